@@ -1,0 +1,53 @@
+"""What can go wrong, as a small tree whose leaves carry facts: which field, which value, what is allowed."""
+
+from __future__ import annotations
+
+
+class MurmurateError(Exception):
+    """A field holds a value that is not allowed.
+
+    >>> raise MurmurateError("epsilon", -1, "must be positive")
+    Traceback (most recent call last):
+    murmurate.errors.MurmurateError: epsilon is -1: must be positive
+    """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(field, value, allowed)
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        return f"{self.field} is {self.value}: {self.allowed}"
+
+
+class ModelError(MurmurateError):
+    """An occupancy model or a consumption law that is not a probability, or does not fit its neighbours."""
+
+
+class MeterError(MurmurateError):
+    """A meter table that cannot be used: a bound of zero, a zone that does not exist."""
+
+
+class ReadingError(MurmurateError):
+    """A reading that the door must hand back to its sender. `gather` itself never refuses a reading."""
+
+
+class UnknownZoneError(MeterError):
+    """A zone that the meter table does not name."""
+
+
+class TariffError(MurmurateError):
+    """A rate curve, tick, cap or floor that does not describe a price."""
+
+
+class PrivacyError(MurmurateError):
+    """A budget, sensitivity or noise scale under which no promise can be kept."""
+
+
+class RehearsalError(PrivacyError):
+    """A value drawn with seeded noise on its way to the public."""
+
+
+class UnknownNameError(MurmurateError):
+    """A name (of a reading of the paper, of a world) that nobody has defined."""

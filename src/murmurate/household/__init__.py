@@ -1,0 +1,1 @@
+"""What a household does: whether somebody is home, and what is then consumed."""

@@ -1,0 +1,232 @@
+"""Who is home when: Markov chains over the joint occupancy of households.
+
+One construction covers all cases. Households that depend on each other form a group of k members whose joint occupancy
+walks on 2^k states; k = 1 is a household on its own, k = N the paper's full joint chain (section II-B). Groups of equal
+size share arrays, and the chain is the last axis, so that ten million households are a few NumPy calls.
+
+State s of a group says that member m is home iff bit m of s is set. `initial` is the prior of the first interval;
+``transition[period[t]]`` moves interval t-1 to t (the paper's A^t as its equation 2 uses it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from murmurate.errors import ModelError
+from murmurate.quantities import BoolArray, FloatArray, IntArray, integers, refuse_where
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chains:
+    """Groups of k households, each group one Markov chain on its 2^k joint states.
+
+    `kind` lets many groups share one column of probabilities: group c uses ``initial[:, kind[c]]``.
+
+    >>> Chains.independent(initial=[0.5, 0.5], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
+    Chains(2 groups of 1, 1 period)
+    >>> rows = [[[[0.6], [0.3]], [[0.0], [1.0]]]]
+    >>> Chains(members=[[0]], initial=[[1.0], [0.0]], transition=rows, period=[0], kind=[0])
+    Traceback (most recent call last):
+    murmurate.errors.ModelError: sum of transition[0, 0, :, 0] is 0.9: rows must sum to 1
+    """
+
+    members: IntArray  # [member, group] household numbers
+    initial: FloatArray  # [state, kind]
+    transition: FloatArray  # [period, from, to, kind]
+    period: IntArray  # [interval of the day] -> first axis of transition
+    kind: IntArray  # [group] -> last axis of initial and transition
+
+    @classmethod
+    def independent(
+        cls, *, initial: Any, arrive: Any, leave: Any, period: Any = (0,), kind: Any = None, first: int = 0
+    ) -> Chains:
+        """Households on their own, numbered from `first`: Pr[S=1] [kind], then Pr[0->1] and Pr[1->0] [period, kind]."""
+        start, come, go = (np.asarray(p, np.float64) for p in (initial, arrive, leave))
+        kinds = np.arange(len(start)) if kind is None else integers(kind, "kind", ModelError)
+        return cls(
+            members=first + np.arange(len(kinds))[None, :],
+            initial=np.stack([1 - start, start]),
+            transition=np.stack([np.stack([1 - come, come], 1), np.stack([go, 1 - go], 1)], 1),
+            period=period,
+            kind=kinds,
+        )
+
+    def __post_init__(self) -> None:
+        for name in ("members", "period", "kind"):
+            object.__setattr__(self, name, integers(getattr(self, name), name, ModelError))
+        for name in ("initial", "transition"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
+        self._refuse_shapes()
+        _refuse_improper("initial", (), self.initial)
+        for row, state in np.ndindex(self.transition.shape[:2]):
+            _refuse_improper("transition", (row, state), self.transition[row, state])
+
+    def _refuse_shapes(self) -> None:
+        states, kinds, periods = 2 ** len(self.members), self.initial.shape[-1], len(self.transition)
+        wanted: tuple[int, ...] = (states, kinds)
+        if self.initial.shape != wanted:
+            raise ModelError("initial", f"shaped {self.initial.shape}", f"must be [state, kind], here {wanted}")
+        wanted = (periods, states, states, kinds)
+        if self.transition.shape != wanted:
+            found = f"shaped {self.transition.shape}"
+            raise ModelError("transition", found, f"must be [period, from, to, kind], here {wanted}")
+        if self.members.shape[1:] != self.kind.shape:
+            groups = self.members.shape[1:]
+            raise ModelError("kind", f"shaped {self.kind.shape}", f"must have one entry per group, here {groups}")
+        if not len(self.period):
+            raise ModelError("period", "empty", "must name a row of transition for each interval of the day")
+        for name, values, limit in (("kind", self.kind, kinds), ("period", self.period, periods)):
+            refuse_where((values < 0) | (values >= limit), name, values, f"must be below {limit}", ModelError)
+
+    @property
+    def size(self) -> int:
+        """Members of each group."""
+        return len(self.members)
+
+    def at(self, interval: int) -> FloatArray:
+        """The transition [from, to, kind] that moves `interval` - 1 to `interval`; days repeat for ever."""
+        found: FloatArray = self.transition[self.period[interval % len(self.period)]]
+        return found
+
+    def __repr__(self) -> str:
+        periods = len(self.transition)
+        return f"Chains({len(self.kind)} groups of {self.size}, {periods} period{'' if periods == 1 else 's'})"
+
+
+def _refuse_improper(field: str, row: tuple[int, ...], law: FloatArray) -> None:
+    """Refuse a `law` [state, kind] that is not a probability distribution over states."""
+    total = law.sum(axis=0)
+    proper = (law >= 0).all(axis=0) & (np.abs(total - 1) <= _ROUNDING)
+    if proper.all():
+        return
+    kind = int(proper.argmin())
+    position = ", ".join(map(str, (*row, ":", kind)))
+    if (law[:, kind] >= 0).all():
+        raise ModelError(f"sum of {field}[{position}]", f"{total[kind]:.12g}", "rows must sum to 1")
+    raise ModelError(f"{field}[{position}]", law[:, kind].tolist(), "probabilities must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OccupancyModel:
+    """One model theta of a zone: groups that contain every household exactly once."""
+
+    groups: tuple[Chains, ...]
+
+    def __post_init__(self) -> None:
+        if len({len(chains.period) for chains in self.groups}) != 1:
+            lengths = [len(chains.period) for chains in self.groups]
+            raise ModelError("period", lengths, "the groups of a model must share one length of day")
+        count = np.zeros(self.households, np.int64)
+        for chains in self.groups:
+            members = chains.members.ravel()
+            outside = (members < 0) | (members >= len(count))
+            refuse_where(outside, "members", members, "must number households from 0", ModelError)
+            np.add.at(count, members, 1)
+        refuse_where(count != 1, "household", count, "groups must contain each household exactly once", ModelError)
+
+    @property
+    def households(self) -> int:
+        return sum(chains.members.size for chains in self.groups)
+
+    @property
+    def intervals_per_day(self) -> int:
+        return len(self.groups[0].period)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelClass:
+    """Theta: the models an adversary may hold, over the same households and the same day (paper, section II-B).
+
+    They share states and observation laws and differ in `initial` and `transition` alone; there is no prior over models.
+    """
+
+    models: tuple[OccupancyModel, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("households", "intervals_per_day"):
+            found = sorted({getattr(model, name) for model in self.models})
+            if len(found) != 1:
+                raise ModelError(name, found, "must be the same in every model of a class of at least one model")
+
+    @property
+    def households(self) -> int:
+        return self.models[0].households
+
+
+def sample(model: OccupancyModel, horizon: int, rng: np.random.Generator) -> BoolArray:
+    """Draw who is home, `occupied` [interval, household].
+
+    >>> always = Chains.independent(initial=[1.0], arrive=[[0.0]], leave=[[0.0]])
+    >>> sample(OccupancyModel(groups=(always,)), 3, np.random.default_rng(1)).tolist()
+    [[True], [True], [True]]
+    """
+    occupied = np.zeros((horizon, model.households), np.bool_)
+    for chains in model.groups:
+        for interval, state in enumerate(_walk(chains, horizon, rng)):
+            for member, household in enumerate(chains.members):
+                occupied[interval, household] = state >> member & 1
+    return occupied
+
+
+def _walk(chains: Chains, horizon: int, rng: np.random.Generator) -> Iterator[IntArray]:
+    state = _draw(chains.initial[:, chains.kind], rng)
+    for interval in range(horizon):
+        if interval:
+            state = _draw(chains.at(interval)[state, :, chains.kind].T, rng)
+        yield state
+
+
+def _draw(law: FloatArray, rng: np.random.Generator) -> IntArray:
+    """One state per column of `law` [state, group], never one of probability zero."""
+    below = np.cumsum(law, axis=0)
+    drawn: IntArray = (below <= rng.random(law.shape[1]) * below[-1]).sum(axis=0)
+    return drawn
+
+
+def occupancy_probability(model: OccupancyModel, horizon: int) -> FloatArray:
+    """Pr[S_i^t = 1] before anything is published [interval, household].
+
+    >>> fading = Chains.independent(initial=[1.0], arrive=[[0.0]], leave=[[0.5]])
+    >>> occupancy_probability(OccupancyModel(groups=(fading,)), 3)[:, 0].tolist()
+    [1.0, 0.5, 0.25]
+    """
+    probability = np.zeros((horizon, model.households))
+    for chains in model.groups:
+        belief = chains.initial
+        for interval in range(horizon):
+            if interval:
+                belief = np.einsum("ik,ijk->jk", belief, chains.at(interval))
+            for member, household in enumerate(chains.members):
+                home = (np.arange(len(belief)) >> member & 1).astype(bool)
+                probability[interval, household] = belief[home].sum(axis=0)[chains.kind]
+    return probability
+
+
+class LogJoint(NamedTuple):
+    """A model as the paper writes it: one chain on all 2^N states M^1 .. M^m, in natural logarithms."""
+
+    initial: FloatArray  # [state] log Pi
+    transition: FloatArray  # [interval of the day, from, to] log A^t
+
+
+def log_joint(model: OccupancyModel) -> LogJoint:
+    """The full joint chain of `model`; state s has household i at home iff bit i of s is set (small N only)."""
+    if model.households > 12:
+        raise ModelError("households", model.households, "must be at most 12 for the joint chain on 2**N states")
+    state = np.arange(2**model.households)
+    initial = np.zeros(len(state))
+    transition = np.zeros((model.intervals_per_day, len(state), len(state)))
+    with np.errstate(divide="ignore"):
+        for chains in model.groups:
+            for group, kind in enumerate(chains.kind):
+                local = sum((state >> household & 1) << m for m, household in enumerate(chains.members[:, group]))
+                initial += np.log(chains.initial[:, kind])[local]
+                steps = np.log(chains.transition[..., kind])[chains.period]
+                transition += steps[:, np.asarray(local)[:, None], np.asarray(local)[None, :]]
+    return LogJoint(initial, transition)

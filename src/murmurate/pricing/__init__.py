@@ -1,0 +1,1 @@
+"""What electricity costs: from demand to price, exactly."""

@@ -1,0 +1,204 @@
+"""What travels on the road, and its units.
+
+Energy is an integer number of Wh, a price an integer number of ticks, time a number of intervals. This is the one file
+that converts between units. An *interval* is a stretch of time; a *tick* is the smallest price step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmurate.errors import MeterError, MurmurateError, ReadingError, UnknownZoneError
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+WH_PER_KWH = 1000
+QUARTER_HOURS_PER_DAY = 96
+
+
+def kwh(energy_wh: int) -> Fraction:
+    """Energy in kWh [kWh], exactly.
+
+    >>> kwh(62_500)
+    Fraction(125, 2)
+    """
+    return Fraction(int(energy_wh), WH_PER_KWH)
+
+
+def per_wh(price_per_kwh: Fraction) -> Fraction:
+    """A quantity per kWh as the same quantity per Wh, exactly.
+
+    >>> per_wh(Fraction(1))
+    Fraction(1, 1000)
+    """
+    return price_per_kwh / WH_PER_KWH
+
+
+def fraction(value: Fraction | str | float, field: str) -> Fraction:
+    """An exact number from what a person writes: ``"0.5"``, ``"1/3"``, 2, or the shortest decimal of a float.
+
+    >>> fraction(0.1, "epsilon")
+    Fraction(1, 10)
+    """
+    try:
+        return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise MurmurateError(field, value, 'must be a finite number such as 0.5 or "1/3"') from None
+
+
+def double_at_least(value: Fraction) -> float:
+    """The smallest double that is not below `value`: rounding up, so that a promise survives it.
+
+    >>> double_at_least(Fraction(1, 10)) >= Fraction(1, 10)
+    True
+    """
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def double_at_most(value: Fraction) -> float:
+    """The largest double that is not above `value`."""
+    return -double_at_least(-value)
+
+
+def integers(values: Any, field: str, error: type[MurmurateError]) -> IntArray:
+    """`values` as an int64 array; a float, a bool or a number beyond 64 bits is refused, never rounded."""
+    array = np.asarray(values)
+    if array.dtype == np.int64:
+        return array
+    if array.size and not (np.issubdtype(array.dtype, np.integer) and np.can_cast(array.dtype, np.int64)):
+        raise error(field, array.dtype, "must be whole numbers that fit in 64 bits, not rounded ones")
+    return array.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Meters:
+    """The meter table at one version: who is in which zone, with which public bound.
+
+    `bound_wh` caps what one meter may add to the demand of one interval [Wh]; the noise is measured by it.
+    `imputed_wh` stands in for a meter that did not report: a public constant, never a guess from its past.
+
+    >>> Meters.in_one_zone("harbour", bound_wh=[3000, 9000])
+    Meters(2 meters, 1 zone)
+    >>> Meters.in_one_zone("harbour", bound_wh=[3000, 0])
+    Traceback (most recent call last):
+    murmurate.errors.MeterError: bound_wh[1] is 0: must be at least 1 Wh
+    """
+
+    zones: tuple[str, ...]
+    zone: IntArray  # [meter] position in `zones`
+    bound_wh: IntArray  # [meter]
+    imputed_wh: IntArray  # [meter]
+
+    @classmethod
+    def in_one_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = 0) -> Meters:
+        bound = integers(bound_wh, "bound_wh", MeterError)
+        imputed = np.broadcast_to(integers(imputed_wh, "imputed_wh", MeterError), bound.shape)
+        return cls(zones=(zone,), zone=np.zeros(bound.shape, np.int64), bound_wh=bound, imputed_wh=imputed)
+
+    def __post_init__(self) -> None:
+        if not len(self.zone) == len(self.bound_wh) == len(self.imputed_wh):
+            lengths = (len(self.zone), len(self.bound_wh), len(self.imputed_wh))
+            raise MeterError("meters", lengths, "zone, bound_wh and imputed_wh must have one entry per meter")
+        refuse_where(self.bound_wh < 1, "bound_wh", self.bound_wh, "must be at least 1 Wh", MeterError)
+        outside = (self.imputed_wh < 0) | (self.imputed_wh > self.bound_wh)
+        refuse_where(outside, "imputed_wh", self.imputed_wh, "must lie between 0 and bound_wh", MeterError)
+        unknown = (self.zone < 0) | (self.zone >= len(self.zones))
+        refuse_where(unknown, "zone", self.zone, f"must be below {len(self.zones)}, the number of zones", MeterError)
+        if int(self.bound_wh.max(initial=0)) * len(self.bound_wh) >= 2**62:
+            raise MeterError(
+                "bound_wh", int(self.bound_wh.max()), "times the number of meters must stay below 2**62 Wh"
+            )
+
+    def __len__(self) -> int:
+        return len(self.bound_wh)
+
+    def __repr__(self) -> str:
+        plural = "" if len(self.zones) == 1 else "s"
+        return f"Meters({len(self)} meters, {len(self.zones)} zone{plural})"
+
+
+def refuse_where(wrong: BoolArray, field: str, values: Any, allowed: str, error: type[MurmurateError]) -> None:
+    """Raise `error` naming the first position at which `wrong` holds; do nothing where it never does."""
+    if wrong.any():
+        position = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+        raise error(f"{field}[{', '.join(map(str, position))}]", np.asarray(values)[position], allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Readings:
+    """A batch of readings of one interval, as columns; any number of batches in any order make an interval.
+
+    The door that builds it answers the sender; past the door no reading is refused, only clipped.
+
+    >>> Readings.of(meter=[0, 1], energy_wh=[250, -3])
+    Traceback (most recent call last):
+    murmurate.errors.ReadingError: energy_wh[1] is -3: must be at least 0 Wh
+    """
+
+    meter: IntArray  # [reading] row of the meter table
+    energy_wh: IntArray  # [reading]
+
+    @classmethod
+    def of(cls, meter: Any, energy_wh: Any) -> Readings:
+        return cls(
+            meter=integers(meter, "meter", ReadingError), energy_wh=integers(energy_wh, "energy_wh", ReadingError)
+        )
+
+    def __post_init__(self) -> None:
+        if self.meter.shape != self.energy_wh.shape:
+            shapes = (self.meter.shape, self.energy_wh.shape)
+            raise ReadingError("readings", shapes, "meter and energy_wh must have the same length")
+        refuse_where(self.meter < 0, "meter", self.meter, "must be a row of the meter table", ReadingError)
+        refuse_where(self.energy_wh < 0, "energy_wh", self.energy_wh, "must be at least 0 Wh", ReadingError)
+
+    def __len__(self) -> int:
+        return len(self.meter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Demand:
+    """What the zones drew in one interval. Confidential: it prints its shape, never its numbers."""
+
+    zones: tuple[str, ...]
+    energy_wh: IntArray  # [zone]
+    reported: IntArray  # [zone] meters that reported
+    imputed: IntArray  # [zone] meters that did not
+
+    def of(self, zone: str) -> int:
+        """The demand of one zone [Wh].
+
+        >>> one = np.array([1])
+        >>> Demand(zones=("harbour",), energy_wh=one, reported=one, imputed=one).of("hill")
+        Traceback (most recent call last):
+        murmurate.errors.UnknownZoneError: zone is 'hill': must be one of harbour
+        """
+        if zone not in self.zones:
+            raise UnknownZoneError("zone", repr(zone), f"must be one of {', '.join(self.zones)}")
+        return int(self.energy_wh[self.zones.index(zone)])
+
+    def __repr__(self) -> str:
+        return f"Demand({len(self.zones)} zone{'' if len(self.zones) == 1 else 's'}, confidential)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Release:
+    """Prices ready to be published, one draw each. A rehearsal may be looked at, and never leaves the laboratory."""
+
+    price_ticks: IntArray  # [release]
+    tick: Fraction  # money/kWh of one tick
+    noisy_wh: IntArray  # [release] the noised demand that each price was derived from
+    scale_wh: FloatArray  # [release] scale of the noise
+    rehearsal: bool
+
+    def prices(self) -> list[Fraction]:
+        """Prices [money/kWh], exactly."""
+        return [int(ticks) * self.tick for ticks in self.price_ticks]
