@@ -1,5 +1,7 @@
 """Any order and any partition of the readings gives the same demand, and the same release under the same seed."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +32,9 @@ def intervals(draw):
 
 
 def batches(pairs):
-    return Readings.of(meter=np.array([m for m, _ in pairs], np.int64), energy_wh=np.array([e for _, e in pairs], np.int64))
+    return Readings.of(
+        meter=np.array([m for m, _ in pairs], np.int64), energy_wh=np.array([e for _, e in pairs], np.int64)
+    )
 
 
 @given(data=st.data(), interval=intervals(), seed=st.integers(0, 2**32))
@@ -40,7 +44,7 @@ def test_order_and_partition_do_not_matter(data, interval, seed):
     shuffled = data.draw(st.permutations(pairs))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(pairs)), max_size=5)))
     edges = [0, *cuts, len(pairs)]
-    parts = gather((batches(shuffled[a:b]) for a, b in zip(edges, edges[1:], strict=False)), meters)
+    parts = gather((batches(shuffled[a:b]) for a, b in pairwise(edges)), meters)
     for name in ("energy_wh", "reported", "imputed"):
         assert getattr(whole, name).tolist() == getattr(parts, name).tolist()
     releases = [

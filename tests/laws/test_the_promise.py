@@ -1,9 +1,9 @@
 """Between neighbours no published price is more than e^epsilon times as likely: exactly, on the whole lattice.
 
-A scale b = -1/log q with a rational q makes every probability of the discrete Laplace law a fraction, and e^epsilon with
-epsilon = sensitivity/b is the fraction q^-sensitivity. So the law of what `protect` publishes is computed, not sampled:
-every noise value up to where floor and cap swallow the rest is put through `protect` itself, and the tails are summed
-in closed form.
+A scale b = -1/log q with a rational q makes every probability of the discrete Laplace law a fraction, and e^epsilon
+with epsilon = sensitivity/b is the fraction q^-sensitivity. So the law of what `protect` publishes is computed, not
+sampled: every noise value up to where floor and cap swallow the rest is put through `protect` itself, and the tails are
+summed in closed form.
 """
 
 from collections import defaultdict
@@ -47,12 +47,12 @@ def curves(draw):
     segments = [Segment(0, Fraction(0), slope)]
     if jump is not None:
         segments.append(Segment(4, jump, slope))
-    return RateCurve.through(segments, tick=tick, floor=-20 * tick, cap=40 * tick)
+    return RateCurve.through(segments, tick=tick, floor=-5 * tick, cap=10 * tick)
 
 
 def law_of_the_price(demand_law, q, curve):
     """{price ticks: probability} for Z ~ demand_law and discrete Laplace noise with Pr[k] ~ q^|k|."""
-    reach = 1000  # Wh: beyond it floor and cap hold whatever the demand
+    reach = 200  # Wh: beyond it floor and cap hold whatever the demand
     noise = np.arange(-reach, reach + 1)
     weight = [(1 - q) / (1 + q) * q ** abs(int(k)) for k in noise]
     tail = q ** (reach + 1) / (1 + q)

@@ -73,7 +73,7 @@ IDLE_OR_BUSY = TableConsumption.of([[[0.5, 0.5, 0.0]], [[0.0, 0.5, 0.5]]], kind=
 
 
 def test_as_printed_households_that_move_together_get_no_noise_and_an_exact_rate_removes_states():
-    """The corner in which the paper's own algorithm lets a rate change kappa: mu = {00, 11} has no neighbours at all."""
+    """The corner in which the paper's own algorithm lets a rate change kappa: mu = {00, 11} has no neighbours."""
     (step,) = algorithm_1(MOVE_TOGETHER, IDLE_OR_BUSY, CURVE, EPSILON, np.array([4]))
     assert step.models[0].mu == {0b00, 0b11}
     assert step.kappa == frozenset()
@@ -96,7 +96,7 @@ def test_as_printed_two_models_that_are_each_certain_protect_nobody():
 
 
 def test_transition_t_moves_into_t_and_the_first_is_not_used_on_the_first_day():
-    """The paper defines A^t as leaving t and uses it as entering t; and its line 4 would apply A^1 before interval 1."""
+    """The paper defines A^t as leaving t and uses it as entering t; its line 4 would apply A^1 before interval 1."""
     mixing, still = [[0.5, 0.5], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]
 
     def schedule(*steps):

@@ -48,7 +48,7 @@ def test_group_privacy_bears_the_horizon_and_the_papers_naive_rule_does_not():
 
 @pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1)])
 def test_a_budget_that_is_not_positive_is_refused(epsilon):
-    with pytest.raises(PrivacyError, match="epsilon is .*must be positive"):
+    with pytest.raises(PrivacyError, match=r"epsilon is .*must be positive"):
         laplace_scale(1000, epsilon)
 
 

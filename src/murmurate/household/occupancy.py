@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,9 +49,9 @@ class Chains:
     ) -> Chains:
         """Households on their own, numbered from `first`: Pr[S=1] [kind], then Pr[0->1] and Pr[1->0] [period, kind]."""
         start, come, go = (np.asarray(p, np.float64) for p in (initial, arrive, leave))
-        kinds = np.arange(len(start)) if kind is None else integers(kind, "kind", ModelError)
+        kinds = _numbers(0, len(start)) if kind is None else integers(kind, "kind", ModelError)
         return cls(
-            members=first + np.arange(len(kinds))[None, :],
+            members=_numbers(first, len(kinds))[None, :],
             initial=np.stack([1 - start, start]),
             transition=np.stack([np.stack([1 - come, come], 1), np.stack([go, 1 - go], 1)], 1),
             period=period,
@@ -99,6 +100,14 @@ class Chains:
         return f"Chains({len(self.kind)} groups of {self.size}, {periods} period{'' if periods == 1 else 's'})"
 
 
+@lru_cache(maxsize=8)
+def _numbers(first: int, count: int) -> IntArray:
+    """first, first + 1, ..: shared, because a class of a hundred models numbers the same households alike."""
+    numbers = np.arange(first, first + count)
+    numbers.flags.writeable = False
+    return numbers
+
+
 def _refuse_improper(field: str, row: tuple[int, ...], law: FloatArray) -> None:
     """Refuse a `law` [state, kind] that is not a probability distribution over states."""
     total = law.sum(axis=0)
@@ -143,7 +152,7 @@ class OccupancyModel:
 class ModelClass:
     """Theta: the models an adversary may hold, over the same households and the same day (paper, section II-B).
 
-    They share states and observation laws and differ in `initial` and `transition` alone; there is no prior over models.
+    They share states and observation laws, differ in `initial` and `transition` alone, and have no prior over them.
     """
 
     models: tuple[OccupancyModel, ...]

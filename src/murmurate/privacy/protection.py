@@ -17,8 +17,10 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.household.occupancy import ModelClass
-from murmurate.privacy.reachable import Reachable
+from murmurate.privacy.reachable import Layout, Reachable
 from murmurate.quantities import BoolArray, IntArray, integers, refuse_where
+
+_BLOCK = 2**15
 
 
 class Rule(Enum):
@@ -94,13 +96,18 @@ def kappa(model_class: ModelClass) -> Iterator[BoolArray]:
     >>> [protected.tolist() for protected in islice(kappa(theta), 3)]
     [[False], [True], [True]]
     """
-    reachable = [Reachable.at_start(chains) for model in model_class.models for chains in model.groups]
+    layouts: dict[object, tuple[Layout, list[Reachable]]] = {}
+    for chains in (chains for model in model_class.models for chains in model.groups):
+        key = Layout.key(chains)
+        if key not in layouts:
+            layouts[key] = Layout.of(chains), []
+        layouts[key][1].append(Reachable.at_start(chains))
     for interval in count(1):
         protected = np.zeros(model_class.households, np.bool_)
-        for chains in reachable:
-            chains.mark(protected)
+        for layout, reachable in layouts.values():
+            layout.mark(reachable, protected)
+            reachable[:] = (chains.enter(interval) for chains in reachable)
         yield protected
-        reachable = [chains.enter(interval) for chains in reachable]
 
 
 def protected_households(policy: Policy, households: int, model_class: ModelClass | None = None) -> Iterator[BoolArray]:
@@ -127,7 +134,9 @@ def sensitivity(protected: BoolArray, bound_wh: IntArray, floor_wh: int) -> int:
     >>> sensitivity(np.array([True, False]), np.array([3000, 9000]), 1)
     3000
     """
-    return max(int((bound_wh * protected).max(initial=0)), floor_wh)
+    blocks = range(0, len(bound_wh), _BLOCK)  # small enough that the product never leaves the cache
+    largest = (int((bound_wh[a : a + _BLOCK] * protected[a : a + _BLOCK]).max()) for a in blocks)
+    return max([floor_wh, *largest])
 
 
 def sensitivity_schedule(

@@ -1,8 +1,10 @@
-"""Which joint states a chain may be in: Boolean reachability on its zero pattern, eight groups of households a byte."""
+"""Which joint states a chain may be in: Boolean reachability on its zero pattern, eight kinds of household a byte."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +12,12 @@ from numpy.typing import NDArray
 from murmurate.household.occupancy import Chains
 from murmurate.quantities import BoolArray, FloatArray, IntArray
 
-BitPlanes = NDArray[np.uint8]  # last axis: groups, one bit each
+BitPlanes = NDArray[np.uint8]  # last axis: kinds, one bit each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reachable:
-    """mu^t of each group of `Chains`, as bit planes.
+    """mu^t of each kind of group in `Chains`, as bit planes.
 
     >>> chains = Chains.independent(initial=[0.0, 0.0], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
     >>> Reachable.at_start(chains).enter(1).states().tolist()
@@ -25,20 +27,16 @@ class Reachable:
     possible: BitPlanes  # [state, byte]
     transition: BitPlanes  # [period, from, to, byte]
     period: IntArray  # [interval of the day]
-    members: tuple[IntArray | slice, ...]  # [member] households of all groups
-    groups: int
+    kinds: int
 
     @classmethod
     def at_start(cls, chains: Chains) -> Reachable:
         """support(Pi): decided on exact zeros, never on a belief."""
-        kind = _as_slice(chains.kind)
-        rows = [[[_plane(law, kind) for law in step] for step in row] for row in chains.transition]
         return cls(
-            possible=np.stack([_plane(law, kind) for law in chains.initial]),
-            transition=np.array(rows),
+            possible=_planes(chains.initial),
+            transition=np.stack([_planes(row) for row in chains.transition]),
             period=chains.period,
-            members=tuple(_as_slice(households) for households in chains.members),
-            groups=len(chains.kind),
+            kinds=chains.initial.shape[-1],
         )
 
     def enter(self, interval: int) -> Reachable:
@@ -49,21 +47,52 @@ class Reachable:
             possible |= state & reaches
         return replace(self, possible=possible)
 
-    def mark(self, protected: BoolArray) -> None:
-        """Set `protected` [household] where two possible states differ in that household alone (nu, then kappa)."""
-        for member, households in enumerate(self.members):
-            absent = [state for state in range(len(self.possible)) if not state >> member & 1]
-            pairs = [self.possible[state] & self.possible[state | 1 << member] for state in absent]
-            differs = np.bitwise_or.reduce(pairs)
-            protected[households] |= np.unpackbits(differs, count=self.groups).view(np.bool_)
+    def exposed(self) -> BitPlanes:
+        """Members in which alone two possible states differ (nu, then kappa) [member, byte]."""
+        states = range(len(self.possible))
+        members = range(len(states).bit_length() - 1)
+        without = [[state for state in states if not state >> member & 1] for member in members]
+        return np.stack(
+            [
+                reduce(np.bitwise_or, (self.possible[s] & self.possible[s | 1 << member] for s in without[member]))
+                for member in members
+            ]
+        )
 
     def states(self) -> BoolArray:
-        """The possible states [state, group], one Boolean each."""
-        return np.unpackbits(self.possible, axis=-1, count=self.groups).view(np.bool_)
+        """The possible states [state, kind], one Boolean each."""
+        return np.unpackbits(self.possible, axis=-1, count=self.kinds).view(np.bool_)
 
 
-def _plane(probability: FloatArray, kind: IntArray | slice) -> NDArray[np.uint8]:
-    return np.packbits((probability > 0)[kind])
+def _planes(law: FloatArray) -> BitPlanes:
+    return np.packbits(law > 0, axis=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layout:
+    """Where the households of `Chains` stand: models that share it are united before anybody is looked up."""
+
+    members: tuple[IntArray | slice, ...]  # [member] households of all groups
+    kind: IntArray | slice  # [group]
+    kinds: int
+
+    @classmethod
+    def of(cls, chains: Chains) -> Layout:
+        members = tuple(_as_slice(households) for households in chains.members)
+        return cls(members=members, kind=_as_slice(chains.kind), kinds=chains.initial.shape[-1])
+
+    @staticmethod
+    def key(chains: Chains) -> tuple[object, ...]:
+        """Equal for chains that share their arrays of households and kinds."""
+        arrays = (chains.members, chains.kind)
+        return tuple((a.__array_interface__["data"][0], a.shape, a.strides) for a in arrays)
+
+    def mark(self, reachable: Iterable[Reachable], protected: BoolArray) -> None:
+        """Set `protected` [household] where any of these models exposes a household."""
+        union = reduce(np.bitwise_or, (chains.exposed() for chains in reachable))
+        exposed = np.unpackbits(union, axis=-1, count=self.kinds).view(np.bool_)
+        for households, kinds in zip(self.members, exposed, strict=True):
+            protected[households] |= kinds[self.kind]
 
 
 def _as_slice(indices: IntArray) -> IntArray | slice:

@@ -1,0 +1,70 @@
+"""The command line. Whatever is heavy is loaded by the command that needs it, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmurate import __version__
+from murmurate.errors import MurmurateError
+
+app = typer.Typer(
+    help="Publish real-time electricity rates without publishing who is home.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run a command; say what went wrong in one line that a person can act on."""
+    try:
+        app()
+    except MurmurateError as error:
+        typer.echo(f"murmurate: {error}", err=True)
+        sys.exit(2)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"murmurate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command(epilog="Example: murmurate paper --seeds 1000 --out out/")
+def paper(
+    seeds: Annotated[int, typer.Option(help="Independent repetitions of the experiment.", min=1)] = 1000,
+    households: Annotated[int, typer.Option("--households", "-N", help="Households in the zone.", min=1)] = 1000,
+    intervals: Annotated[int, typer.Option("--intervals", "-T", help="Quarter hours, from midnight.", min=1)] = 96,
+    epsilon: Annotated[str, typer.Option(help="Privacy parameter of one interval.")] = "0.5",
+    out: Annotated[Path, typer.Option(help="Folder for figures and results.json.", file_okay=False)] = Path("out"),
+    jobs: Annotated[int, typer.Option(help="Processes; 0 takes every core. The result is the same.", min=0)] = 0,
+) -> None:
+    """Repeat the paper's experiment over many seeds and in each reading of its text."""
+    _need("matplotlib", "rich", extra="lab")
+    from murmurate.lab import command  # noqa: PLC0415
+
+    command.paper(seeds=seeds, households=households, intervals=intervals, epsilon=epsilon, out=out, jobs=jobs or None)
+
+
+def _need(*modules: str, extra: str) -> None:
+    """Stop with the remedy where an optional part is not installed."""
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        typer.echo(f'murmurate: {", ".join(missing)} is not installed. Run: pip install "murmurate[{extra}]"', err=True)
+        raise typer.Exit(2)

@@ -1,0 +1,30 @@
+"""`murmurate paper`, from options to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from murmurate.lab import figures, report
+from murmurate.lab.paper import Settings, experiment, finding, run
+from murmurate.lab.worlds import PAPER_READINGS
+from murmurate.quantities import fraction
+
+
+def paper(*, seeds: int, households: int, intervals: int, epsilon: str, out: Path, jobs: int | None) -> None:
+    """Run the experiment with a progress bar, write figures and results, print the table."""
+    settings = Settings(seeds=seeds, households=households, intervals=intervals, epsilon=fraction(epsilon, "epsilon"))
+    out.mkdir(parents=True, exist_ok=True)
+    console = Console(width=None if Console().is_terminal else 120)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("days lived", total=seeds * len(PAPER_READINGS))
+        rows = experiment(settings, jobs, lambda done: bar.advance(task, done))
+    findings = {reading: finding(found) for reading, found in rows.items()}
+    (out / "results.json").write_text(report.results(findings, settings), encoding="utf-8")
+    figures.draw_all(run(PAPER_READINGS[0], settings, seed=0), rows, out)
+    console.print(report.table(findings, settings))
+    console.print(report.conclusion(findings, settings), highlight=False)
+    console.print(f"Figures (PNG and SVG) and results.json are in {out}/", highlight=False)

@@ -1,0 +1,69 @@
+"""How far published prices are from optimal ones, and how sure we are of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.quantities import BoolArray, FloatArray, IntArray
+
+_TWO_SIDED_95 = 1.959964
+
+
+def rms_relative_error(published: IntArray, optimal: IntArray) -> float:
+    """sqrt(mean(((r-hat - r)/r)^2)): the usual RMS of relative errors, which does not depend on the horizon.
+
+    >>> rms_relative_error(np.array([101, 198]), np.array([100, 200]))
+    0.01
+    """
+    return float(np.sqrt(np.mean(((published - optimal) / optimal) ** 2)))
+
+
+def paper_rmsre(published: IntArray, optimal: IntArray) -> float:
+    """(1/T) sqrt(sum(((r-hat - r)/r)^2)): the paper's RMSRE, the usual one divided by sqrt(T).
+
+    >>> paper_rmsre(np.array([101, 198, 101, 198]), np.array([100, 200, 100, 200]))
+    0.005
+    """
+    return rms_relative_error(published, optimal) / float(np.sqrt(len(optimal)))
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds with its 95 % confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+def estimate(values: FloatArray) -> Estimate:
+    """Mean and normal 95 % interval; one value alone has an interval without end.
+
+    >>> estimate(np.array([1.0, 1.0]))
+    Estimate(mean=1.0, low=1.0, high=1.0)
+    """
+    mean = float(values.mean())
+    spread = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
+    return Estimate(mean, mean - _TWO_SIDED_95 * spread, mean + _TWO_SIDED_95 * spread)
+
+
+def gain(ours: FloatArray, theirs: FloatArray) -> Estimate:
+    """By which fraction `ours` lies below `theirs`, from paired runs (common random numbers) [fraction]."""
+    return estimate((theirs - ours) / theirs.mean())
+
+
+def proportion(successes: BoolArray) -> Estimate:
+    """A frequency with its 95 % Wilson interval.
+
+    >>> [round(x, 3) for x in proportion(np.array([True] * 5 + [False] * 5))]
+    [0.5, 0.237, 0.763]
+    """
+    n, p = len(successes), float(successes.mean())
+    z2 = _TWO_SIDED_95**2 / n
+    centre, half = p + z2 / 2, float(np.sqrt(z2 * (p * (1 - p) + z2 / 4)))
+    return Estimate(p, (centre - half) / (1 + z2), (centre + half) / (1 + z2))
