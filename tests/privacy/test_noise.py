@@ -10,7 +10,7 @@ DRAWS = 60_000
 
 
 def chi_squared_p(drawn, scale):
-    """p-value of the draws under the discrete Laplace law, in at most 41 bins of at least 40 expected draws."""
+    """p-value of the draws under the discrete Laplace law, in at most 41 bins of more than 10 expected draws."""
     reach = int(60 * scale) + 40
     lattice = np.arange(-reach, reach + 1)
     mass = np.exp(laplace_log_pmf(lattice, scale))
@@ -19,7 +19,7 @@ def chi_squared_p(drawn, scale):
     bin_of = np.searchsorted(edges, lattice, side="right").clip(1, len(edges) - 1)
     expected = DRAWS * np.bincount(bin_of, weights=mass)[1:]
     counts = np.bincount(np.searchsorted(edges, drawn, side="right").clip(1, len(edges) - 1), minlength=len(edges))[1:]
-    assert expected.min() > 20
+    assert expected.min() > 10
     return stats.chisquare(counts, expected * DRAWS / expected.sum()).pvalue
 
 

@@ -1,0 +1,43 @@
+"""The paper's experiment at full size, as a user runs it: `murmurate paper --seeds 1000`.
+
+    python -m benchmarks.reproduce
+
+Ends with status 1 unless it takes less than 3 minutes and each reading's naive and Blowfish RMSRE has the paper's size.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+NAIVE = (1.20e-3, 1.32e-3)
+BLOWFISH = (1.0e-3, 1.4e-3)
+LIMIT_S = 180
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        command = Path(sys.executable).with_name("murmurate")
+        subprocess.run([command, "paper", "--seeds", "1000", "--out", folder], check=True)  # noqa: S603
+        seconds = time.perf_counter() - begin
+        found = json.loads((Path(folder) / "results.json").read_text(encoding="utf-8"))["readings"]
+    print(f"murmurate paper --seeds 1000: {seconds:.0f} s (allowed {LIMIT_S} s)")
+    wrong = [
+        name
+        for name, seen in found.items()
+        for rule, (low, high) in (("naive", NAIVE), ("blowfish", BLOWFISH))
+        if not low <= seen[rule]["paper_rmsre"]["mean"] <= high
+    ]
+    print(
+        f"naive mean RMSRE within {NAIVE[0]:.2e} and {NAIVE[1]:.2e} in every reading: {'no: ' + str(wrong) if wrong else 'yes'}"
+    )
+    return 1 if wrong or seconds > LIMIT_S else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

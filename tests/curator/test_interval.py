@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from murmurate.curator.interval import gather, protect
+from murmurate.errors import MeterError, PrivacyError, ReadingError, UnknownZoneError
+from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.noise import RehearsalNoise, SystemNoise
+from murmurate.quantities import Meters, Readings
+
+CURVE = RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
+METERS = Meters.in_one_zone("harbour", bound_wh=[3000, 3000], imputed_wh=100)
+
+
+def test_real_noise_is_not_a_rehearsal_and_rehearsal_noise_is():
+    demand_wh = np.array([177_000, 180_000])
+    for noise, rehearsal in ((SystemNoise(), False), (RehearsalNoise(1), True)):
+        release = protect(demand_wh, scale_wh=np.array([2000.0]), curve=CURVE, noise=noise)
+        assert release.rehearsal is rehearsal
+        assert release.price_ticks.tolist() == CURVE.price_ticks(release.noisy_wh).tolist()
+        assert [price * 1000 for price in release.prices()] == release.price_ticks.tolist()
+
+
+def test_an_exact_demand_is_never_priced_with_real_noise():
+    with pytest.raises(PrivacyError, match="or the exact demand would be published"):
+        protect(np.array([177_000]), scale_wh=np.array([0.0]), curve=CURVE, noise=SystemNoise())
+
+
+def test_the_noise_on_the_rate_is_alpha_times_the_noise_on_the_demand():
+    """alpha Z + beta + Lap(alpha u/eps) has the law of alpha (Z + Lap(u/eps)) + beta."""
+    curve = RateCurve.affine(alpha=3, beta="62.5", tick="0.001")
+    demand_wh = np.full(1000, 177_000)
+    release = protect(demand_wh, scale_wh=np.full(1000, 2000.0), curve=curve, noise=RehearsalNoise(9))
+    noise_wh = RehearsalNoise(9).laplace(np.full(1000, 2000.0))
+    assert (release.price_ticks == curve.price_ticks(demand_wh) + 3 * noise_wh).all()
+
+
+def test_a_demand_does_not_show_itself():
+    demand = gather([Readings.of(meter=[0, 1], energy_wh=[1234, 777])], METERS)
+    assert repr(demand) == str(demand) == "Demand(1 zone, confidential)"
+    assert demand.of("harbour") == 2011
+
+
+def test_nobody_reporting_is_a_demand_of_public_constants():
+    assert gather([], METERS).of("harbour") == 200
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (
+            lambda: Readings.of(meter=[0, 1], energy_wh=[5, -7]),
+            ReadingError,
+            "energy_wh[1] is -7: must be at least 0 Wh",
+        ),
+        (
+            lambda: Readings.of(meter=[0], energy_wh=[0.5]),
+            ReadingError,
+            "energy_wh is float64: must be whole numbers that fit in 64 bits, not rounded ones",
+        ),
+        (
+            lambda: Readings.of(meter=[0], energy_wh=[1, 2]),
+            ReadingError,
+            "readings is ((1,), (2,)): meter and energy_wh must have the same length",
+        ),
+        (
+            lambda: gather([Readings.of(meter=[2], energy_wh=[1])], METERS),
+            ReadingError,
+            "meter[0] is 2: must be below 2",
+        ),
+        (lambda: Meters.in_one_zone("a", bound_wh=[9, 0]), MeterError, "bound_wh[1] is 0: must be at least 1 Wh"),
+        (
+            lambda: Meters.in_one_zone("a", bound_wh=[9], imputed_wh=10),
+            MeterError,
+            "imputed_wh[0] is 10: must lie between 0 and bound_wh",
+        ),
+        (
+            lambda: Meters(zones=("a",), zone=np.array([1]), bound_wh=np.array([9]), imputed_wh=np.array([0])),
+            MeterError,
+            "zone[0] is 1: must be below 1, the number of zones",
+        ),
+        (lambda: gather([], METERS).of("hill"), UnknownZoneError, "zone is 'hill': must be one of harbour"),
+    ],
+)
+def test_an_error_names_the_field_the_value_and_what_is_allowed(make, error, says):
+    with pytest.raises(error) as caught:
+        make()
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("bits", [np.uint64, np.int32, np.uint8])
+def test_whole_numbers_of_other_widths_are_taken_if_none_can_be_lost(bits):
+    if bits is np.uint64:
+        with pytest.raises(ReadingError):
+            Readings.of(meter=[0], energy_wh=np.array([1], bits))
+    else:
+        assert Readings.of(meter=[0], energy_wh=np.array([200], bits)).energy_wh.dtype == np.int64
+
+
+def test_bounds_that_could_overflow_a_sum_are_refused():
+    with pytest.raises(MeterError, match=r"must stay below 2\*\*62"):
+        Meters.in_one_zone("a", bound_wh=[2**61, 2**61])
