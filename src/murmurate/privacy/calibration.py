@@ -1,17 +1,68 @@
-"""How much noise a promise takes: from the sensitivity of an interval to the scale of its noise.
+"""How much noise a promise takes: from what a household may do to the scale of the noise that hides it.
 
-`range` calibration, the paper's: b = sensitivity / epsilon, valid for every consumption law on [0, u_i] and any
-correlation in time, even against someone who knows everything but one household. Proof: `calibration.md`.
+Four calibrations, from the one that assumes nothing to the one that assumes most (THEORY, section 3). Proofs:
+`calibration.md`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from murmurate.errors import PrivacyError
+from murmurate.privacy.divergence import Secret, laplace_smooth
 from murmurate.quantities import FloatArray, IntArray, double_at_least, double_at_most
+
+LEAST_SCALE_WH = 1.0  # noise below a Wh is none, even where two laws are the same
+_SAFETY = 1e-9  # relative; the loss is computed to about 1e-12
+
+
+class Calibration(Enum):
+    """What the noise is measured by."""
+
+    RANGE = "range"  # u_i: any law, any memory, even against someone who knows the reading (the paper's)
+    SHIFT = "shift"  # the distance of the two laws at equal rank; ranks may remember, but not occupancy
+    ROBUST = "robust"  # the likelihood ratio over all laws near the two; independence over time
+    EXACT = "exact"  # the likelihood ratio of the two laws; independence over time
+
+    @property
+    def needs_independence(self) -> bool:
+        """Whether several intervals cost their sum only if consumption has no memory beyond occupancy and prices."""
+        return self in {Calibration.ROBUST, Calibration.EXACT}
+
+
+class LossRange(NamedTuple):
+    """log Pr[output | home] / Pr[output | away] lies between -minus and plus."""
+
+    minus: float
+    plus: float
+
+    @property
+    def worst(self) -> float:
+        return max(self)
+
+
+def laplace_loss(secret: Secret, scale_wh: float, eta: float = 0.0) -> LossRange:
+    """The exact range of the log likelihood ratio under discrete Laplace noise, over eta-contaminated laws.
+
+    sup over y in 0..u of log [((1-eta)(f_s*k)(y) + eta) / ((1-eta)(f_r*k)(y) + eta e^(-max(y, u-y)/b))]; outside 0..u
+    the ratio is that of the nearer end. eta = 0 is `exact`; eta = 1 gives u/b, which is `range`.
+
+    >>> round(laplace_loss(Secret.anything_up_to(1000), 2000.0).worst, 9)
+    0.5
+    """
+    wh = np.arange(secret.bound_wh + 1)
+    least = np.exp(-np.maximum(wh, secret.bound_wh - wh) / scale_wh)
+    away, home = ((1 - eta) * laplace_smooth(law, scale_wh) for law in (secret.away, secret.home))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        plus = np.log((home + eta) / (away + eta * least))
+        minus = np.log((away + eta) / (home + eta * least))
+    worst = [np.where(np.isnan(loss), np.inf, loss).max() for loss in (minus, plus)]  # 0/0: too little noise to compute
+    return LossRange(minus=max(float(worst[0]), 0.0), plus=max(float(worst[1]), 0.0))
 
 
 def laplace_scale(sensitivity_wh: int, epsilon: Fraction) -> float:
@@ -35,6 +86,41 @@ def laplace_scales(sensitivity_wh: IntArray, epsilon: Fraction) -> FloatArray:
     distinct, where = np.unique(sensitivity_wh, return_inverse=True)
     scales = np.array([laplace_scale(int(wh), epsilon) for wh in distinct])
     return scales[where.reshape(sensitivity_wh.shape)]
+
+
+def calibrate(secret: Secret, epsilon: Fraction, calibration: Calibration, eta: float = 0.0) -> float:
+    """The least scale b [Wh] of discrete Laplace noise that hides `secret` within e^epsilon, rounded up.
+
+    >>> laws = Secret.of([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)  # U(0, u/2) and U(0, u) for u = 1000
+    >>> kinds = (Calibration.RANGE, Calibration.SHIFT, Calibration.EXACT)
+    >>> [round(calibrate(laws, Fraction(1, 2), kind)) for kind in kinds]
+    [2000, 1000, 601]
+    """
+    if calibration is Calibration.RANGE:
+        return laplace_scale(secret.bound_wh, epsilon)
+    if calibration is Calibration.SHIFT:
+        return max(laplace_scale(secret.shift_wh(), epsilon), LEAST_SCALE_WH)
+    if calibration is Calibration.ROBUST and not 0 < eta < 1:
+        raise PrivacyError("eta", eta, "must lie between 0 (exact) and 1 (range), for example 0.05")
+    share = eta if calibration is Calibration.ROBUST else 0.0
+    ceiling = laplace_scale(secret.bound_wh, epsilon)
+    target = double_at_most(epsilon) * (1 - _SAFETY)
+    return least_scale(lambda scale: laplace_loss(secret, scale, share).worst <= target, ceiling)
+
+
+def least_scale(keeps: Callable[[float], bool], ceiling: float, digits: float = 1e-9) -> float:
+    """The least scale [Wh] that keeps a promise which more noise only helps: to `digits`, from above.
+
+    `ceiling` must keep it; the result is then at most that.
+    """
+    high = max(ceiling, LEAST_SCALE_WH)
+    low = max(high / 2, LEAST_SCALE_WH)
+    while low < high and keeps(low):
+        low, high = max(low / 2, LEAST_SCALE_WH), low
+    while high - low > digits * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
 
 
 def naive_sensitivity(largest_bound_wh: int, horizon: int) -> IntArray:

@@ -1,0 +1,207 @@
+"""`range`, `shift`, `robust` and `exact`: each equals a search over the whole lattice, and THEORY's golden numbers."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmurate.errors import ModelError, PrivacyError
+from murmurate.privacy.calibration import Calibration, calibrate, laplace_loss, least_scale
+from murmurate.privacy.divergence import (
+    GaussianCurve,
+    PairCurve,
+    PureCurve,
+    Secret,
+    gaussian_curve,
+    laplace_curve,
+)
+from murmurate.privacy.noise import _measurement, laplace_log_pmf
+from murmurate.quantities import double_at_most
+
+HALF = Fraction(1, 2)
+U = 1000
+PAPER = Secret.of([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)  # U(0, u/2) away, U(0, u) home
+ALL = tuple(Calibration)
+
+
+@st.composite
+def secrets(draw, largest=12):
+    """Any two laws on 0..u, with zeros: most have no monotone likelihood ratio."""
+    outcomes = draw(st.integers(2, largest + 1))
+    weights = st.lists(st.sampled_from([0, 0, 1, 3, 10]), min_size=outcomes, max_size=outcomes).filter(any)
+    away, home = (np.array(draw(weights), float) for _ in range(2))
+    return Secret.of(away / away.sum(), home / home.sum())
+
+
+def on_the_whole_lattice(away, home, scale):
+    """max over y far beyond both ends of |log Pr[y|home]/Pr[y|away]|, by plain sums."""
+    wh = np.arange(len(away))
+    lattice = np.arange(-3 * len(away), 4 * len(away))
+    noise = np.exp(laplace_log_pmf(lattice[:, None] - wh, scale))
+    return float(np.abs(np.log(noise @ home) - np.log(noise @ away)).max())
+
+
+scales = st.sampled_from([0.7, 2.0, 5.5, 40.0])
+
+
+@given(secret=secrets(), scale=scales)
+def test_the_loss_is_that_of_the_whole_lattice(secret, scale):
+    found = laplace_loss(secret, scale).worst
+    assert found == pytest.approx(on_the_whole_lattice(secret.away, secret.home, scale), abs=1e-9)
+
+
+@given(secret=secrets(largest=5), scale=scales, eta=st.sampled_from([0.05, 0.3, 0.9]))
+def test_the_robust_loss_is_the_worst_over_all_contaminations(secret, scale, eta):
+    """Point masses are the extreme contaminations; the ratio is monotone in each law, so no mixture is worse."""
+    points = np.eye(secret.bound_wh + 1)
+    worst = max(
+        on_the_whole_lattice((1 - eta) * secret.away + eta * one, (1 - eta) * secret.home + eta * other, scale)
+        for one in points
+        for other in points
+    )
+    assert laplace_loss(secret, scale, eta).worst == pytest.approx(worst, abs=1e-9)
+
+
+@given(secret=secrets(), scale=scales, more=st.floats(1.0, 4.0))
+def test_more_noise_never_loses_more(secret, scale, more):
+    assert laplace_loss(secret, scale * more).worst <= laplace_loss(secret, scale).worst + 1e-12
+
+
+@given(secret=secrets(), epsilon=st.sampled_from([Fraction(1, 20), HALF, Fraction(2)]))
+def test_every_calibration_keeps_the_promise_on_the_whole_lattice_and_stronger_assumptions_need_no_more_noise(
+    secret, epsilon
+):
+    scale = {kind: calibrate(secret, epsilon, kind, eta=0.1) for kind in ALL}
+    for kind in ALL:
+        assert on_the_whole_lattice(secret.away, secret.home, scale[kind]) <= float(epsilon) + 1e-12
+    slack = 1 + 1e-8
+    assert scale[Calibration.EXACT] <= scale[Calibration.ROBUST] * slack
+    assert scale[Calibration.ROBUST] <= max(scale[Calibration.RANGE], 1.0) * slack
+    assert scale[Calibration.SHIFT] <= max(scale[Calibration.RANGE], 1.0)
+    assert scale[Calibration.EXACT] <= scale[Calibration.SHIFT] * slack
+
+
+@given(secret=secrets(largest=8))
+def test_the_shift_is_the_least_distance_at_which_one_law_can_be_moved_into_the_other(secret):
+    """infinity-Wasserstein, by its other definition: the least w with F(x) <= G(x + w) and G(x) <= F(x + w)."""
+    below = [np.concatenate([np.cumsum(law), np.ones(20)]) for law in (secret.away, secret.home)]
+
+    def fits(w):
+        ahead = [np.concatenate([law[w:], np.ones(w)]) for law in below]  # F(x + w)
+        return (below[0] <= ahead[1] + 1e-12).all() and (below[1] <= ahead[0] + 1e-12).all()
+
+    found = secret.shift_wh()
+    assert fits(found)
+    assert found == 0 or not fits(found - 1)
+
+
+@given(secret=secrets(), epsilon=st.sampled_from([Fraction(1, 10), HALF]))
+def test_opendp_agrees_with_range_and_shift(secret, epsilon):
+    for kind, moved in ((Calibration.RANGE, secret.bound_wh), (Calibration.SHIFT, secret.shift_wh())):
+        if moved:
+            assert _measurement(calibrate(secret, epsilon, kind)).check(moved, double_at_most(epsilon))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "expected"),
+    [("0.5", (2, 1, 0.6011, 0.673)), ("0.05", (20, 10, 5.122, None))],
+)
+def test_golden_scales_of_the_papers_laws(epsilon, expected):
+    """THEORY section 3: range, shift, exact, robust 5 %, in units of u."""
+    found = [calibrate(PAPER, Fraction(epsilon), kind) / U for kind in (ALL[0], ALL[1], ALL[3])]
+    assert found == pytest.approx(expected[:3], rel=2e-3)
+    if expected[3]:
+        assert calibrate(PAPER, Fraction(epsilon), Calibration.ROBUST, eta=0.05) / U == pytest.approx(
+            expected[3], rel=2e-3
+        )
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
+def test_exact_has_a_closed_form_for_uniform_laws(epsilon):
+    """THEORY section 3: u/(2 ln(2 e^eps - 1)); for epsilon to 0 the gain over the paper tends to 4."""
+    found = calibrate(PAPER, Fraction(str(epsilon)), Calibration.EXACT)
+    assert found / U == pytest.approx(1 / (2 * np.log(2 * np.exp(epsilon) - 1)), rel=2e-3)
+
+
+def test_releasing_one_reading_again_costs_more_than_exact_claims():
+    """THEORY section 1: `exact` re-released 16 times on the same reading leaks 12.6, not 16 x 0.5 = 8."""
+    scale = calibrate(PAPER, HALF, Calibration.EXACT)
+    wh = np.arange(U + 1)
+    all_high = -16 * np.abs(U - wh) / scale  # sixteen outputs at the top
+    home, away = (np.log(np.exp(all_high) @ law) for law in (PAPER.home, PAPER.away))
+    assert home - away == pytest.approx(12.6, abs=0.05)
+
+
+# --- curves
+
+
+def brute_delta(p, q, epsilon):
+    return max(np.maximum(p - np.exp(epsilon) * q, 0).sum(), np.maximum(q - np.exp(epsilon) * p, 0).sum())
+
+
+@given(secret=secrets(), scale=scales, epsilon=st.floats(-3, 3))
+def test_the_laplace_curve_is_that_of_the_whole_lattice(secret, scale, epsilon):
+    wh, lattice = np.arange(secret.bound_wh + 1), np.arange(-2500, 2520)
+    noise = np.exp(laplace_log_pmf(lattice[:, None] - wh, scale))
+    expected = brute_delta(noise @ secret.away, noise @ secret.home, epsilon)
+    assert laplace_curve(secret, scale).delta(np.array([epsilon]))[0] == pytest.approx(expected, abs=1e-9)
+
+
+def lattice_gaussian(secret, sigma):
+    wh, lattice = np.arange(secret.bound_wh + 1), np.arange(-int(12 * sigma) - 20, int(12 * sigma) + 40)
+    noise = np.exp(-((lattice[:, None] - wh) ** 2) / (2 * sigma**2))
+    noise /= np.exp(-(np.arange(-int(14 * sigma) - 30, int(14 * sigma) + 31) ** 2) / (2 * sigma**2)).sum()
+    return noise @ secret.away, noise @ secret.home
+
+
+@given(secret=secrets(), sigma=st.sampled_from([1.5, 4.0, 17.3]), epsilon=st.floats(-2, 2))
+def test_the_gaussian_curve_is_that_of_the_whole_lattice(secret, sigma, epsilon):
+    expected = brute_delta(*lattice_gaussian(secret, sigma), epsilon)
+    assert gaussian_curve(secret, sigma).delta(np.array([epsilon]))[0] == pytest.approx(expected, abs=1e-9)
+
+
+@given(shift=st.integers(1, 12), sigma=st.sampled_from([1.5, 4.0, 17.3]), epsilon=st.floats(-2, 2))
+def test_the_gaussian_bound_lies_above_the_lattice_and_near_it(shift, sigma, epsilon):
+    expected = brute_delta(*lattice_gaussian(Secret.anything_up_to(shift), sigma), epsilon)
+    bound = GaussianCurve(shift, sigma).delta(np.array([epsilon]))[0]
+    assert expected - 1e-13 <= bound <= expected + 1.5 / sigma
+
+
+@given(epsilon=st.floats(0.01, 3), at=st.floats(-3, 3))
+def test_randomised_response_is_the_worst_pure_curve(epsilon, at):
+    worst = PureCurve(epsilon).delta(np.array([at]))[0]
+    laplace = laplace_curve(Secret.anything_up_to(7), 7 / epsilon).delta(np.array([at]))[0]
+    assert laplace <= worst + 1e-12
+
+
+def test_a_pair_that_shares_no_output_is_told_apart_for_certain():
+    assert PairCurve(np.array([1.0, 0.0]), np.array([0.0, 1.0])).delta(np.array([5.0])).tolist() == [1.0]
+
+
+def test_the_least_scale_is_found_from_above():
+    found = least_scale(lambda b: b >= 3.25, 100.0)
+    assert 3.25 <= found < 3.25 * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: Secret.of([0.5, 0.4], [0.5, 0.5]), ModelError, "away is 0.9: must be probabilities that sum to 1"),
+        (
+            lambda: Secret.of([1.0], [1.0]),
+            ModelError,
+            "secret is ((1,), (1,)): away and home must be laws on the same 0, 1, .., bound [Wh], bound >= 1",
+        ),
+        (
+            lambda: calibrate(PAPER, HALF, Calibration.ROBUST, eta=0.0),
+            PrivacyError,
+            "eta is 0.0: must lie between 0 (exact) and 1 (range), for example 0.05",
+        ),
+    ],
+)
+def test_what_cannot_be_calibrated_says_what_is_allowed(make, error, says):
+    with pytest.raises(error) as caught:
+        make()
+    assert str(caught.value) == says
