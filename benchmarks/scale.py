@@ -105,7 +105,7 @@ def main() -> int:
         report("schedule step, 10^7 households / 10^6 households", large / small, 7, 14),
     ]
     seconds, peak = in_a_process_of_its_own("ten_models")
-    held.append(report("a day's schedule, 10^6 households, 10 models: peak memory", peak, 0, 2, " GiB"))
+    held.append(report("a day's schedule, 10^6 households, 10 models of 4 periods: peak memory", peak, 0, 2, " GiB"))
     print(f"(that day took {seconds:.1f} s; most of the memory is its 160 million probabilities)")
     seconds, peak = in_a_process_of_its_own("hundred_models")
     print(f"a day's schedule, 10^7 households of 50 kinds, 100 models: {seconds:.1f} s, {peak:.2f} GiB")

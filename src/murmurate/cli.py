@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +22,20 @@ app = typer.Typer(
 
 def main() -> None:
     """Run a command; say what went wrong in one line that a person can act on."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
     try:
         app()
     except MurmurateError as error:
-        typer.echo(f"murmurate: {error}", err=True)
-        sys.exit(2)
+        _stop(str(error), 2)
+    except OSError as error:
+        _stop(f"{error.strerror}: {error.filename}", 2)
+
+
+def _stop(why: str, status: int) -> None:
+    typer.echo(f"murmurate: {why}", err=True)
+    sys.exit(status)
 
 
 def _version(wanted: bool) -> None:
@@ -66,5 +76,4 @@ def _need(*modules: str, extra: str) -> None:
 
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
-        typer.echo(f'murmurate: {", ".join(missing)} is not installed. Run: pip install "murmurate[{extra}]"', err=True)
-        raise typer.Exit(2)
+        _stop(f"the {extra} needs more than is installed. Run: pip install {' '.join(missing)}", 2)

@@ -30,7 +30,7 @@ class MeterError(MurmurateError):
 
 
 class ReadingError(MurmurateError):
-    """A reading that the door must hand back to its sender. `gather` itself never refuses a reading."""
+    """A reading that the door must hand back to its sender. `gather` itself refuses none for its value."""
 
 
 class UnknownZoneError(MeterError):
@@ -43,10 +43,6 @@ class TariffError(MurmurateError):
 
 class PrivacyError(MurmurateError):
     """A budget, sensitivity or noise scale under which no promise can be kept."""
-
-
-class RehearsalError(PrivacyError):
-    """A value drawn with seeded noise on its way to the public."""
 
 
 class UnknownNameError(MurmurateError):

@@ -7,8 +7,10 @@ that converts between units. An *interval* is a stretch of time; a *tick* is the
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ BoolArray = NDArray[np.bool_]
 
 WH_PER_KWH = 1000
 QUARTER_HOURS_PER_DAY = 96
+_HUGE_EXPONENT = re.compile(r"[eE][+-]?[0-9]{4}")  # would take all memory before it takes a value
 
 
 def kwh(energy_wh: int) -> Fraction:
@@ -42,16 +45,20 @@ def per_wh(price_per_kwh: Fraction) -> Fraction:
     return price_per_kwh / WH_PER_KWH
 
 
-def fraction(value: Fraction | str | float, field: str) -> Fraction:
+def fraction(value: Any, field: str, error: type[MurmurateError] = MurmurateError) -> Fraction:
     """An exact number from what a person writes: ``"0.5"``, ``"1/3"``, 2, or the shortest decimal of a float.
 
-    >>> fraction(0.1, "epsilon")
-    Fraction(1, 10)
+    >>> fraction(0.1, "epsilon"), fraction(np.int64(3), "alpha")
+    (Fraction(1, 10), Fraction(3, 1))
     """
+    if isinstance(value, float | np.floating):
+        value = repr(float(value))
+    elif isinstance(value, Integral):
+        value = int(value)  # a NumPy integer inside a Fraction would wrap at 64 bits
     try:
-        return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+        return Fraction("too large" if isinstance(value, str) and _HUGE_EXPONENT.search(value) else value)
     except (ValueError, TypeError, ZeroDivisionError):
-        raise MurmurateError(field, value, 'must be a finite number such as 0.5 or "1/3"') from None
+        raise error(field, value, 'must be a finite number such as 0.5 or "1/3"') from None
 
 
 def double_at_least(value: Fraction) -> float:
@@ -84,7 +91,8 @@ class Meters:
     """The meter table at one version: who is in which zone, with which public bound.
 
     `bound_wh` caps what one meter may add to the demand of one interval [Wh]; the noise is measured by it.
-    `imputed_wh` stands in for a meter that did not report: a public constant, never a guess from its past.
+    `imputed_wh` stands in for a meter that did not report: a public constant, never a guess from its past. Arrays are
+    taken over, not copied: whoever hands them in leaves them alone from then on.
 
     >>> Meters.in_one_zone("harbour", bound_wh=[3000, 9000])
     Meters(2 meters, 1 zone)
@@ -100,14 +108,18 @@ class Meters:
 
     @classmethod
     def in_one_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = 0) -> Meters:
-        bound = integers(bound_wh, "bound_wh", MeterError)
-        imputed = np.broadcast_to(integers(imputed_wh, "imputed_wh", MeterError), bound.shape)
-        return cls(zones=(zone,), zone=np.zeros(bound.shape, np.int64), bound_wh=bound, imputed_wh=imputed)
+        bound, imputed = integers(bound_wh, "bound_wh", MeterError), integers(imputed_wh, "imputed_wh", MeterError)
+        everyone = np.full(bound.shape, int(imputed)) if imputed.ndim == 0 else imputed
+        return cls(zones=(zone,), zone=np.zeros(bound.shape, np.int64), bound_wh=bound, imputed_wh=everyone)
 
     def __post_init__(self) -> None:
-        if not len(self.zone) == len(self.bound_wh) == len(self.imputed_wh):
-            lengths = (len(self.zone), len(self.bound_wh), len(self.imputed_wh))
-            raise MeterError("meters", lengths, "zone, bound_wh and imputed_wh must have one entry per meter")
+        for name in ("zone", "bound_wh", "imputed_wh"):
+            object.__setattr__(self, name, integers(getattr(self, name), name, MeterError))
+        shapes = {self.zone.shape, self.bound_wh.shape, self.imputed_wh.shape}
+        if len(shapes) != 1 or self.bound_wh.ndim != 1:
+            raise MeterError("meters", sorted(shapes), "zone, bound_wh and imputed_wh must have one entry per meter")
+        if len(set(self.zones)) != len(self.zones):
+            raise MeterError("zones", self.zones, "must have different names")
         refuse_where(self.bound_wh < 1, "bound_wh", self.bound_wh, "must be at least 1 Wh", MeterError)
         outside = (self.imputed_wh < 0) | (self.imputed_wh > self.bound_wh)
         refuse_where(outside, "imputed_wh", self.imputed_wh, "must lie between 0 and bound_wh", MeterError)
@@ -122,8 +134,11 @@ class Meters:
         return len(self.bound_wh)
 
     def __repr__(self) -> str:
-        plural = "" if len(self.zones) == 1 else "s"
-        return f"Meters({len(self)} meters, {len(self.zones)} zone{plural})"
+        return f"Meters({_count(len(self), 'meter')}, {_count(len(self.zones), 'zone')})"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def refuse_where(wrong: BoolArray, field: str, values: Any, allowed: str, error: type[MurmurateError]) -> None:
@@ -154,7 +169,7 @@ class Readings:
         )
 
     def __post_init__(self) -> None:
-        if self.meter.shape != self.energy_wh.shape:
+        if self.meter.shape != self.energy_wh.shape or self.meter.ndim != 1:
             shapes = (self.meter.shape, self.energy_wh.shape)
             raise ReadingError("readings", shapes, "meter and energy_wh must have the same length")
         refuse_where(self.meter < 0, "meter", self.meter, "must be a row of the meter table", ReadingError)
@@ -162,6 +177,9 @@ class Readings:
 
     def __len__(self) -> int:
         return len(self.meter)
+
+    def __repr__(self) -> str:
+        return f"Readings({_count(len(self), 'reading')}, confidential)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,7 +204,7 @@ class Demand:
         return int(self.energy_wh[self.zones.index(zone)])
 
     def __repr__(self) -> str:
-        return f"Demand({len(self.zones)} zone{'' if len(self.zones) == 1 else 's'}, confidential)"
+        return f"Demand({_count(len(self.zones), 'zone')}, confidential)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

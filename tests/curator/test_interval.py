@@ -40,6 +40,17 @@ def test_a_demand_does_not_show_itself():
     assert demand.of("harbour") == 2011
 
 
+def test_readings_do_not_show_themselves_either():
+    assert repr(Readings.of(meter=[0], energy_wh=[1234])) == "Readings(1 reading, confidential)"
+
+
+def test_one_scale_may_serve_all_demands_and_other_shapes_are_refused():
+    release = protect([1000, 2000], scale_wh=5.0, curve=CURVE, noise=RehearsalNoise(1))
+    assert release.scale_wh.tolist() == [5.0, 5.0]
+    with pytest.raises(PrivacyError, match=r"scale_wh is shaped \(3,\): must be one scale, or one per demand: \(2,\)"):
+        protect([1000, 2000], scale_wh=np.ones(3), curve=CURVE, noise=RehearsalNoise(1))
+
+
 def test_nobody_reporting_is_a_demand_of_public_constants():
     assert gather([], METERS).of("harbour") == 200
 
@@ -77,6 +88,16 @@ def test_nobody_reporting_is_a_demand_of_public_constants():
             lambda: Meters(zones=("a",), zone=np.array([1]), bound_wh=np.array([9]), imputed_wh=np.array([0])),
             MeterError,
             "zone[0] is 1: must be below 1, the number of zones",
+        ),
+        (
+            lambda: Meters.in_one_zone("a", bound_wh=[9], imputed_wh=[1, 2]),
+            MeterError,
+            "meters is [(1,), (2,)]: zone, bound_wh and imputed_wh must have one entry per meter",
+        ),
+        (
+            lambda: Meters(zones=("a", "a"), zone=np.array([1]), bound_wh=np.array([9]), imputed_wh=np.array([0])),
+            MeterError,
+            "zones is ('a', 'a'): must have different names",
         ),
         (lambda: gather([], METERS).of("hill"), UnknownZoneError, "zone is 'hill': must be one of harbour"),
     ],

@@ -1,6 +1,7 @@
 """The house as drawn: imports point down, files and functions stay small."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,9 @@ def test_imports_point_down():
 
 
 def test_what_is_tested_is_the_installed_package_not_the_tree():
-    """CI installs the wheel; a developer's editable install is the one exception."""
-    assert set(Path(murmurate.__file__).parts) & {"site-packages", "src"}
+    """CI installs the wheel; only a developer's editable install may find the tree."""
+    place = Path(murmurate.__file__).parts
+    assert "site-packages" in place if os.environ.get("HYPOTHESIS_PROFILE") == "ci" else place
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)

@@ -57,7 +57,9 @@ def test_help_imports_nothing_heavy():
     ("options", "says"),
     [
         (["--epsilon", "half"], 'murmurate: epsilon is half: must be a finite number such as 0.5 or "1/3"'),
-        (["--epsilon", "-1"], "murmurate: epsilon is -1: must be positive, for example 0.5"),
+        (["--epsilon", "-1"], "murmurate: epsilon is -1: must lie between 1e-06 and 100, for example 0.5"),
+        (["--epsilon", "1e99999"], 'murmurate: epsilon is 1e99999: must be a finite number such as 0.5 or "1/3"'),
+        (["--out", f"{__file__}/below"], f"murmurate: Not a directory: {__file__}/below"),
     ],
 )
 def test_a_wrong_option_is_answered_in_one_line(options, says, tmp_path):
@@ -74,7 +76,7 @@ def test_the_experiment_writes_what_it_promises(tmp_path):
     written = {path.name for path in (tmp_path / "deep" / "er").iterdir()}
     pictures = {f"{name}.{kind}" for name in ("occupancy", "consumption", "rates", "rmsre") for kind in ("png", "svg")}
     assert written == pictures | {"results.json"}
-    for words in ("the paper, one run", "1.149", "1.089", "not private", "deep/er"):
+    for words in ("the paper, one run", "1.149", "1.089", "Not private", "epsilon T in all", "deep/er"):
         assert words in done.stdout
 
 
@@ -98,7 +100,7 @@ def test_the_first_screen_runs_as_written_in_a_fresh_clone_and_environment(tmp_p
         )
 
     bare = shell("pip install -q . && murmurate paper")
-    assert 'murmurate: matplotlib is not installed. Run: pip install "murmurate[lab]"' in bare.stderr
+    assert "murmurate: the lab needs more than is installed. Run: pip install matplotlib" in bare.stderr
     commands = first_screen()
     assert any(line.startswith("pip install") for line in commands)
     assert any(line.startswith("murmurate paper") for line in commands)

@@ -83,6 +83,18 @@ def test_a_law_may_answer_to_prices_published_earlier():
             lambda: TableConsumption.of([[[0.5, 0.5]], [[0.0, 1.0]]], kind=[0], bound_wh=[0]),
             "bound_wh[0] is 0: must be at least 1 Wh, the last column of the table",
         ),
+        (
+            lambda: UniformConsumption.of([5, 6]),
+            "ceiling_wh is shaped (2,): must end in the axes [occupied, household]",
+        ),
+        (
+            lambda: UniformConsumption.of([[1, 1], [5, 6]], bound_wh=[9]),
+            "ceiling_wh is shaped (1, 1, 2, 2): must be [level, period, occupied, household], here (1, 1, 2, 1)",
+        ),
+        (
+            lambda: Setting(period=(-1,)),
+            "period is (-1,): must name a row, 0 or more, for each interval of the day",
+        ),
         (lambda: Setting(price_steps=(3, 3)), "price_steps is (3, 3): must rise"),
         (lambda: Setting(memory=0), "memory is 0: must be at least 1 published price"),
     ],

@@ -79,14 +79,14 @@ def test_an_interval_covers_its_mean_nineteen_times_in_twenty():
 
 
 def test_a_gain_is_the_fraction_by_which_ours_is_less():
-    theirs = np.array([1.0, 2.0, 3.0])
-    assert gain(0.9 * theirs, theirs).mean == pytest.approx(0.1)
+    """Of the means, not the mean of the fractions: 1 of 2 and 9 of 10 are 2 less than 12."""
+    assert gain(np.array([1.0, 9.0]), np.array([2.0, 10.0])).mean == pytest.approx(1 / 6)
 
 
 def test_results_hold_what_the_table_shows_and_are_stamped_as_a_rehearsal():
     settings = Settings(seeds=3, households=5, intervals=4, epsilon=Fraction(1, 3))
     rng = np.random.default_rng(5)
-    findings = {reading: finding(rng.random((3, len(RULES)))) for reading in PAPER_READINGS}
+    findings = {reading: finding(reading, rng.random((3, len(RULES)))) for reading in PAPER_READINGS}
     document = json.loads(report.results(findings, settings))
     assert document["rehearsal"] is True
     assert document["epsilon"] == "1/3"
@@ -95,6 +95,8 @@ def test_results_hold_what_the_table_shows_and_are_stamped_as_a_rehearsal():
     assert naive["rms_relative_error"]["mean"] == pytest.approx(2 * naive["paper_rmsre"]["mean"])
     assert "belong to N=1,000, T=96, epsilon=1/2" in report.conclusion(findings, settings)
     assert "belong to" not in report.conclusion(findings, Settings(seeds=7))
+    alone = {reading: finding(reading, rng.random((1, len(RULES)))) for reading in PAPER_READINGS}
+    assert json.loads(report.results(alone, settings))["readings"]["steady"]["naive"]["paper_rmsre"]["low"] is None
     assert report.table(findings, settings).row_count == len(PAPER_READINGS) + 1
 
 
@@ -105,12 +107,12 @@ def test_results_hold_what_the_table_shows_and_are_stamped_as_a_rehearsal():
         (
             lambda: Settings(epsilon=Fraction(0)),
             MurmurateError,
-            "epsilon is 0: must be positive, for example 0.5",
+            "epsilon is 0: must lie between 1e-06 and 100, for example 0.5",
         ),
         (
             lambda: paper_reading("hopeful"),
             UnknownNameError,
-            "reading is 'hopeful': must be one of steady, asleep, clipped, redrawn, peeking",
+            "reading is 'hopeful': must be one of steady, asleep, clipped, redrawn, peeking, peeking-asleep",
         ),
     ],
 )

@@ -22,23 +22,38 @@ def distributions(draw, outcomes):
 
 
 @st.composite
-def chains(draw, households, period):
-    """One group with these members."""
-    states = 2 ** len(households)
-    periods = max(period) + 1
-    rows = [[draw(distributions(states)) for _ in range(states)] for _ in range(periods)]
-    return Chains(
-        members=[[h] for h in households],
-        initial=np.array(draw(distributions(states)))[:, None],
-        transition=np.array(rows)[..., None],
-        period=period,
-        kind=[0],
-    )
+def tables(draw, members, period):
+    """Probabilities for groups of that many members: 1 to 12 kinds, of which some may be used by nobody."""
+    states, kinds = 2**members, draw(st.sampled_from([1, 2, 9, 12]) if members == 1 else st.just(1))
+    rows = [
+        [[draw(distributions(states)) for _ in range(kinds)] for _ in range(states)] for _ in range(max(period) + 1)
+    ]
+    initial = [draw(distributions(states)) for _ in range(kinds)]
+    return np.moveaxis(np.array(initial), 0, -1), np.moveaxis(np.array(rows), 2, -1)
 
 
 @st.composite
-def models(draw, households, period):
-    """A model that parts the households into random clusters."""
+def models(draw, clusters, period, members, kinds):
+    """A model in which these clusters move together; households on their own share arrays and kinds."""
+    groups = []
+    for cluster in clusters:
+        if len(cluster) > 1:
+            initial, transition = draw(tables(len(cluster), period))
+            joint = [[h] for h in cluster]
+            groups.append(Chains(members=joint, initial=initial, transition=transition, period=period, kind=[0]))
+    if members.size:
+        initial, transition = draw(tables(1, period))
+        used = draw(st.sampled_from([kinds, draw(st.permutations(kinds.tolist()).map(np.array))]))
+        kind = used if used.max() < initial.shape[-1] else used % initial.shape[-1]
+        groups.append(Chains(members=members, initial=initial, transition=transition, period=period, kind=kind))
+    return OccupancyModel(groups=tuple(groups))
+
+
+@st.composite
+def model_classes(draw, max_households=4, max_models=3):
+    """Up to three models over random clusters, with several households a group of arrays, in any order."""
+    households = draw(st.integers(1, max_households))
+    period = draw(st.lists(st.integers(0, 1), min_size=1, max_size=3).map(lambda p: p if 0 in p else [0, *p]))
     order = draw(st.permutations(range(households)))
     cuts = draw(st.lists(st.booleans(), min_size=households - 1, max_size=households - 1))
     clusters = [[order[0]]]
@@ -47,15 +62,10 @@ def models(draw, households, period):
             clusters.append([household])
         else:
             clusters[-1].append(household)
-    return OccupancyModel(groups=tuple(draw(chains(cluster, period)) for cluster in clusters))
-
-
-@st.composite
-def model_classes(draw, max_households=4, max_models=3):
-    households = draw(st.integers(1, max_households))
-    period = draw(st.lists(st.integers(0, 1), min_size=1, max_size=3).map(lambda p: p if 0 in p else [0, *p]))
-    found = draw(st.lists(models(households, period), min_size=1, max_size=max_models))
-    return ModelClass(models=tuple(found))
+    members = np.array([[c[0] for c in clusters if len(c) == 1]], np.int64)
+    kinds = np.array(draw(st.lists(st.integers(0, 11), min_size=members.size, max_size=members.size)), np.int64)
+    one = models(clusters, period, members, kinds)
+    return ModelClass(models=tuple(draw(st.lists(one, min_size=1, max_size=max_models))))
 
 
 @st.composite

@@ -61,6 +61,14 @@ def test_the_quadratic_cost_has_the_affine_marginal_rate(alpha, beta, demand_wh)
     assert curve.alpha == alpha
 
 
+@pytest.mark.parametrize("alpha", [np.int64(10**15), np.float64(1e15), 10**15, "1e15"])
+def test_a_number_from_numpy_is_as_exact_as_any_other(alpha):
+    """A NumPy integer inside a Fraction would wrap at 64 bits."""
+    curve = RateCurve.affine(alpha=alpha, beta=0, tick=1, cap=10**18)
+    assert int(curve.price_ticks(10**5)) == 10**17
+    assert int(curve.price_ticks(10**9)) == 10**18
+
+
 def test_halves_round_upwards_always_never_to_even():
     curve = RateCurve.affine(alpha=1, beta=0, tick="0.002")
     assert curve.price_ticks([-3, -1, 1, 3, 5]).tolist() == [-1, 0, 1, 2, 3]
@@ -90,6 +98,10 @@ def test_a_merit_order_of_steps_may_jump():
         (
             lambda: RateCurve.affine(alpha=1, beta=0, tick=1, floor=2, cap=1),
             "floor is 2: must not be above the cap 1",
+        ),
+        (
+            lambda: RateCurve.affine(alpha="cheap", beta=0, tick=1),
+            'alpha is cheap: must be a finite number such as 0.5 or "1/3"',
         ),
         (lambda: RateCurve.through([], tick=1), "segments is []: must be one or more, with rising from_wh"),
         (

@@ -1,5 +1,5 @@
 from fractions import Fraction
-from math import inf, nextafter
+from math import nextafter
 
 import numpy as np
 import pytest
@@ -46,12 +46,19 @@ def test_group_privacy_bears_the_horizon_and_the_papers_naive_rule_does_not():
     assert laplace_scales(group_sensitivity(1000, 96), half).tolist() == [192_000.0] * 96
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1)])
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), Fraction(1, 10**7), Fraction(101), "half"])
 def test_a_budget_that_is_not_positive_is_refused(epsilon):
-    with pytest.raises(PrivacyError, match=r"epsilon is .*must be positive"):
+    with pytest.raises(PrivacyError, match=r"epsilon is .*must (lie between 1e-06 and 100|be a finite number)"):
         laplace_scale(1000, epsilon)
 
 
 def test_an_empty_kappa_has_scale_zero():
     assert laplace_scale(0, Fraction(1, 2)) == 0.0
-    assert nextafter(0.0, inf) > 0
+
+
+@pytest.mark.parametrize("sensitivity_wh", [2.9, np.float64(2.0), -1])
+def test_a_sensitivity_that_is_not_whole_is_refused_not_rounded_down(sensitivity_wh):
+    with pytest.raises(PrivacyError, match="sensitivity_wh is"):
+        laplace_scale(sensitivity_wh, Fraction(1, 2))
+    with pytest.raises(PrivacyError, match="sensitivity_wh is"):
+        laplace_scales(np.array([sensitivity_wh]), Fraction(1, 2))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from murmurate.errors import ModelError, PrivacyError
 from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel
 from murmurate.lab.comparisons import cao_leakage, group_privacy_scale, markov_quilt_scale
-from murmurate.lab.worlds import _ARRIVE, _LEAVE, paper_calendar, per_interval
+from murmurate.lab.worlds import paper_calendar, paper_habits
 from murmurate.privacy.leakage import (
     Loss,
     _evidence,
@@ -52,7 +52,7 @@ def theta(*chains):
 def paper_chain(initial=None):
     """The paper's four periods, habits not perturbed; the prior is the periodic one unless given."""
     calendar = paper_calendar()
-    arrive, leave = (per_interval(np.array(p), np.bincount(calendar))[:, None] for p in (_ARRIVE, _LEAVE))
+    arrive, leave = (chances[:, None] for chances in paper_habits())
     found = Chains.independent(initial=[0.5], arrive=arrive, leave=leave, period=calendar)
     settled = float(np.exp(periodic_laws(found, 96)[0].belief[0, 1, 0]))
     start = settled if initial is None else initial

@@ -80,12 +80,50 @@ def test_models_that_number_their_households_differently_are_united_household_by
     assert found == [[False, False, False], [True, False, True]]
 
 
+def test_models_that_share_a_numbering_of_kinds_may_have_different_numbers_of_them():
+    """Nine kinds and seventeen, one and two bytes of bits; and one kind map that two models read differently."""
+    kind = np.arange(9)
+
+    def model(kinds, moving):
+        arrive = np.zeros((1, kinds))
+        arrive[0, moving] = 0.5
+        chains = Chains.independent(initial=np.zeros(kinds), arrive=arrive, leave=np.zeros((1, kinds)), kind=kind)
+        return OccupancyModel(groups=(chains,))
+
+    theta = ModelClass(models=(model(9, 2), model(17, 8)))
+    second = list(islice(protected_households(Policy(rule=Rule.PAPER), 9, theta), 2))[1]
+    assert np.flatnonzero(second).tolist() == [2, 8]
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
         (
             lambda: Policy(rule=Rule.EXCEPT_PUBLIC),
             "public is None: a public schedule goes with the rule except-public, and only there",
+        ),
+        (
+            lambda: PublicSchedule(premise=np.array([1, 1]), known=np.array([[False, True]])),
+            "premise is [1, 1]: must be declared once each",
+        ),
+        (
+            lambda: PublicSchedule(premise=np.array([1]), known=np.array([[1]])),
+            "known is int64: must be True or False for each interval and premise",
+        ),
+        (
+            lambda: sensitivity_schedule(
+                Policy(rule=Rule.EXCEPT_PUBLIC, public=PublicSchedule.always([7])), BOUND_WH, 1
+            ),
+            "premise[0] is 7: must be below 3",
+        ),
+        (
+            lambda: sensitivity_schedule(Policy(), np.array([2.9, 1.5]), 1),
+            "bound_wh is float64: must be whole numbers that fit in 64 bits, not rounded ones",
+        ),
+        (lambda: sensitivity_schedule(Policy(), np.array([5, 0]), 1), "bound_wh[1] is 0: must be at least 1 Wh"),
+        (
+            lambda: sensitivity_schedule(Policy(), np.zeros(0, np.int64), 1),
+            "bound_wh is empty: must have one entry per household, at least one",
         ),
         (
             lambda: sensitivity_schedule(Policy(rule=Rule.PAPER), BOUND_WH, 1),

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from murmurate.errors import ReadingError
+from murmurate.errors import PrivacyError, ReadingError
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import Noise
-from murmurate.quantities import Demand, FloatArray, IntArray, Meters, Readings, Release, refuse_where
+from murmurate.quantities import Demand, FloatArray, IntArray, Meters, Readings, Release, integers, refuse_where
 
 _SILENT = -1
 
@@ -69,8 +69,14 @@ def protect(
     >>> release.rehearsal, release.price_ticks.tolist() == curve.price_ticks(release.noisy_wh).tolist()
     (True, True)
     """
-    scales = np.broadcast_to(scale_wh, demand_wh.shape)
-    noisy_wh = demand_wh + noise.laplace(scales)
+    demand = integers(demand_wh, "demand_wh", ReadingError)
+    scales = np.asarray(scale_wh, np.float64)
+    if scales.shape not in {(), (1,), demand.shape}:
+        raise PrivacyError(
+            "scale_wh", f"shaped {scales.shape}", f"must be one scale, or one per demand: {demand.shape}"
+        )
+    scales = np.broadcast_to(scales, demand.shape)
+    noisy_wh = demand + noise.laplace(scales)
     return Release(
         price_ticks=curve.price_ticks(noisy_wh, inelastic_wh),
         tick=curve.tick,

@@ -34,8 +34,8 @@ class Setting:
     memory: int = 1
 
     def __post_init__(self) -> None:
-        if not self.period:
-            raise ModelError("period", self.period, "must name a row for each interval of the day")
+        if not self.period or min(self.period) < 0:
+            raise ModelError("period", self.period, "must name a row, 0 or more, for each interval of the day")
         if list(self.price_steps) != sorted(set(self.price_steps)):
             raise ModelError("price_steps", self.price_steps, "must rise")
         if self.memory < 1:
@@ -89,14 +89,17 @@ class UniformConsumption:
         """From ceilings [.., occupied, household]; leading axes may be left out. The bound is the largest ceiling."""
         setting = setting or Setting()
         ceiling = integers(ceiling_wh, "ceiling_wh", ModelError)
+        if ceiling.ndim < 2:
+            raise ModelError("ceiling_wh", f"shaped {ceiling.shape}", "must end in the axes [occupied, household]")
         ceiling = np.broadcast_to(ceiling, (*setting.rows(), *ceiling.shape[-2:]))
         bound = ceiling.max(axis=(0, 1, 2)) if bound_wh is None else integers(bound_wh, "bound_wh", ModelError)
         return cls(ceiling_wh=ceiling, setting=setting, bound_wh=bound)
 
     def __post_init__(self) -> None:
-        if self.ceiling_wh.shape[:3] != (*self.setting.rows(), 2):
-            wanted = f"(levels, periods, 2, households) with {self.setting.rows()} levels and periods"
-            raise ModelError("ceiling_wh", self.ceiling_wh.shape, f"must be shaped {wanted}")
+        wanted = (*self.setting.rows(), 2, *self.bound_wh.shape)
+        if self.bound_wh.ndim != 1 or self.ceiling_wh.shape != wanted:
+            found = f"shaped {self.ceiling_wh.shape}"
+            raise ModelError("ceiling_wh", found, f"must be [level, period, occupied, household], here {wanted}")
         refuse_where(self.bound_wh < 1, "bound_wh", self.bound_wh, "must be at least 1 Wh", ModelError)
         outside = (self.ceiling_wh < 0) | (self.ceiling_wh > self.bound_wh)
         refuse_where(outside, "ceiling_wh", self.ceiling_wh, "must lie between 0 and bound_wh", ModelError)

@@ -17,14 +17,17 @@ def paper(*, seeds: int, households: int, intervals: int, epsilon: str, out: Pat
     """Run the experiment with a progress bar, write figures and results, print the table."""
     settings = Settings(seeds=seeds, households=households, intervals=intervals, epsilon=fraction(epsilon, "epsilon"))
     out.mkdir(parents=True, exist_ok=True)
-    console = Console(width=None if Console().is_terminal else 120)
+    results = out / "results.json"
+    results.write_text("{}\n", encoding="utf-8")  # better to fail now than after the run
+    console = Console(width=None if Console().is_terminal else 100)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("days lived", total=seeds * len(PAPER_READINGS))
         rows = experiment(settings, jobs, lambda done: bar.advance(task, done))
-    findings = {reading: finding(found) for reading, found in rows.items()}
-    (out / "results.json").write_text(report.results(findings, settings), encoding="utf-8")
-    figures.draw_all(run(PAPER_READINGS[0], settings, seed=0), rows, out)
+    findings = {reading: finding(reading, found) for reading, found in rows.items()}
+    results.write_text(report.results(findings, settings), encoding="utf-8")
+    shown = PAPER_READINGS[0]
+    figures.draw_all(shown, run(shown, settings, seed=0), rows, out)
     console.print(report.table(findings, settings))
     console.print(report.conclusion(findings, settings), highlight=False)
     console.print(f"Figures (PNG and SVG) and results.json are in {out}/", highlight=False)

@@ -20,12 +20,13 @@ OPTIMAL, PRIVATE, NAIVE = INK, "#0072b2", "#e69f00"  # told apart without colour
 _SHADES = ("#fff4d6", "#ffffff", "#eaf3fb", "#eceef2")
 
 
-def draw_all(done: Run, rows: dict[PaperReading, FloatArray], folder: Path) -> list[Path]:
-    """Write the four figures, each as PNG and SVG."""
+def draw_all(reading: PaperReading, done: Run, rows: dict[PaperReading, FloatArray], folder: Path) -> list[Path]:
+    """Write the four figures, each as PNG and SVG; the first three show one run of one reading."""
+    which = f'one run (seed 0) of the reading "{reading.name}", {len(done.town.meters):,} households'
     figures = {
-        "occupancy": occupancy(done),
-        "consumption": consumption(done),
-        "rates": rates(done),
+        "occupancy": occupancy(done, which),
+        "consumption": consumption(done, which),
+        "rates": rates(done, which),
         "rmsre": rmsre(rows),
     }
     written = []
@@ -36,9 +37,9 @@ def draw_all(done: Run, rows: dict[PaperReading, FloatArray], folder: Path) -> l
     return written
 
 
-def occupancy(done: Run) -> Figure:
+def occupancy(done: Run, which: str) -> Figure:
     """Mean occupancy (the paper's figure 2a)."""
-    figure, axes = _day("Who is active at home", len(done.day.occupied))
+    figure, axes = _day("Who is active at home", which, len(done.day.occupied))
     expected = occupancy_probability(done.town.theta.models[0], len(done.day.occupied)).mean(axis=1)
     hours = _hours(expected)
     axes.plot(hours, 100 * expected, color=MUTED, lw=5, alpha=0.5, label="expected from the public model")
@@ -48,9 +49,9 @@ def occupancy(done: Run) -> Figure:
     return figure
 
 
-def consumption(done: Run) -> Figure:
+def consumption(done: Run, which: str) -> Figure:
     """Mean consumption (the paper's figure 2b)."""
-    figure, axes = _day("What a household uses", len(done.day.occupied))
+    figure, axes = _day("What a household uses", which, len(done.day.occupied))
     hours = _hours(done.day.demand_wh)
     households = len(done.town.meters)
     expected = forecast_wh(done.town, len(hours)) / households
@@ -62,7 +63,7 @@ def consumption(done: Run) -> Figure:
     return figure
 
 
-def rates(done: Run) -> Figure:
+def rates(done: Run, which: str) -> Figure:
     """Rates (the paper's figure 2c), and below them the errors, which the paper's figure cannot show."""
     figure = Figure(figsize=(9, 6.2), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1.2))
@@ -82,7 +83,9 @@ def rates(done: Run) -> Figure:
     lower.set_xlabel("time of day")
     _name_periods(upper, len(hours))
     _legend(upper)
-    _title(upper, "Rates: optimal, private and naive private")
+    scale = 100 * (1 - done.sensitivity_wh.mean() / done.town.largest_bound_wh)
+    differ = f"the noise of the two private rules differs by {scale:.2g} % in scale, the rest is luck"
+    title(upper, "Rates: optimal, private and naive private", f"{which}; {differ}")
     return figure
 
 
@@ -105,19 +108,20 @@ def rmsre(rows: dict[PaperReading, FloatArray]) -> Figure:
         axes.set_ylabel(reading.label.replace(" (", "\n("), rotation=0, ha="right", va="center", color=INK)
         axes.spines[["top", "right", "left"]].set_visible(False)
     panels[-1].set_xlabel("RMSRE of one run, as the paper normalises it [10⁻³]")
-    panels[0].legend(frameon=False, fontsize=8.5, loc="upper right", labelcolor=INK)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5, labelcolor=INK)
     seeds = len(next(iter(rows.values())))
-    _title(panels[0], f"What one run may find: {seeds:,} seeds in each reading of the paper")
+    title(panels[0], f"What one run may find: {seeds:,} seeds in each reading of the paper")
     return figure
 
 
-def _day(title: str, horizon: int) -> tuple[Figure, Axes]:
+def _day(heading: str, which: str, horizon: int) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots()
     _clean(axes, horizon)
     axes.set_xlabel("time of day")
     _name_periods(axes, horizon)
-    _title(axes, title)
+    title(axes, heading, which)
     return figure, axes
 
 
@@ -136,15 +140,25 @@ def _clean(axes: Axes, horizon: int) -> None:
     axes.set_xticks(ticks, [f"{int(h % 24):02d}:00" for h in ticks])
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=INK)
+    axes.xaxis.label.set_color(INK)
+    axes.yaxis.label.set_color(INK)
 
 
 def _name_periods(axes: Axes, horizon: int) -> None:
     if horizon > QUARTER_HOURS_PER_DAY:
         return
     for start, stop, period in _stretches(horizon):
-        place = axes.get_xaxis_transform()
+        narrow = stop - start <= 4
         axes.text(
-            (start + stop) / 8, 0.985, PERIODS[period], transform=place, ha="center", va="top", color=MUTED, fontsize=8
+            (start + stop) / 8,
+            0.985,
+            PERIODS[period],
+            transform=axes.get_xaxis_transform(),
+            rotation=90 if narrow else 0,
+            ha="center",
+            va="top",
+            color=MUTED,
+            fontsize=8,
         )
 
 
@@ -158,5 +172,6 @@ def _legend(axes: Axes) -> None:
     axes.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=INK)
 
 
-def _title(axes: Axes, text: str) -> None:
-    axes.set_title(text, loc="left", fontsize=12, fontweight="bold", color=INK, pad=10)
+def title(axes: Axes, text: str, below: str = "") -> None:
+    axes.set_title(text, loc="left", fontsize=12, fontweight="bold", color=INK, pad=22 if below else 10)
+    axes.text(0, 1.02, below, transform=axes.transAxes, fontsize=8.5, color=MUTED, va="bottom")

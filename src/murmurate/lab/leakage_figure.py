@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from murmurate.household.occupancy import Chains
 from murmurate.lab.comparisons import cao_leakage, group_privacy_scale, markov_quilt_scale
-from murmurate.lab.figures import INK, MUTED, NAIVE, PRIVATE, _title
-from murmurate.lab.worlds import _ARRIVE, _LEAVE, paper_calendar, per_interval
+from murmurate.lab.figures import INK, MUTED, NAIVE, PRIVATE, title
+from murmurate.lab.worlds import paper_calendar, paper_habits
 from murmurate.privacy.leakage import Loss, epsilon_for_leakage, periodic_laws, periodic_leakage
 from murmurate.quantities import QUARTER_HOURS_PER_DAY
 
@@ -31,7 +31,7 @@ def draw(path: Path) -> None:
 def _paper_habits() -> Chains:
     """The paper's chain with its four periods, no habit perturbed, in its periodic regime."""
     calendar = paper_calendar()
-    arrive, leave = (per_interval(np.array(p), np.bincount(calendar))[:, None] for p in (_ARRIVE, _LEAVE))
+    arrive, leave = (chances[:, None] for chances in paper_habits())
     anywhere = Chains.independent(initial=[0.5], arrive=arrive, leave=leave, period=calendar)
     laws, _ = periodic_laws(anywhere, len(calendar))
     home = np.exp(laws.belief[0, 1])
@@ -66,7 +66,7 @@ def _draw_leakage(axes: Axes, chains: Chains) -> None:
     axes.set_ylabel("leakage of one moment, all releases for ever", color=INK)
     axes.legend(frameon=False, loc="lower right", fontsize=10, labelcolor=INK)
     _tidy(axes)
-    _title(axes, "What one moment leaks on an endless stream")
+    title(axes, "What one moment leaks on an endless stream")
 
 
 def _draw_scales(axes: Axes, chains: Chains) -> None:
@@ -85,7 +85,7 @@ def _draw_scales(axes: Axes, chains: Chains) -> None:
     axes.set_xlabel("scale b of the noise on demand, in units of a home's bound u", color=INK)
     _tidy(axes)
     axes.tick_params(axis="y", length=0)
-    _title(axes, "Noise for leakage 1 of every moment")
+    title(axes, "Noise for leakage 1 of every moment")
 
 
 def _tidy(axes: Axes) -> None:

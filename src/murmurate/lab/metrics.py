@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        return (self.high - self.low) / 2
+        return self.high - self.mean if np.isinf(self.high) else (self.high - self.low) / 2
 
 
 def estimate(values: FloatArray) -> Estimate:

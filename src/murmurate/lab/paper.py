@@ -8,6 +8,7 @@ random numbers, so that their difference is not luck, and with its own, as a sin
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -22,7 +23,13 @@ from murmurate.errors import MurmurateError
 from murmurate.lab.metrics import Estimate, estimate, gain, paper_rmsre, proportion
 from murmurate.lab.run import Day, live
 from murmurate.lab.worlds import PAPER_READINGS, Bounds, PaperReading, RedrawnConsumption, Town, forecast_wh, paper_town
-from murmurate.privacy.calibration import group_sensitivity, laplace_scales, naive_sensitivity
+from murmurate.privacy.calibration import (
+    LARGEST_EPSILON,
+    LEAST_EPSILON,
+    group_sensitivity,
+    laplace_scales,
+    naive_sensitivity,
+)
 from murmurate.privacy.noise import RehearsalNoise
 from murmurate.privacy.protection import Policy, Rule, kappa, sensitivity_schedule
 from murmurate.quantities import FloatArray, IntArray
@@ -30,6 +37,7 @@ from murmurate.quantities import FloatArray, IntArray
 PAPER_BLOWFISH = 1.089e-3
 PAPER_NAIVE = 1.149e-3
 _CHUNK = 10
+Piece = tuple[PaperReading, range]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +53,10 @@ class Settings:
         for name in ("seeds", "households", "intervals"):
             if getattr(self, name) < 1:
                 raise MurmurateError(name, getattr(self, name), "must be at least 1")
-        if self.epsilon <= 0:
-            raise MurmurateError("epsilon", self.epsilon, "must be positive, for example 0.5")
+        if not LEAST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
+            raise MurmurateError(
+                "epsilon", f"{float(self.epsilon):g}", "must lie between 1e-06 and 100, for example 0.5"
+            )
 
 
 class Run(NamedTuple):
@@ -117,23 +127,23 @@ def experiment(
         for reading in PAPER_READINGS
     ]
     found = {reading: np.zeros((settings.seeds, len(RULES))) for reading in PAPER_READINGS}
-    for reading, seeds, rows in _spread(settings, pieces, jobs or os.cpu_count() or 1):
+    for reading, seeds, rows in _spread(settings, pieces, jobs or len(os.sched_getaffinity(0))):
         found[reading][seeds.start : seeds.stop] = rows
         progress(len(seeds))
     return found
-
-
-Piece = tuple[PaperReading, range]
 
 
 def _spread(settings: Settings, pieces: list[Piece], jobs: int) -> Iterator[tuple[PaperReading, range, FloatArray]]:
     if jobs == 1:
         yield from ((*piece, _errors_of(settings, piece)) for piece in pieces)
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    try:
         waiting = {pool.submit(_errors_of, settings, piece): piece for piece in pieces}
         for done in as_completed(waiting):
             yield (*waiting[done], done.result())
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _errors_of(settings: Settings, piece: Piece) -> FloatArray:
@@ -153,15 +163,15 @@ class Finding(NamedTuple):
     forecast: Estimate
 
 
-def finding(rows: FloatArray) -> Finding:
-    """Summarise RMSRE [seed, rule]."""
+def finding(reading: PaperReading, rows: FloatArray) -> Finding:
+    """Summarise RMSRE [seed, rule] of one reading."""
     blowfish, alone, naive, group, forecast = rows.T
     low, high = np.percentile(naive, [2.5, 97.5])
     return Finding(
         blowfish=estimate(blowfish),
         naive=estimate(naive),
         gain=gain(blowfish, naive),
-        rightly=None if (blowfish == naive).all() else proportion(alone < naive),
+        rightly=None if reading.same_noise else proportion(alone < naive),
         single_run=(float(low), float(high)),
         group=estimate(group),
         forecast=estimate(forecast),

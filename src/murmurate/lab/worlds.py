@@ -51,26 +51,37 @@ class PaperReading:
 
     @property
     def label(self) -> str:
-        return self.name if self.private else f"{self.name} (not private)"
+        return self.name if self.private else f"{self.name} *"
+
+    @property
+    def same_noise(self) -> bool:
+        """Whether Blowfish and naive have one and the same law, so that no run can order them."""
+        return self.bounds is Bounds.REDRAWN and not self.certain_start and not self.clipped
 
 
 PAPER_READINGS = (
     PaperReading(name="steady", text="bounds drawn once; at midnight anybody may be awake; no probability is zero"),
-    PaperReading(name="asleep", text="the same, but everybody is asleep at midnight for certain", certain_start=True),
+    PaperReading(name="asleep", text="drawn once, with everybody asleep at midnight for certain", certain_start=True),
     PaperReading(
         name="clipped",
-        text="asleep at midnight, and habits perturbed below zero are clipped to exactly zero",
+        text="asleep at midnight, and habits perturbed below zero become exactly zero",
         certain_start=True,
         clipped=True,
     ),
     PaperReading(
         name="redrawn",
-        text="bounds drawn anew in each interval, so that the public bound of every household is u_max",
+        text="bounds drawn anew in each interval; the public bound of everybody is u_max",
         bounds=Bounds.REDRAWN,
     ),
     PaperReading(
         name="peeking",
-        text="drawn anew, and the noise follows the bounds just drawn: its scale tells who is home",
+        text="drawn anew, and the noise is scaled by the bounds just drawn",
+        bounds=Bounds.PEEKING,
+        private=False,
+    ),
+    PaperReading(
+        name="peeking-asleep",
+        text="the same, with everybody asleep at midnight for certain",
         bounds=Bounds.PEEKING,
         certain_start=True,
         private=False,
@@ -119,13 +130,18 @@ def per_interval(at_some_point: FloatArray, intervals: IntArray) -> FloatArray:
     return -np.expm1(np.log1p(-at_some_point) / intervals)
 
 
+def paper_habits() -> tuple[FloatArray, FloatArray]:
+    """The chances (arrive, leave) [period] of an interval as the paper tells them, before any is perturbed."""
+    lengths = np.bincount(paper_calendar())
+    return per_interval(np.array(_ARRIVE), lengths), per_interval(np.array(_LEAVE), lengths)
+
+
 def paper_chains(reading: PaperReading, households: int, rng: np.random.Generator) -> Chains:
     """The occupancy of section IV: four transition matrices, perturbed for each household by Gaussian noise."""
     calendar = paper_calendar()
-    chances = (per_interval(np.array(p), np.bincount(calendar)) for p in (_ARRIVE, _LEAVE))
     least = 0.0 if reading.clipped else _LEAST
     arrive, leave = (
-        (p[:, None] + SPREAD * rng.standard_normal((len(p), households))).clip(least, 1 - least) for p in chances
+        (p[:, None] + SPREAD * rng.standard_normal((len(p), households))).clip(least, 1 - least) for p in paper_habits()
     )
     start = np.zeros(households)
     if not reading.certain_start:

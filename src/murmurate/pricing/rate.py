@@ -19,7 +19,7 @@ import numpy as np
 from murmurate.errors import TariffError
 from murmurate.quantities import IntArray, fraction, integers, kwh, per_wh
 
-Exact = Fraction | int | str | float
+Exact = Fraction | int | str | float  # read exactly by `quantities.fraction`
 
 _INT64_ROOM = 2**62
 
@@ -64,7 +64,10 @@ class RateCurve:
     ) -> RateCurve:
         """The paper's rate r = alpha Z + beta, with Z in kWh (Eq. 1)."""
         return cls.through(
-            [Segment(0, fraction(beta, "beta"), fraction(alpha, "alpha"))], tick=tick, floor=floor, cap=cap
+            [Segment(0, fraction(beta, "beta", TariffError), fraction(alpha, "alpha", TariffError))],
+            tick=tick,
+            floor=floor,
+            cap=cap,
         )
 
     @classmethod
@@ -77,11 +80,15 @@ class RateCurve:
         >>> RateCurve.through(merit_order, tick="0.0001").price_ticks([49_999, 50_000]).tolist()
         [300, 900]
         """
+        pieces = [
+            Segment(int(wh), fraction(price, "price", TariffError), fraction(slope, "slope", TariffError))
+            for wh, price, slope in segments
+        ]
         return cls(
-            segments=tuple(segments),
-            tick=fraction(tick, "tick"),
-            floor=None if floor is None else fraction(floor, "floor"),
-            cap=None if cap is None else fraction(cap, "cap"),
+            segments=tuple(pieces),
+            tick=fraction(tick, "tick", TariffError),
+            floor=None if floor is None else fraction(floor, "floor", TariffError),
+            cap=None if cap is None else fraction(cap, "cap", TariffError),
         )
 
     @classmethod
@@ -93,7 +100,7 @@ class RateCurve:
         >>> RateCurve.between([(0, "0.10"), (1000, "0.20")], tick="0.01").price_ticks([-5, 500, 2000]).tolist()
         [10, 15, 20]
         """
-        points = [(int(wh), fraction(price, f"knots[{n}]")) for n, (wh, price) in enumerate(knots)]
+        points = [(int(wh), fraction(price, f"knots[{n}]", TariffError)) for n, (wh, price) in enumerate(knots)]
         if not points or any(a[0] >= b[0] for a, b in pairwise(points)):
             raise TariffError("knots", [wh for wh, _ in points], "must be one or more, with rising demand")
         flat = Segment(points[0][0] - 1, points[0][1], Fraction(0))
@@ -128,12 +135,13 @@ class RateCurve:
         >>> RateCurve.affine(alpha=1, beta=0, tick=1, floor=0).price_ticks([-700, 1500], inelastic_wh=999).tolist()
         [0, 2]
         """
-        wh = integers(demand_wh, "demand_wh", TariffError) + integers(inelastic_wh, "inelastic_wh", TariffError)
+        total = integers(demand_wh, "demand_wh", TariffError) + integers(inelastic_wh, "inelastic_wh", TariffError)
+        wh = np.atleast_1d(total)
         starts = np.array([segment.from_wh for segment in self.segments[1:]], np.int64)
         piece = np.searchsorted(starts, wh, side="right")
         number = np.int64 if self._fits_int64(wh) else object
         by, plus, over = (np.array(column, number)[piece] for column in zip(*self._lines, strict=True))
-        return self._clamp(np.asarray((by * wh.astype(number) + plus) // over))
+        return self._clamp((by * wh.astype(number) + plus) // over).reshape(total.shape)
 
     def price(self, demand_wh: int, inelastic_wh: int = 0) -> Fraction:
         """The published price [money/kWh] of one demand, exactly."""
@@ -151,7 +159,7 @@ class RateCurve:
         return clamped
 
     def _fits_int64(self, wh: IntArray) -> bool:
-        largest = max(-int(wh.min(initial=0)), int(wh.max(initial=0)))
+        largest = max(-int(wh.min(initial=0)), int(wh.max(initial=0)), 1)
         return all(abs(by) * largest + abs(plus) + over < _INT64_ROOM for by, plus, over in self._lines)
 
 

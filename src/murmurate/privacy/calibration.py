@@ -15,8 +15,9 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.divergence import Secret, laplace_smooth
-from murmurate.quantities import FloatArray, IntArray, double_at_least, double_at_most
+from murmurate.quantities import FloatArray, IntArray, double_at_least, double_at_most, fraction, integers
 
+LEAST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), 100
 LEAST_SCALE_WH = 1.0  # noise below a Wh is none, even where two laws are the same
 _SAFETY = 1e-9  # relative; the loss is computed to about 1e-12
 
@@ -74,18 +75,21 @@ def laplace_scale(sensitivity_wh: int, epsilon: Fraction) -> float:
     >>> laplace_scale(1000, Fraction(1, 2))
     2000.0
     """
-    if epsilon <= 0:
-        raise PrivacyError("epsilon", epsilon, "must be positive")
-    if sensitivity_wh < 0:
+    budget = fraction(epsilon, "epsilon", PrivacyError)
+    if not LEAST_EPSILON <= budget <= LARGEST_EPSILON:
+        raise PrivacyError("epsilon", epsilon, f"must lie between {float(LEAST_EPSILON):g} and {LARGEST_EPSILON}")
+    whole = int(integers(sensitivity_wh, "sensitivity_wh", PrivacyError))
+    if whole < 0:
         raise PrivacyError("sensitivity_wh", sensitivity_wh, "must be at least 0 Wh")
-    return double_at_least(int(sensitivity_wh) / Fraction(double_at_most(epsilon)))
+    return double_at_least(whole / Fraction(double_at_most(budget)))
 
 
 def laplace_scales(sensitivity_wh: IntArray, epsilon: Fraction) -> FloatArray:
     """`laplace_scale` for each interval."""
-    distinct, where = np.unique(sensitivity_wh, return_inverse=True)
+    whole = integers(sensitivity_wh, "sensitivity_wh", PrivacyError)
+    distinct, where = np.unique(whole, return_inverse=True)
     scales = np.array([laplace_scale(int(wh), epsilon) for wh in distinct])
-    return scales[where.reshape(sensitivity_wh.shape)]
+    return scales[where.reshape(whole.shape)]
 
 
 def calibrate(secret: Secret, epsilon: Fraction, calibration: Calibration, eta: float = 0.0) -> float:

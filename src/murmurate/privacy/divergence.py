@@ -19,7 +19,7 @@ from murmurate.errors import ModelError
 from murmurate.quantities import FloatArray
 
 _REACH = 9.5  # standard deviations beyond which a Gaussian has less than 1e-20
-_CELLS_PER_SIGMA = 4000
+_CELLS_PER_SIGMA = 1000
 _DEGREE = 64
 
 
@@ -197,7 +197,7 @@ def gaussian_curve(secret: Secret, sigma_wh: float) -> PairCurve:
     """Laws of the published demand, away and home, under discrete Gaussian noise, on cells of a few Wh.
 
     With phi the noise, (f * phi)(y) = phi(y) E_f[e^((2xy - x^2)/(2 sigma^2))]. The factor beside phi is smooth, so it
-    is evaluated at Chebyshev nodes and interpolated; cells are at most sigma/4000 wide.
+    is evaluated at Chebyshev nodes and interpolated; cells are at most sigma/1000 wide.
     """
     cell = max(1, int(sigma_wh / _CELLS_PER_SIGMA))
     half = int(_REACH * sigma_wh / cell) * cell + secret.bound_wh

@@ -20,6 +20,7 @@ os.environ.setdefault("RUST_BACKTRACE", "0")  # OpenDP would spend 100 ms on the
 import opendp.prelude as dp
 
 LARGEST_SCALE_WH = 2.0**40
+SMALLEST_SCALE_WH = 2.0**-6  # below it every draw is 0
 
 
 class Noise(Protocol):
@@ -29,7 +30,7 @@ class Noise(Protocol):
     def rehearsal(self) -> bool: ...
 
     def laplace(self, scale_wh: FloatArray) -> IntArray:
-        """One independent draw [Wh] per entry of `scale_wh` [Wh]."""
+        """One independent draw [Wh] per entry of `scale_wh` [Wh]: Pr[k] ~ e^(-|k|/b)."""
         ...
 
 
@@ -93,7 +94,7 @@ def laplace_log_pmf(noise_wh: Any, scale_wh: float) -> FloatArray:
 
 
 def _refuse_scales(scale_wh: FloatArray, *, allow_zero: bool) -> None:
-    enough = (scale_wh >= 0) if allow_zero else (scale_wh > 0)
-    allowed = f"must be {'0 or more' if allow_zero else 'above 0, or the exact demand would be published'}"
+    enough = (scale_wh >= 0) if allow_zero else (scale_wh >= SMALLEST_SCALE_WH)
+    allowed = f"must be {'0 or more' if allow_zero else 'at least 1/64 Wh, or the exact demand would be published'}"
     wrong = ~(enough & (scale_wh <= LARGEST_SCALE_WH))
     refuse_where(wrong, "scale_wh", scale_wh, f"{allowed}, and at most 2**40 Wh", PrivacyError)

@@ -48,6 +48,10 @@ class PublicSchedule:
         return cls(premise=premises, known=np.ones((1, len(premises)), np.bool_))
 
     def __post_init__(self) -> None:
+        if self.known.dtype != np.bool_:
+            raise PrivacyError("known", self.known.dtype, "must be True or False for each interval and premise")
+        if len(np.unique(self.premise)) != len(self.premise):
+            raise PrivacyError("premise", self.premise.tolist(), "must be declared once each")
         if self.known.ndim != 2 or self.known.shape[1:] != self.premise.shape or not len(self.known):
             raise PrivacyError("known", self.known.shape, f"must be shaped (intervals, {len(self.premise)} premises)")
         refuse_where(self.premise < 0, "premise", self.premise, "must be a household number", PrivacyError)
@@ -62,7 +66,7 @@ class Policy:
     """A rule, and the least sensitivity any interval is given [Wh].
 
     Without a `floor_wh` of its own, a policy takes the smallest bound of the zone, so that an empty kappa still hides
-    one household. The paper's rule alone has floor 0, and publishes the exact demand where kappa is empty.
+    the smallest household. The paper's rule alone has floor 0, and publishes the exact demand where kappa is empty.
     """
 
     rule: Rule = Rule.EVERYONE
@@ -112,6 +116,9 @@ def kappa(model_class: ModelClass) -> Iterator[BoolArray]:
 
 def protected_households(policy: Policy, households: int, model_class: ModelClass | None = None) -> Iterator[BoolArray]:
     """Whom `policy` protects in interval 0, 1, 2, .. without end [household]. Only the paper's rule asks a model."""
+    if policy.public is not None:
+        stranger = policy.public.premise >= households
+        refuse_where(stranger, "premise", policy.public.premise, f"must be below {households}", PrivacyError)
     if policy.rule is not Rule.PAPER:
         return _declared(policy.public, households)
     if model_class is None or model_class.households != households:
@@ -143,6 +150,10 @@ def sensitivity_schedule(
     policy: Policy, bound_wh: IntArray, horizon: int, model_class: ModelClass | None = None
 ) -> IntArray:
     """`sensitivity_wh` [interval] of the first `horizon` intervals: public, and fixed before the first reading."""
-    floor_wh = policy.floor(bound_wh)
-    steps = islice(protected_households(policy, len(bound_wh), model_class), horizon)
-    return np.array([sensitivity(protected, bound_wh, floor_wh) for protected in steps], np.int64)
+    bounds = integers(bound_wh, "bound_wh", PrivacyError)
+    if not len(bounds):
+        raise PrivacyError("bound_wh", "empty", "must have one entry per household, at least one")
+    refuse_where(bounds < 1, "bound_wh", bounds, "must be at least 1 Wh", PrivacyError)
+    floor_wh = policy.floor(bounds)
+    steps = islice(protected_households(policy, len(bounds), model_class), horizon)
+    return np.array([sensitivity(protected, bounds, floor_wh) for protected in steps], np.int64)

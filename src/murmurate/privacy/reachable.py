@@ -83,9 +83,9 @@ class Layout:
 
     @staticmethod
     def key(chains: Chains) -> tuple[object, ...]:
-        """Equal for chains that share their arrays of households and kinds."""
+        """Equal for chains that share their arrays of households and kinds, and have equally many of these."""
         arrays = (chains.members, chains.kind)
-        return tuple((a.__array_interface__["data"][0], a.shape, a.strides) for a in arrays)
+        return chains.initial.shape[-1], *((a.__array_interface__["data"][0], a.shape, a.strides) for a in arrays)
 
     def mark(self, reachable: Iterable[Reachable], protected: BoolArray) -> None:
         """Set `protected` [household] where any of these models exposes a household."""

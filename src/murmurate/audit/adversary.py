@@ -1,0 +1,228 @@
+"""Who may be listening, and what each can compute (pure functions of numbers; natural logarithms throughout).
+
+============  ==========================================  ===========================================================
+adversary     knows                                       computes
+============  ==========================================  ===========================================================
+strong        everything but one household                its posterior, by forward-backward on its two-state chain
+public        the public model and the prices             the likelihood ratio, the rest of the zone by two moments
+joint         the public model; few households            every household's posterior from the one over 2^N states
+differencing  two releases that differ by one household   their difference
+============  ==========================================  ===========================================================
+
+The promise is against the strong one. Log odds are log Pr[S = 1 | ..] / Pr[S = 0 | ..]. Arrays may have leading axes
+(days, samples) before those that are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from murmurate.errors import ModelError
+from murmurate.quantities import BoolArray, FloatArray, IntArray, integers
+
+LogPmf = Callable[[IntArray], FloatArray]  # noise [Wh] -> log Pr[K = noise]
+
+_BLOCK = 2**20  # numbers worked on at once
+
+
+def log_emission(
+    published_wh: IntArray, rest_wh: Any, away_pmf: FloatArray, home_pmf: FloatArray, noise_log_pmf: LogPmf
+) -> FloatArray:
+    """log Pr[published | S = s] = log sum over x of f_s(x) Pr[K = published - rest - x] [.., interval, occupied].
+
+    `rest_wh` is what everybody else used, which the strong adversary knows; f_s(x) is for x = 0, 1, .. [Wh].
+
+    >>> exact = lambda noise_wh: np.where(noise_wh == 0, 0.0, -np.inf)
+    >>> np.exp(log_emission(np.array([7, 9]), 7, np.array([0.75, 0.25]), np.array([0.0, 0.5, 0.5]), exact)).tolist()
+    [[0.75, 0.0], [0.0, 0.5]]
+    """
+    distance, where = np.unique(published_wh - integers(rest_wh, "rest_wh", ModelError), return_inverse=True)
+    laws = [_log(pmf) for pmf in (away_pmf, home_pmf)]
+    found = [_mix(distance, log_pmf, lambda noise_wh, _: noise_log_pmf(noise_wh)) for log_pmf in laws]
+    log_law: FloatArray = np.stack(found, axis=-1)[where.reshape(np.shape(published_wh))]
+    return log_law
+
+
+def strong(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
+    """Log odds of S^t given all releases, past and future [.., interval].
+
+    Pr[S^t = s | r^1..r^T] is proportional to a_t(s) b_t(s), where a_1 = initial e_1 and a_t = (a_{t-1} A^t) e_t run
+    forwards, b_T = 1 and b_{t-1} = A^t (e_t b_t) backwards.
+
+    `initial` [occupied] is the prior of the first interval, `transition` [interval, from, to] enters each interval (its
+    first row is not used), `log_emission` [.., interval, occupied]. Raises ModelError where no state is possible.
+
+    >>> stays = np.broadcast_to(np.eye(2), (2, 2, 2))
+    >>> strong([0.5, 0.5], stays, np.log([[[0.2, 0.8], [0.5, 0.5]]])).round(4).tolist()
+    [[1.3863, 1.3863]]
+    """
+    start, steps, emission = _chain(initial, transition, log_emission)
+    belief = _forward(start, steps, emission)
+    later = np.zeros_like(belief)
+    for t in range(belief.shape[-2] - 1, 0, -1):
+        ahead = emission[..., t, :] + later[..., t, :]
+        later[..., t - 1, :] = np.logaddexp.reduce(steps[t] + ahead[..., None, :], axis=-1)
+    return _log_odds(belief + later)
+
+
+def filtered(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
+    """Log odds of S^t given the releases up to t: what `strong` knows while the day goes on [.., interval].
+
+    >>> stays = np.broadcast_to(np.eye(2), (2, 2, 2))
+    >>> filtered([0.5, 0.5], stays, np.log([[0.5, 0.5], [0.2, 0.8]])).round(4).tolist()
+    [0.0, 1.3863]
+    """
+    return _log_odds(_forward(*_chain(initial, transition, log_emission)))
+
+
+def public(
+    published_wh: Any,
+    rest_mean_wh: Any,
+    rest_variance: Any,
+    away_pmf: FloatArray,
+    home_pmf: FloatArray,
+    scale_wh: float,
+) -> FloatArray:
+    """log Pr[published | S = 1] / Pr[published | S = 0] of each interval, by someone who knows the public model alone.
+
+    published = X + R + K: X has the law f_s on 0, 1, .. [Wh]; R, everybody else, counts as normal with the given mean
+    [Wh] and variance [Wh^2]; K is Laplace noise of scale b = `scale_wh`, 0 for none. The density of R + K at m + d is
+    phi(d/σ)/σ for b = 0, else e^(-d²/2σ²)/(4b) (erfcx((σ/b - d/σ)/√2) + erfcx((σ/b + d/σ)/√2)).
+
+    For a stream, hand (0, score) to `strong` as the log emission: R then counts as independent between intervals.
+
+    >>> home, away = np.full(5, 1 / 5), np.full(3, 1 / 3)
+    >>> public([11, 12, 14], 10, 0.5, away, home, scale_wh=0.0).round(2).tolist()
+    [-0.5, -0.27, 3.81]
+    """
+    published, mean, variance = np.broadcast_arrays(
+        *(np.asarray(v, np.float64) for v in (published_wh, rest_mean_wh, rest_variance))
+    )
+    if not (variance > 0).all():
+        raise ModelError("rest_variance", float(variance.min()), "must be above 0 Wh^2: without a rest, be strong")
+    surplus, sigma = (published - mean).ravel(), np.sqrt(variance).ravel()
+
+    def log_density(noise_wh: FloatArray, rows: slice) -> FloatArray:
+        return _log_normal_laplace(noise_wh, sigma[rows, None], scale_wh)
+
+    away, home = (_mix(surplus, _log(pmf), log_density) for pmf in (away_pmf, home_pmf))
+    return (home - away).reshape(published.shape)
+
+
+def joint(log_posterior: Any) -> FloatArray:
+    """Log odds of each household from a log posterior over 2^N joint states [.., state] -> [.., household].
+
+    Pr[S_i = 1 | r] is the sum over the states whose bit i is set (`household.occupancy`; paper, Eq. 3).
+
+    >>> joint(np.log([0.1, 0.2, 0.3, 0.4])).round(4).tolist()
+    [0.4055, 0.8473]
+    """
+    posterior = np.asarray(log_posterior, np.float64)
+    states = posterior.shape[-1]
+    households = states.bit_length() - 1
+    if states != 2**households:
+        raise ModelError("log_posterior", f"of {states} states", "must have 2**N of them")
+    home: BoolArray = (np.arange(states)[None, :] >> np.arange(households)[:, None] & 1).astype(bool)
+    either = (np.where(who, posterior[..., None, :], -np.inf) for who in (~home, home))
+    return _log_odds(np.stack([np.logaddexp.reduce(world, axis=-1) for world in either], axis=-1))
+
+
+def differencing(release_with: Any, release_without: Any) -> FloatArray:
+    """The score of one household: a release that counts it minus one that does not, each in Wh [.., interval].
+
+    With exact releases it is the reading itself; with noise on both it is X + K - K', whose law `log_emission` takes.
+
+    >>> differencing([5400, 5000], [5000, 5100]).tolist()
+    [400.0, -100.0]
+    """
+    return np.asarray(release_with, np.float64) - np.asarray(release_without, np.float64)
+
+
+def posterior_shift(posterior_log_odds: Any, prior_log_odds: Any) -> float:
+    """max |log posterior odds - log prior odds|: what hearing the releases changed, at most.
+
+    Where prior and posterior are equally certain nothing was learnt. It is the absolute log-likelihood ratio, so pure
+    epsilon bounds it by epsilon for a household that is independent from one interval to the next.
+
+    >>> posterior_shift([0.5, np.inf], [0.2, np.inf])
+    0.3
+    """
+    posterior, prior = np.broadcast_arrays(
+        np.asarray(posterior_log_odds, np.float64), np.asarray(prior_log_odds, np.float64)
+    )
+    change = np.zeros(posterior.shape)
+    np.subtract(posterior, prior, out=change, where=posterior != prior)
+    return float(np.abs(change).max(initial=0.0))
+
+
+def _chain(initial: Any, transition: Any, log_emission: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The arrays of a two-state chain, in logarithms where they are probabilities; ModelError where they do not fit."""
+    emission = np.asarray(log_emission, np.float64)
+    start, steps = _log(initial), _log(transition)
+    wanted = (emission.shape[-2], 2, 2) if emission.ndim > 1 else None
+    if start.shape != (2,) or steps.shape != wanted or emission.shape[-1] != 2:
+        shapes = (start.shape, steps.shape, emission.shape)
+        raise ModelError("chain", f"shaped {shapes}", "must be [2], [interval, 2, 2] and [.., interval, 2]")
+    return start, steps, emission
+
+
+def _forward(start: FloatArray, steps: FloatArray, emission: FloatArray) -> FloatArray:
+    """log a_t(s) [.., interval, occupied], up to a constant of each interval."""
+    belief = np.zeros_like(emission)
+    prior = start
+    for t in range(emission.shape[-2]):
+        if t:
+            prior = np.logaddexp.reduce(belief[..., t - 1, :, None] + steps[t], axis=-2)
+        belief[..., t, :] = prior + emission[..., t, :]
+    return belief
+
+
+def _log_odds(log_weight: FloatArray) -> FloatArray:
+    """log w_1 - log w_0 along the last axis."""
+    if not (log_weight > -np.inf).any(axis=-1).all():
+        raise ModelError("log_emission", "impossible", "must give one of the states a positive probability")
+    odds: FloatArray = log_weight[..., 1] - log_weight[..., 0]
+    return odds
+
+
+def _log(probability: Any) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        found: FloatArray = np.log(np.asarray(probability, np.float64))
+    return found
+
+
+def _mix(surplus_wh: Any, log_pmf: FloatArray, log_noise: Callable[[Any, slice], FloatArray]) -> FloatArray:
+    """log sum over x of f(x) p(surplus - x) [surplus]; `log_noise` hears which rows it is asked about."""
+    (support,) = np.nonzero(log_pmf > -np.inf)
+    found = np.zeros(len(surplus_wh))
+    height = max(1, _BLOCK // max(1, len(support)))
+    for first in range(0, len(found), height):
+        rows = slice(first, first + height)
+        terms = log_pmf[support] + log_noise(surplus_wh[rows, None] - support, rows)
+        highest = terms.max(axis=1, keepdims=True)
+        highest = np.where(np.isfinite(highest), highest, 0.0)
+        found[rows] = _log(np.exp(terms - highest).sum(axis=1)) + highest[:, 0]
+    return found
+
+
+def _log_normal_laplace(deviation: FloatArray, sigma: FloatArray, scale: float) -> FloatArray:
+    """The log density of a centred normal plus a Laplace variable (`public` has the formula)."""
+    standard = deviation / sigma
+    if scale == 0:
+        normal: FloatArray = -(standard**2) / 2 - np.log(sigma) - np.log(2 * np.pi) / 2
+        return normal
+    up, down = ((sigma / scale - side) / np.sqrt(2) for side in (standard, -standard))
+    both: FloatArray = np.logaddexp(_log_erfcx(up), _log_erfcx(down)) - standard**2 / 2 - np.log(4 * scale)
+    return both
+
+
+def _log_erfcx(z: FloatArray) -> FloatArray:
+    """log(e^(z²) erfc(z)), which overflows on neither side."""
+    negative = np.minimum(z, 0)
+    below = negative**2 + np.log(2) + special.log_ndtr(-np.sqrt(2) * negative)
+    found: FloatArray = np.where(z > 0, np.log(special.erfcx(np.maximum(z, 0))), below)
+    return found

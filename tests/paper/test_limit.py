@@ -1,0 +1,75 @@
+"""How far from the best noise of all ours is (THEORY section 3), at a resolution that takes a second."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from benchmarks import limit
+
+from murmurate.privacy.calibration import Calibration
+
+HALF = Fraction(1, 2)
+CELLS = 10
+
+
+@pytest.fixture(scope="module")
+def best():
+    return limit.best_noise(CELLS, HALF)
+
+
+def loss_by_brute_force(noise, parts=20, beyond=40):
+    """The largest |log ratio| of U(0, v) * noise and U(0, v/2) * noise over a fine lattice of outputs and v <= u."""
+    inner = np.diff([float(f) for f in noise.below])
+    away = np.arange(beyond)
+    left = float(noise.below[0] * (1 - noise.left)) * float(noise.left) ** away[::-1]
+    right = float((1 - noise.below[-1]) * (1 - noise.right)) * float(noise.right) ** away
+    density = np.repeat(np.concatenate([left, inner, right]), parts)
+    worst = 0.0
+    for v in range(2, CELLS * parts + 1, 6):
+        home, absent = (np.convolve(density, np.full(width, 1 / width))[v:-v] for width in (v, v // 2))
+        size = min(len(home), len(absent), len(density) - 2 * v)
+        worst = max(worst, np.abs(np.log(home[:size] / absent[:size])).max())
+    return worst
+
+
+def test_golden_limit(best):
+    """THEORY section 3: rms 0.666 u, whatever the noise; approached from both sides."""
+    floor = limit.no_less_than(CELLS, HALF)
+    assert floor <= best.rms()
+    assert [floor, best.rms()] == pytest.approx([0.666, 0.666], rel=0.01)
+
+
+def test_exact_laplace_is_within_30_percent_of_the_limit(best):
+    assert limit.laplace_rms(Calibration.EXACT, HALF) == pytest.approx(0.850, abs=1e-3)
+    assert limit.laplace_rms(Calibration.EXACT, HALF) <= 1.30 * best.rms()
+
+
+def test_exact_laplace_is_within_3_percent_of_all_symmetric_noise():
+    symmetric = limit.best_noise(CELLS, HALF, symmetric=True)
+    assert symmetric.keeps(HALF)
+    assert (
+        0.97 * limit.laplace_rms(Calibration.EXACT, HALF)
+        <= symmetric.rms()
+        <= limit.laplace_rms(Calibration.EXACT, HALF)
+    )
+
+
+def test_the_best_noise_keeps_the_promise_in_fractions_and_no_stronger_one(best):
+    assert best.keeps(HALF)
+    assert not best.keeps(HALF * Fraction(99, 100))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_laplace_tails_can_be_no_steeper(symmetric):
+    assert limit.skew_laplace(CELLS, HALF, symmetric=symmetric).keeps(HALF)
+    assert not limit.skew_laplace(CELLS, HALF * Fraction(1001, 1000), symmetric=symmetric).keeps(HALF)
+
+
+def test_skew_laplace_is_within_4_percent_of_the_limit(best):
+    assert best.rms() <= limit.skew_laplace(CELLS, HALF).rms() <= 1.04 * best.rms()
+
+
+def test_the_verified_promise_holds_between_the_cells(best):
+    """Whole cells prove all outputs and all v: convolved directly, on a lattice twenty times as fine."""
+    for noise in (best, limit.skew_laplace(CELLS, HALF), limit.skew_laplace(CELLS, HALF, symmetric=True)):
+        assert 0.49 <= loss_by_brute_force(noise) <= 0.5 + 1e-9
