@@ -4,7 +4,7 @@ import pytest
 from murmurate.curator.interval import gather, protect
 from murmurate.errors import MeterError, PrivacyError, ReadingError, UnknownZoneError
 from murmurate.pricing.rate import RateCurve
-from murmurate.privacy.noise import RehearsalNoise, SystemNoise
+from murmurate.privacy.noise import NoiseLaw, RehearsalNoise, SystemNoise
 from murmurate.quantities import Meters, Readings
 
 CURVE = RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
@@ -30,7 +30,7 @@ def test_the_noise_on_the_rate_is_alpha_times_the_noise_on_the_demand():
     curve = RateCurve.affine(alpha=3, beta="62.5", tick="0.001")
     demand_wh = np.full(1000, 177_000)
     release = protect(demand_wh, scale_wh=np.full(1000, 2000.0), curve=curve, noise=RehearsalNoise(9))
-    noise_wh = RehearsalNoise(9).laplace(np.full(1000, 2000.0))
+    noise_wh = RehearsalNoise(9).draw(NoiseLaw.LAPLACE, np.full(1000, 2000.0))
     assert (release.price_ticks == curve.price_ticks(demand_wh) + 3 * noise_wh).all()
 
 

@@ -28,7 +28,8 @@ class EveryNoise:
     def __init__(self, values):
         self.values = np.asarray(values, np.int64)
 
-    def laplace(self, scale_wh):
+    def draw(self, law, scale_wh):
+        del law
         return np.broadcast_to(self.values, scale_wh.shape)
 
 

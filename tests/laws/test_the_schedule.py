@@ -12,7 +12,7 @@ from murmurate.household.consumption import NO_PRICES, TableConsumption
 from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel, sample
 from murmurate.privacy.algorithm1 import algorithm_1
 from murmurate.privacy.calibration import laplace_scales
-from murmurate.privacy.noise import RehearsalNoise
+from murmurate.privacy.noise import NoiseLaw, RehearsalNoise
 from murmurate.privacy.protection import Policy, Rule, kappa, sensitivity_schedule
 from tests.laws.tiny_worlds import CURVE, EPSILON, consumption_laws, model_classes
 
@@ -162,7 +162,7 @@ def test_the_printed_algorithm_agrees_on_independent_households_even_where_it_pu
     rng = np.random.default_rng(seed)
     energy_wh = [law.sample(home, t, NO_PRICES, rng) for t, home in enumerate(sample(theta.models[0], 5, rng))]
     sensitivity_wh = sensitivity_schedule(Policy(rule=Rule.PAPER), law.bound_wh, 5, theta)
-    noise_wh = RehearsalNoise(seed).laplace(laplace_scales(sensitivity_wh, EPSILON))
+    noise_wh = RehearsalNoise(seed).draw(NoiseLaw.LAPLACE, laplace_scales(sensitivity_wh, EPSILON))
     published_wh = np.sum(energy_wh, axis=1) + noise_wh
     printed = algorithm_1(theta, law, CURVE, EPSILON, published_wh)
     assert [step.kappa for step in printed] == boolean_kappa(theta, 5)

@@ -17,7 +17,7 @@ from murmurate.privacy.divergence import (
     gaussian_curve,
     laplace_curve,
 )
-from murmurate.privacy.noise import _measurement, laplace_log_pmf
+from murmurate.privacy.noise import NoiseLaw, laplace_log_pmf, measurement
 from murmurate.quantities import double_at_most
 
 HALF = Fraction(1, 2)
@@ -101,7 +101,7 @@ def test_the_shift_is_the_least_distance_at_which_one_law_can_be_moved_into_the_
 def test_opendp_agrees_with_range_and_shift(secret, epsilon):
     for kind, moved in ((Calibration.RANGE, secret.bound_wh), (Calibration.SHIFT, secret.shift_wh())):
         if moved:
-            assert _measurement(calibrate(secret, epsilon, kind)).check(moved, double_at_most(epsilon))
+            assert measurement(NoiseLaw.LAPLACE, calibrate(secret, epsilon, kind)).check(moved, double_at_most(epsilon))
 
 
 @pytest.mark.parametrize(

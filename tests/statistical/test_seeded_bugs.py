@@ -15,7 +15,7 @@ from murmurate.curator.interval import protect
 from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.calibration import laplace_scale
-from murmurate.privacy.noise import RehearsalNoise, SystemNoise, laplace_log_pmf
+from murmurate.privacy.noise import NoiseLaw, RehearsalNoise, SystemNoise, laplace_log_pmf
 from murmurate.privacy.protection import Policy, Rule, sensitivity_schedule
 
 DRAWS = 400_000
@@ -24,7 +24,7 @@ CURVE = RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
 
 
 def noisy(demand_wh, scale_wh, seed, draws=DRAWS):
-    return demand_wh + RehearsalNoise(seed).laplace(np.full(draws, scale_wh))
+    return demand_wh + RehearsalNoise(seed).draw(NoiseLaw.LAPLACE, np.full(draws, scale_wh))
 
 
 def convicted(mechanism):
@@ -46,7 +46,7 @@ def test_so_is_the_noise_that_publishes():
 
     The lower edge is six deviations below the mean of 600 rehearsals (0.448, deviation 0.008).
     """
-    drawn = SystemNoise().laplace(np.full((2, 100_000), RIGHT))
+    drawn = SystemNoise().draw(NoiseLaw.LAPLACE, np.full((2, 100_000), RIGHT))
     assert 0.40 < epsilon_lower_bound(drawn[0], BOUND_WH + drawn[1], confidence=1 - 1e-6) <= 0.5
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from murmurate.errors import PrivacyError, ReadingError
 from murmurate.pricing.rate import RateCurve
-from murmurate.privacy.noise import Noise
-from murmurate.quantities import Demand, FloatArray, IntArray, Meters, Readings, Release, integers, refuse_where
+from murmurate.privacy.noise import Noise, NoiseLaw
+from murmurate.quantities import Demand, IntArray, Meters, Readings, Release, integers, refuse_where
 
 _SILENT = -1
 
@@ -55,11 +55,17 @@ def _sum_by_zone(values: IntArray, meters: Meters) -> IntArray:
 
 
 def protect(
-    demand_wh: IntArray, *, scale_wh: FloatArray, curve: RateCurve, noise: Noise, inelastic_wh: Any = 0
+    demand_wh: Any,
+    *,
+    scale_wh: Any,
+    curve: RateCurve,
+    noise: Noise,
+    law: NoiseLaw = NoiseLaw.LAPLACE,
+    inelastic_wh: Any = 0,
 ) -> Release:
     """Add one draw of noise to each demand [Wh] and price the result.
 
-    r-hat = curve(Z + K), K discrete Laplace of scale `scale_wh` (paper, Algorithm 1, lines 10-12). For the affine rate
+    r-hat = curve(Z + K), K noise of scale `scale_wh` (paper, Algorithm 1, lines 10-12: Laplace). For the affine rate
     it has the law of alpha Z + beta + alpha K. Pricing comes after the noise and is free: ticks, floor, cap and the
     public `inelastic_wh` cost no privacy.
 
@@ -76,7 +82,7 @@ def protect(
             "scale_wh", f"shaped {scales.shape}", f"must be one scale, or one per demand: {demand.shape}"
         )
     scales = np.broadcast_to(scales, demand.shape)
-    noisy_wh = demand + noise.laplace(scales)
+    noisy_wh = demand + noise.draw(law, scales)
     return Release(
         price_ticks=curve.price_ticks(noisy_wh, inelastic_wh),
         tick=curve.tick,

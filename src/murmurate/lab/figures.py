@@ -84,8 +84,7 @@ def rates(done: Run, which: str) -> Figure:
     _name_periods(upper, len(hours))
     _legend(upper)
     scale = 100 * (1 - done.sensitivity_wh.mean() / done.town.largest_bound_wh)
-    differ = f"the noise of the two private rules differs by {scale:.2g} % in scale, the rest is luck"
-    title(upper, "Rates: optimal, private and naive private", f"{which}; {differ}")
+    title(upper, "Rates: optimal, private and naive private", f"{which}; their scales of noise differ by {scale:.2g} %")
     return figure
 
 
@@ -107,7 +106,7 @@ def rmsre(rows: dict[PaperReading, FloatArray]) -> Figure:
         axes.set_yticks([])
         axes.set_ylabel(reading.label.replace(" (", "\n("), rotation=0, ha="right", va="center", color=INK)
         axes.spines[["top", "right", "left"]].set_visible(False)
-    panels[-1].set_xlabel("RMSRE of one run, as the paper normalises it [10⁻³]")
+    panels[-1].set_xlabel("RMSRE of one run, as the paper normalises it [10⁻³]        * not private")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5, labelcolor=INK)
     seeds = len(next(iter(rows.values())))

@@ -1,13 +1,15 @@
-"""The noise: discrete Laplace on integer Wh. The only door through which randomness enters a release.
+"""The noise: discrete Laplace or Gaussian on integer Wh. The only door by which randomness enters a release.
 
-Pr[K = k] is proportional to e^(-|k| / b) on all whole numbers; b is the scale. :class:`SystemNoise` draws it exactly,
-by OpenDP, from the operating system's randomness, and cannot be seeded. :class:`RehearsalNoise` draws the same law from
-a seed for the laboratory; everything it touches is stamped as a rehearsal. Proofs: `noise.md`.
+Pr[K = k] is proportional to e^(-|k|/b), or to e^(-k^2/(2 b^2)), on all whole numbers; b is the scale.
+:class:`SystemNoise` draws it exactly, by OpenDP, from the operating system's randomness, and cannot be seeded.
+:class:`RehearsalNoise` draws the same laws from a seed for the laboratory; everything it touches is stamped as a
+rehearsal. Proofs: `noise.md`.
 """
 
 from __future__ import annotations
 
 import os
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -23,49 +25,63 @@ LARGEST_SCALE_WH = 2.0**40
 SMALLEST_SCALE_WH = 2.0**-6  # below it every draw is 0
 
 
+class NoiseLaw(Enum):
+    """The shape of the noise."""
+
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+
 class Noise(Protocol):
-    """A source of discrete Laplace noise, one number per scale handed in."""
+    """A source of noise, one number per scale handed in."""
 
     @property
     def rehearsal(self) -> bool: ...
 
-    def laplace(self, scale_wh: FloatArray) -> IntArray:
-        """One independent draw [Wh] per entry of `scale_wh` [Wh]: Pr[k] ~ e^(-|k|/b)."""
+    def draw(self, law: NoiseLaw, scale_wh: FloatArray) -> IntArray:
+        """One independent draw [Wh] per entry of `scale_wh` [Wh]."""
         ...
 
 
 class SystemNoise:
-    """Exact discrete Laplace from the operating system's randomness: what a published rate stands on.
+    """Exact noise from the operating system's randomness: what a published rate stands on.
 
     A scale of zero would publish the exact demand and is refused.
     """
 
     rehearsal = False
 
-    def laplace(self, scale_wh: FloatArray) -> IntArray:
+    def draw(self, law: NoiseLaw, scale_wh: FloatArray) -> IntArray:
         _refuse_scales(scale_wh, allow_zero=False)
         drawn = np.zeros(scale_wh.shape, np.int64)
         for scale in np.unique(scale_wh):
             same = scale_wh == scale
-            drawn[same] = _measurement(float(scale))([0] * int(same.sum()))
+            drawn[same] = measurement(law, float(scale))([0] * int(same.sum()))
         return drawn
 
 
 @lru_cache(maxsize=1024)
-def _measurement(scale: float) -> Any:
+def measurement(law: NoiseLaw, scale: float) -> Any:
+    """OpenDP's own measurement, whose `check` says what it promises: epsilon for Laplace, rho (zCDP) for Gaussian."""
     dp.enable_features("contrib")
-    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    if law is NoiseLaw.GAUSSIAN:
+        return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
+    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
 
 
 class RehearsalNoise:
-    """The same law from a seed: floor(b E) - floor(b E') with standard exponentials E, E'.
+    """The same laws from a seed.
 
-    Two mechanisms rehearsed under one seed share E and E', so that their difference is not blurred by luck (common
-    random numbers). A scale of zero gives no noise: only a rehearsal may look at the paper's empty kappa.
+    Laplace is floor(b E) - floor(b E') with standard exponentials E, E': two mechanisms rehearsed under one seed share
+    E and E', so that their difference is not blurred by luck (common random numbers). Gaussian is Laplace of scale
+    t = floor(b) + 1, kept with chance e^(-(|k| - b^2/t)^2/(2 b^2)) (Canonne, Kamath, Steinke 2020). A scale of zero
+    gives no noise: only a rehearsal may look at the paper's empty kappa.
 
-    >>> RehearsalNoise(7).laplace(np.array([2000.0, 4000.0, 0.0])).tolist() == RehearsalNoise(7).laplace(
-    ...     np.array([2000.0, 4000.0, 0.0])).tolist()
-    True
+    >>> scales = np.array([2000.0, 4000.0, 0.0])
+    >>> one, other = (RehearsalNoise(7).draw(NoiseLaw.LAPLACE, scales).tolist() for _ in range(2))
+    >>> one == other, one[2]
+    (True, 0)
     """
 
     rehearsal = True
@@ -73,10 +89,25 @@ class RehearsalNoise:
     def __init__(self, seed: int | np.random.SeedSequence) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def laplace(self, scale_wh: FloatArray) -> IntArray:
+    def draw(self, law: NoiseLaw, scale_wh: FloatArray) -> IntArray:
         _refuse_scales(scale_wh, allow_zero=True)
+        return self._gaussian(scale_wh) if law is NoiseLaw.GAUSSIAN else self._laplace(scale_wh)
+
+    def _laplace(self, scale_wh: FloatArray) -> IntArray:
         up, down = self._rng.standard_exponential((2, *scale_wh.shape))
         drawn: IntArray = np.floor(scale_wh * up).astype(np.int64) - np.floor(scale_wh * down).astype(np.int64)
+        return drawn
+
+    def _gaussian(self, scale_wh: FloatArray) -> IntArray:
+        drawn = np.zeros(scale_wh.shape, np.int64)
+        waiting = scale_wh > 0
+        while waiting.any():
+            scale = scale_wh[waiting]
+            wider = np.floor(scale) + 1
+            proposed = self._laplace(wider)
+            kept = self._rng.random(len(scale)) < np.exp(-(((np.abs(proposed) - scale**2 / wider) / scale) ** 2) / 2)
+            drawn[waiting] = np.where(kept, proposed, 0)
+            waiting[waiting] = ~kept
         return drawn
 
 
