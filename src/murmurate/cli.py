@@ -64,10 +64,35 @@ def paper(
     jobs: Annotated[int, typer.Option(help="Processes; 0 takes every core. The result is the same.", min=0)] = 0,
 ) -> None:
     """Repeat the paper's experiment over many seeds and in each reading of its text."""
-    _need("matplotlib", "rich", extra="lab")
+    _need("matplotlib", extra="lab")
     from murmurate.lab import command  # noqa: PLC0415
 
     command.paper(seeds=seeds, households=households, intervals=intervals, epsilon=epsilon, out=out, jobs=jobs or None)
+
+
+@app.command(epilog="Example: murmurate plan zone.toml --out plan.json (murmurate plan --example > zone.toml to begin)")
+def plan(
+    zone_file: Annotated[Path | None, typer.Argument(help="The zone file (TOML).", dir_okay=False)] = None,
+    out: Annotated[Path, typer.Option(help="Where the plan is written.", dir_okay=False)] = Path("plan.json"),
+    readings: Annotated[
+        Path | None,
+        typer.Option(help="Sample CSV interval,household,energy_wh,occupied: tests memory, finds the bound."),
+    ] = None,
+    *,
+    example: Annotated[bool, typer.Option("--example", help="Print a zone file to start from.")] = False,
+) -> None:
+    """Find the least noise that keeps a promise, and prove it."""
+    if example:
+        from murmurate.curator.zonefile import EXAMPLE  # noqa: PLC0415
+
+        typer.echo(EXAMPLE, nl=False)
+        return
+    if zone_file is None:
+        _stop("a zone file is needed; murmurate plan --example > zone.toml writes one to begin with", 2)
+        return
+    from murmurate.lab import plan_page  # noqa: PLC0415
+
+    plan_page.plan(zone_file, out, readings)
 
 
 def _need(*modules: str, extra: str) -> None:

@@ -45,5 +45,16 @@ class PrivacyError(MurmurateError):
     """A budget, sensitivity or noise scale under which no promise can be kept."""
 
 
+class ZoneFileError(MurmurateError):
+    """A zone file that cannot be read: the line, and what to write instead."""
+
+    def __init__(self, line: int, field: str, value: object, allowed: str) -> None:
+        super().__init__(field, value, allowed)
+        self.line = line
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {super().__str__()}"
+
+
 class UnknownNameError(MurmurateError):
     """A name (of a reading of the paper, of a world) that nobody has defined."""

@@ -74,7 +74,11 @@ def test_the_experiment_writes_what_it_promises(tmp_path):
     options = ["--seeds", "2", "-N", "30", "-T", "100", "--epsilon", "1/3", "--jobs", "1", "--out", "deep/er"]
     done = subprocess.run([COMMAND, "paper", *options], capture_output=True, text=True, cwd=tmp_path, check=True)
     written = {path.name for path in (tmp_path / "deep" / "er").iterdir()}
-    pictures = {f"{name}.{kind}" for name in ("occupancy", "consumption", "rates", "rmsre") for kind in ("png", "svg")}
+    pictures = {
+        f"{name}.{kind}"
+        for name in ("occupancy", "consumption", "rates", "rmsre", "leakage")
+        for kind in ("png", "svg")
+    }
     assert written == pictures | {"results.json"}
     for words in ("the paper, one run", "1.149", "1.089", "Not private", "epsilon T in all", "deep/er"):
         assert words in done.stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from murmurate.lab import figures, report
+from murmurate.lab import figures, leakage_figure, report
 from murmurate.lab.paper import Settings, experiment, finding, run
 from murmurate.lab.worlds import PAPER_READINGS
 from murmurate.quantities import fraction
@@ -28,6 +28,8 @@ def paper(*, seeds: int, households: int, intervals: int, epsilon: str, out: Pat
     results.write_text(report.results(findings, settings), encoding="utf-8")
     shown = PAPER_READINGS[0]
     figures.draw_all(shown, run(shown, settings, seed=0), rows, out)
+    for kind in ("png", "svg"):
+        leakage_figure.draw(out / f"leakage.{kind}")
     console.print(report.table(findings, settings))
     console.print(report.conclusion(findings, settings), highlight=False)
     console.print(f"Figures (PNG and SVG) and results.json are in {out}/", highlight=False)

@@ -1,0 +1,227 @@
+"""A plan that breaks its promise cannot be made; one that is made wastes little; anybody can prove it again."""
+
+import dataclasses
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmurate.curator.plan import digest, make_plan, prove
+from murmurate.curator.planfile import load_plan
+from murmurate.curator.utility import best_cap, utility
+from murmurate.curator.zone import HouseholdKind, Zone
+from murmurate.curator.zonefile import EXAMPLE, parse_zone
+from murmurate.errors import MeterError, PrivacyError
+from murmurate.household.independence import IndependenceTest
+from murmurate.household.occupancy import Chains
+from murmurate.lab.worlds import paper_calendar, paper_habits
+from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.calibration import Calibration
+from murmurate.privacy.divergence import Secret
+from murmurate.privacy.noise import NoiseLaw
+from murmurate.privacy.promise import parse_promise
+
+U = 1000
+PAPER = Secret.of([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)
+PASSED = IndependenceTest(passed=True, correlation=0.0, z=0.1, critical_z=3.7, pairs=10_000, detectable=0.05)
+WINDOW, MOMENT = "any 24 h: epsilon 1, delta 1e-6", "any moment: 1"
+
+
+def habits(day=96):
+    arrive, leave = (chances[:, None] for chances in paper_habits())
+    period = paper_calendar()[:: 96 // day]
+    return Chains.independent(initial=[0.5], arrive=arrive, leave=leave, period=period)
+
+
+def zone(*promises, calibration=Calibration.RANGE, shop=(), day=96, **more):
+    """A thousand of the paper's homes, and perhaps a shop whose hours are public."""
+    kinds = [HouseholdKind(name="home", count=1000, secret=PAPER, models=(habits(day),), public=(False,) * day)]
+    if shop:
+        known = tuple(t in shop for t in range(day))
+        big = Secret.anything_up_to(20 * U)
+        kinds.append(HouseholdKind(name="shop", count=1, secret=big, models=(habits(day),), public=known))
+    return Zone(
+        name="paper",
+        currency="EUR",
+        intervals_per_day=day,
+        curve=RateCurve.affine(alpha="0.0002", beta="0.08", tick="0.00001"),
+        kinds=tuple(kinds),
+        promises=tuple(parse_promise(words, day) for words in promises),
+        calibration=calibration,
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("promises", "calibration", "law", "rms"),
+    [
+        (["interval: 0.5"], Calibration.RANGE, NoiseLaw.LAPLACE, 2.828),
+        (["interval: 0.5"], Calibration.EXACT, NoiseLaw.LAPLACE, 0.850),
+        ([WINDOW], Calibration.RANGE, NoiseLaw.GAUSSIAN, 41.4),
+        ([WINDOW], Calibration.SHIFT, NoiseLaw.GAUSSIAN, 20.7),
+        ([WINDOW], Calibration.EXACT, NoiseLaw.GAUSSIAN, 10.5),
+        ([MOMENT], Calibration.RANGE, NoiseLaw.LAPLACE, 25.7 * 2**0.5),
+        ([MOMENT], Calibration.SHIFT, NoiseLaw.LAPLACE, 12.9 * 2**0.5),
+        ([MOMENT], Calibration.EXACT, NoiseLaw.LAPLACE, 6.55 * 2**0.5),
+        ([WINDOW, MOMENT], Calibration.RANGE, NoiseLaw.LAPLACE, 57.4),
+        (["any 24 h: epsilon 1"], Calibration.RANGE, NoiseLaw.LAPLACE, 135.8),
+    ],
+)
+def test_golden_plans(promises, calibration, law, rms):
+    """THEORY sections 3 and 4, through the planner: rms noise in units of u."""
+    plan = make_plan(zone(*promises, calibration=calibration, independence=PASSED))
+    assert plan.law is law
+    assert np.sqrt(plan.noise_variance) / U == pytest.approx(rms, rel=0.01)
+
+
+@pytest.mark.parametrize("promises", [["interval: 0.5"], [WINDOW], [MOMENT], [WINDOW, MOMENT, "interval: 0.03"]])
+@pytest.mark.parametrize("calibration", list(Calibration), ids=lambda c: c.value)
+def test_a_plan_keeps_each_promise_and_two_percent_less_noise_would_break_one(promises, calibration):
+    made = make_plan(zone(*promises, calibration=calibration, eta=0.05, independence=PASSED))
+    assert all(cost.spent <= cost.promised for cost in made.costs)
+    with pytest.raises(PrivacyError, match="noise is too little for"):
+        prove(made.zone, made.law, made.scale_wh * 0.98)
+
+
+@settings(max_examples=10)
+@given(
+    epsilon=st.sampled_from(["0.3", "1", "4"]),
+    window=st.sampled_from(["1 intervals", "5 intervals", "12 h", "3 days"]),
+    delta=st.sampled_from(["", ", delta 1e-5"]),
+    shop=st.sets(st.integers(0, 23), max_size=23),
+)
+def test_any_window_is_kept_wherever_the_public_hours_lie(epsilon, window, delta, shop):
+    made = make_plan(zone(f"any {window}: epsilon {epsilon}{delta}", shop=shop or {0}, day=24))
+    assert made.costs[0].spent <= float(Fraction(epsilon))
+    quiet = np.array([t in (shop or {0}) for t in range(24)])
+    if quiet.any() and not quiet.all():
+        assert made.scale_wh[quiet].max() * 10 < made.scale_wh[~quiet].min()
+
+
+def test_a_premise_that_is_always_public_needs_no_noise_of_its_own():
+    with_shop, without = (make_plan(zone(MOMENT, shop=shop, day=24)) for shop in (range(24), ()))
+    assert with_shop.scale_wh == pytest.approx(without.scale_wh)
+
+
+@pytest.mark.parametrize("calibration", [Calibration.EXACT, Calibration.ROBUST])
+def test_exact_and_robust_need_a_passed_independence_test_over_several_intervals(calibration):
+    failed = PASSED._replace(passed=False, correlation=0.9)
+    for tested, says in ((None, "consumption is untested"), (failed, "consumption is correlated over time")):
+        with pytest.raises(PrivacyError, match=says):
+            make_plan(zone(WINDOW, calibration=calibration, eta=0.05, independence=tested))
+    assert make_plan(zone("interval: 0.5", calibration=calibration, eta=0.05)).costs[0].spent <= 0.5
+
+
+def test_gaussian_noise_is_refused_where_it_can_keep_no_promise():
+    with pytest.raises(PrivacyError, match="law is gaussian: can keep windows with a delta only"):
+        make_plan(zone(WINDOW, MOMENT, law=NoiseLaw.GAUSSIAN))
+    with pytest.raises(PrivacyError, match="too little for 'any moment: 1'"):
+        prove(zone(MOMENT), NoiseLaw.GAUSSIAN, np.full(96, 1e9))
+
+
+def test_a_plan_cannot_be_made_by_hand_with_fewer_scales():
+    with pytest.raises(PrivacyError, match=r"scale_wh is shaped \(95,\)"):
+        prove(zone(MOMENT), NoiseLaw.LAPLACE, np.full(95, 1e9))
+
+
+# --- plan.json
+
+
+@pytest.fixture(scope="module")
+def example():
+    return make_plan(parse_zone(EXAMPLE))
+
+
+def test_a_plan_read_again_is_the_plan(example):
+    again = load_plan(example.to_json())
+    assert again.to_json() == example.to_json()
+    assert (again.scale_wh == example.scale_wh).all()
+
+
+def changed(plan, seal, **fields):
+    document = json.loads(plan.to_json()) | fields
+    if seal:
+        document["digest"] = digest(document)
+    return json.dumps(document)
+
+
+def test_a_changed_plan_is_noticed(example):
+    less = [scale * 0.9 for scale in example.scale_wh.tolist()]
+    more = [scale * 1.5 for scale in example.scale_wh.tolist()]
+    with pytest.raises(PrivacyError, match="something was changed"):
+        load_plan(changed(example, seal=False, scale_wh=less))
+    with pytest.raises(PrivacyError, match="noise is too little"):
+        load_plan(changed(example, seal=True, scale_wh=less))
+    with pytest.raises(PrivacyError, match="not what its zone file gives"):
+        load_plan(changed(example, seal=True, scale_wh=more))  # keeps the promise, but not the costs it states
+    with pytest.raises(PrivacyError, match="not what its zone file gives"):
+        load_plan(changed(example, seal=True, currency="CHF"))
+    with pytest.raises(PrivacyError, match="plan is unreadable"):
+        load_plan('{"murmurate_plan": 1}')
+
+
+def test_a_plan_with_a_filter_carries_its_gains():
+    made = make_plan(parse_zone("filter = true\n" + EXAMPLE))
+    document = json.loads(made.to_json())
+    assert len(document["filter"]["gain"]) == 96
+    assert all(0 <= gain < 1 for gain in document["filter"]["gain"])
+    assert json.loads(make_plan(parse_zone(EXAMPLE)).to_json())["filter"] is None
+    assert load_plan(made.to_json()).to_json() == made.to_json()
+
+
+# --- what it costs
+
+
+def test_the_price_of_a_promise_adds_up():
+    """Affine rate, one scale: each figure has a closed form."""
+    made = make_plan(zone("interval: 0.5"))
+    cost = utility(made)
+    rms_kwh = 2 * 2**0.5
+    assert cost.right.raw == pytest.approx(1000 * rms_kwh, rel=1e-4)
+    assert cost.price_error == pytest.approx(0.0002 * rms_kwh, rel=1e-4)
+    assert cost.misallocation == pytest.approx(365 * 96 * 0.0002 * rms_kwh**2 / 2, rel=1e-4)
+    assert cost.bill_error < 0.001 * cost.bill
+    assert cost.right.filtered <= min(cost.right.raw, cost.right.forecast)
+    assert cost.wrong.forecast > cost.right.forecast
+
+
+def test_the_forecast_of_the_papers_town_is_off_by_what_theory_says():
+    """THEORY section 5: about 4.2 kWh at N = 1000 with bounds uniform up to 1; here every home has the bound 1."""
+    cost = utility(make_plan(zone("interval: 0.5")))
+    spread = np.sqrt(1 / 3)  # rms of a uniform bound
+    assert cost.right.forecast / 1000 * spread == pytest.approx(4.2, abs=0.6)
+
+
+def test_the_filter_pays_where_the_profile_is_wrong_or_the_noise_small():
+    few, many = (utility(make_plan(zone(words))) for words in ("interval: 0.5", MOMENT))
+    assert few.right.filtered < 0.95 * few.right.raw
+    assert many.wrong.filtered < many.wrong.raw
+
+
+def test_the_best_cap_is_the_best_of_all():
+    rng = np.random.default_rng(3)
+    sample = rng.lognormal(5, 1.2, (96, 200)).astype(np.int64)
+    chosen = best_cap(sample, households=200, scale_per_bound=2.0)
+
+    def error(bound):
+        return np.hypot(2**0.5 * 2 * bound, 200 * np.maximum(sample - bound, 0).mean())
+
+    assert chosen.error == pytest.approx(error(chosen.bound_wh))
+    assert chosen.error <= min(error(bound) for bound in np.quantile(sample, [0.5, 0.8, 0.9, 0.95, 0.99, 1.0])) * 1.02
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kinds": ()}, "households is empty"),
+        ({"promises": ()}, "promise is empty"),
+        ({"profile_wh": (1, 2)}, "profile is 2: must have one entry for each of the 96 intervals of the day"),
+        ({"intervals_per_day": 48}, "day of home is"),
+    ],
+)
+def test_a_zone_that_does_not_fit_together_is_refused(change, says):
+    with pytest.raises((MeterError, PrivacyError), match=says):
+        dataclasses.replace(zone(MOMENT), **change)

@@ -1,0 +1,81 @@
+"""Mistakes in a zone file are reported with their line and a remedy."""
+
+import numpy as np
+import pytest
+
+from murmurate.curator.zonefile import EXAMPLE, MeterSummary, parse_zone
+from murmurate.errors import ZoneFileError
+from murmurate.privacy.calibration import Calibration
+from murmurate.privacy.noise import NoiseLaw
+
+
+def test_the_example_is_read_as_it_looks():
+    zone = parse_zone(EXAMPLE)
+    flat, market = zone.kinds
+    assert (zone.name, zone.intervals_per_day, zone.households) == ("harbour", 96, 801)
+    assert (flat.bound_wh, flat.count, any(flat.public)) == (1000, 800, False)
+    assert all(market.public)
+    assert flat.secret.home[:601] == pytest.approx(1 / 601)
+    assert (flat.secret.home[601:] == 0).all()
+    assert np.bincount(flat.models[0].period).tolist() == [4, 32, 28, 32]
+    assert zone.calibration is Calibration.RANGE
+    assert zone.law is None
+
+
+def test_other_ways_to_say_it():
+    text = EXAMPLE.replace("uniform_to = 600", "histogram = [3, 1], step_wh = 200", 1)
+    text = text.replace('alpha = "0.0002"\nbeta = "0.08"', 'knots = [[0, "0.08"], [400000, "0.20"]]')
+    text = text.replace('public = "always"', 'public = ["08:00-12:00", "22:00-02:00"]')
+    text = text.replace('calibration = "range"', 'noise = "laplace"\ncalibration = "shift"')
+    text += f"[forecast]\nprofile_kwh = {[float(n) for n in range(96)]}\n"
+    zone = parse_zone(text)
+    home = zone.kinds[0].secret.home
+    assert (home[0], home[200], home[400]) == pytest.approx((0.75 / 200, 0.25 / 200, 0))
+    assert float(zone.curve.price(200_000)) == pytest.approx(0.14)
+    assert [t for t in range(96) if zone.kinds[1].public[t]] == [*range(8), *range(32, 48), *range(88, 96)]
+    assert (zone.law, zone.calibration) == (NoiseLaw.LAPLACE, Calibration.SHIFT)
+    assert zone.profile_wh == tuple(range(0, 96_000, 1000))
+
+
+def test_meters_may_come_from_a_file():
+    text = EXAMPLE.replace("count = 800\nbound_wh = 1000", 'meters = "flats.csv"')
+    zone = parse_zone(text, {"flats.csv": MeterSummary(1234, 900)}.__getitem__)
+    assert (zone.kinds[0].count, zone.kinds[0].bound_wh) == (1234, 900)
+
+
+def test_a_class_of_models_is_a_list_of_names():
+    text = EXAMPLE.replace("[[households]]", '[occupancy.late]\nperiods = { all = "00:00" }\narrive = { all = 0.5 }\n'
+                           "leave = { all = 0.5 }\n\n[[households]]", 1)  # fmt: skip
+    zone = parse_zone(text.replace('occupancy = "resident"', 'occupancy = ["resident", "late"]', 1))
+    assert [len(kind.models) for kind in zone.kinds] == [2, 1]
+    assert [len(kinds) for kinds, _ in zone.secrets_in_time] == [1, 1]  # two calendars; the market has no secret
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("bound_wh = 1000", "bound_wh = 0", "line 22: bound_wh is 0: must be at least 1 Wh"),
+        ("bound_wh = 1000", "bound_wh = 9.5", "line 22: bound_wh is 9.5: must be a whole number"),
+        ("count = 800", "cont = 800", "line 21: key is 'cont': did you mean 'count'?"),
+        ("count = 800\n", "", "line 19: count is missing: must be given in [households.0]"),
+        ("count = 800", "count = 0", "line 21: count is 0: must be at least 1 household"),
+        ('"07:00"', '"7 am"', "line 15: periods is '7 am': must be the start of an interval, such as \"07:00\""),
+        ("any moment: 1", "any moment 1", "line 4: promise is 'any moment 1': must read like"),
+        ('"0.0002"', '"cheap"', 'line 8: alpha is cheap: must be a finite number such as 0.5 or "1/3"'),
+        ("uniform_to = 600", "uniform_to = 6000", "line 24: home is 6000: uniform_to must lie between 0 and bound_wh"),
+        ("uniform_to = 600", "mean = 3", "line 24: home is ['mean']: must be { uniform_to = 600 } or"),
+        ('= "resident"', '= "student"', "line 25: occupancy is ['student']: must name one or more of resident"),
+        ("[tariff]", "[tarif]", "line 7: key is 'tarif': did you mean 'tariff'?"),
+        ('name = "harbour"', "name = harbour", "line 1: file is Invalid value: must be TOML"),
+        ("0.98", "1.0", "line 16: arrive is [1.0, 0.05, 0.99, 0.01]: must be chances, 0 or more and below 1"),
+        ("noon = 0.05, evening", "moon = 0.05, evening", "line 16: arrive is ['evening', 'moon', 'morning', 'night']"),
+        ('"range"', '"rage"', "line 5: calibration is 'rage': must be one of range, shift, robust, exact"),
+        ("interval_minutes = 15", "interval_minutes = 17", "line 3: interval_minutes is 17: must divide a day"),
+        ('"always"', '"8-20"', "line 34: public is '8': must be the start of an interval"),
+        ('tick = "0.00001"', 'tick = "0"', "line 8: tick is 0: must be positive"),
+    ],
+)
+def test_a_mistake_is_reported_with_its_line_and_a_remedy(old, new, says):
+    with pytest.raises(ZoneFileError) as caught:
+        parse_zone(EXAMPLE.replace(old, new, 1))
+    assert str(caught.value).startswith(says)
