@@ -67,13 +67,14 @@ def test_a_sample_tests_memory_and_finds_the_bound_with_the_least_error(tmp_path
     assert "consumption is correlated over time" in done.stderr
 
 
-def test_meters_are_counted_from_a_file(tmp_path):
-    (tmp_path / "flats.csv").write_text("meter_id,bound_wh\na,900\nb,700\n", encoding="utf-8")
-    text = EXAMPLE.replace("count = 800\nbound_wh = 1000", 'meters = "flats.csv"')
-    (tmp_path / "zone.toml").write_text(text, encoding="utf-8")
+@pytest.mark.parametrize(("which", "said"), [(0, "count = 800\nbound_wh = 1000"), (1, "count = 1\nbound_wh = 20000")])
+def test_meters_are_counted_from_a_file(which, said, tmp_path):
+    (tmp_path / "these.csv").write_text("meter_id,bound_wh\na,20900\nb,20700\n", encoding="utf-8")
+    (tmp_path / "zone.toml").write_text(EXAMPLE.replace(said, 'meters = "these.csv"'), encoding="utf-8")
     done = run("zone.toml", cwd=tmp_path)
-    assert "3 households" in done.stdout
-    assert load_plan((tmp_path / "plan.json").read_text(encoding="utf-8")).zone.kinds[0].bound_wh == 900
+    assert f"{3 if which == 0 else 802} households" in done.stdout
+    again = load_plan((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    assert (again.zone.kinds[which].count, again.zone.kinds[which].bound_wh) == (2, 20900)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ class Plan:
 
     def _filter(self) -> dict[str, Any]:
         chosen = make_filter(self.zone.forecast, self.noise_variance)
-        return {"carry": chosen.carry.tolist(), "gain": chosen.gain.tolist()}
+        return {"carry": chosen.carry.round(9).tolist(), "gain": chosen.gain.round(9).tolist()}
 
     def to_json(self) -> str:
         """`plan.json`: the document and its digest, in canonical bytes."""
@@ -118,6 +118,7 @@ def _kind_document(kind: HouseholdKind) -> dict[str, Any]:
         "name": kind.name,
         "count": kind.count,
         "bound_wh": kind.bound_wh,
+        "meters": kind.meters,
         "laws_sha256": laws.hexdigest(),
         "models": len(kind.models),
         "models_sha256": models.hexdigest(),

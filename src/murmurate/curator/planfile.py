@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,22 +19,32 @@ from murmurate.privacy.noise import NoiseLaw
 def load_plan(text: str) -> Plan:
     """The plan in a `plan.json`. Raises PrivacyError if a byte was changed, or if it does not keep its promise.
 
-    Nothing in the file is believed but the zone and the scales: costs are computed again, and the document must come
-    out the same to the last digit.
+    Nothing in the file is believed but the zone and the scales: everything else is computed again and must agree,
+    numbers to a millionth (another machine may round its last digits otherwise).
     """
     try:
         document: dict[str, Any] = json.loads(text)
-        kinds = {kind["name"]: MeterSummary(kind["count"], kind["bound_wh"]) for kind in document["households"]}
-        tested = document["independence"]
+        files = {kind["meters"]: MeterSummary(kind["count"], kind["bound_wh"]) for kind in document["households"]}
+        tested = None if document["independence"] is None else IndependenceTest(**document["independence"])
         law, scale_wh = NoiseLaw(document["noise"]), np.array(document["scale_wh"], np.float64)
-        source = str(document["zone_file"])
+        source, sealed = str(document["zone_file"]), document["digest"]
     except (ValueError, KeyError, TypeError):
         raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None
-    if document.get("digest") != digest(document):
-        raise PrivacyError("digest", document.get("digest"), "must be that of the plan: something was changed")
-    files = iter(kinds.values())
-    zone = parse_zone(source, lambda _: next(files), None if tested is None else IndependenceTest(**tested))
-    plan = prove(zone, law, scale_wh)
-    if digest(plan.document()) != document["digest"]:
+    if sealed != digest(document):
+        raise PrivacyError("digest", sealed, "must be that of the plan: something was changed")
+    plan = prove(parse_zone(source, files.__getitem__, tested), law, scale_wh)
+    if not _alike(plan.document() | {"digest": sealed}, document):
         raise PrivacyError("plan", "not what its zone file gives", "must be made again by murmurate plan")
-    return plan
+    stated = [promise["spent"] for promise in document["promises"]]
+    costs = tuple(replace(cost, spent=spent) for cost, spent in zip(plan.costs, stated, strict=True))
+    return replace(plan, costs=costs)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_alike(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float) or isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+    return bool(one == other)

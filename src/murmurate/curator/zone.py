@@ -30,6 +30,7 @@ class HouseholdKind:
     secret: Secret  # laws of consumption away and home on 0, .., bound
     models: tuple[Chains, ...]  # the occupancy of one such household under each model of the class
     public: tuple[bool, ...]  # [interval of the day] whether anybody may know the occupancy
+    meters: str = ""  # the file that count and bound were read from, if they were
 
     def __post_init__(self) -> None:
         if self.count < 1:

@@ -226,6 +226,7 @@ def _kind(
             secret=Secret(away=laws["away"], home=laws["home"]),
             models=tuple(occupancy[name] for name in names),
             public=public,
+            meters=table.get("meters", ""),
         )
 
 

@@ -87,7 +87,8 @@ def page(made: Plan, console: Console) -> None:
     console.print(_errors(cost.right, cost.wrong))
     console.print(_verdict(cost.right, cost.wrong))
     money = zone.currency
-    console.print(f"Price: {cost.price:.4f} {money}/kWh in the mean, off by {cost.price_error:.4f} (rms, raw).")
+    off = f"{cost.price_error:.4f} (rms, as published), {cost.price_error / cost.price:.1%}"
+    console.print(f"Price: {cost.price:.4f} {money}/kWh in the mean, off by {off}.")
     console.print(f"Mispricing costs the zone {cost.misallocation:,.2f} {money} a year (alpha Var/2).")
     share = cost.bill_error / cost.bill if cost.bill > 0 else 0.0
     console.print(
