@@ -95,6 +95,20 @@ def plan(
     plan_page.plan(zone_file, out, readings)
 
 
+@app.command(epilog="Example: murmurate audit plan.json --out audit/")
+def audit(
+    plan_file: Annotated[Path, typer.Argument(help="A plan.json written by murmurate plan.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="Folder for the report and its figures.", file_okay=False)] = Path("audit"),
+    days: Annotated[int, typer.Option(help="Days that the zone lives; more see finer.", min=2)] = 200,
+) -> None:
+    """Attack a plan, and hold what is learnt against what it promises."""
+    _need("matplotlib", extra="lab")
+    from murmurate.lab import audit_report  # noqa: PLC0415
+
+    if not audit_report.audit(plan_file, out, days):
+        raise typer.Exit(1)
+
+
 def _need(*modules: str, extra: str) -> None:
     """Stop with the remedy where an optional part is not installed."""
     from importlib.util import find_spec  # noqa: PLC0415

@@ -51,9 +51,11 @@ class ZoneFileError(MurmurateError):
     def __init__(self, line: int, field: str, value: object, allowed: str) -> None:
         super().__init__(field, value, allowed)
         self.line = line
+        self.file = ""
 
     def __str__(self) -> str:
-        return f"line {self.line}: {super().__str__()}"
+        place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
+        return f"{place}: {super().__str__()}"
 
 
 class UnknownNameError(MurmurateError):

@@ -116,10 +116,16 @@ def test_exact_and_robust_need_a_passed_independence_test_over_several_intervals
 
 
 def test_gaussian_noise_is_refused_where_it_can_keep_no_promise():
-    with pytest.raises(PrivacyError, match="law is gaussian: can keep windows with a delta only"):
+    with pytest.raises(PrivacyError, match="noise is gaussian: can keep windows with a delta only"):
         make_plan(zone(WINDOW, MOMENT, law=NoiseLaw.GAUSSIAN))
     with pytest.raises(PrivacyError, match="too little for 'any moment: 1'"):
         prove(zone(MOMENT), NoiseLaw.GAUSSIAN, np.full(96, 1e9))
+
+
+def test_a_moment_cannot_be_promised_beside_hours_that_are_public_now_and_then():
+    """Who knows the public hours knows the ends of the secret ones, which may then leak more than the chain says."""
+    with pytest.raises(PrivacyError, match="public hours is of shop: must be public always or never"):
+        make_plan(zone(MOMENT, shop=range(8, 20), day=24))
 
 
 def test_a_plan_cannot_be_made_by_hand_with_fewer_scales():
@@ -199,6 +205,11 @@ def test_the_filter_pays_where_the_profile_is_wrong_or_the_noise_small():
     few, many = (utility(make_plan(zone(words))) for words in ("interval: 0.5", MOMENT))
     assert few.right.filtered < 0.95 * few.right.raw
     assert many.wrong.filtered < many.wrong.raw
+
+
+def test_a_filtered_plan_is_priced_by_its_filtered_error():
+    raw, filtered = (utility(make_plan(zone(MOMENT, filtered=flag))) for flag in (False, True))
+    assert filtered.price_error / raw.price_error == pytest.approx(filtered.right.filtered / raw.right.raw, rel=1e-6)
 
 
 def test_the_best_cap_is_the_best_of_all():

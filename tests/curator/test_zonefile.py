@@ -32,6 +32,8 @@ def test_other_ways_to_say_it():
     home = zone.kinds[0].secret.home
     assert (home[0], home[200], home[400]) == pytest.approx((0.75 / 200, 0.25 / 200, 0))
     assert float(zone.curve.price(200_000)) == pytest.approx(0.14)
+    whole_day = parse_zone(EXAMPLE.replace('"always"', '["00:00-24:00"]'))
+    assert all(whole_day.kinds[1].public)
     assert [t for t in range(96) if zone.kinds[1].public[t]] == [*range(8), *range(32, 48), *range(88, 96)]
     assert (zone.law, zone.calibration) == (NoiseLaw.LAPLACE, Calibration.SHIFT)
     assert zone.profile_wh == tuple(range(0, 96_000, 1000))
@@ -57,7 +59,7 @@ def test_a_class_of_models_is_a_list_of_names():
         ("bound_wh = 1000", "bound_wh = 0", "line 22: bound_wh is 0: must be at least 1 Wh"),
         ("bound_wh = 1000", "bound_wh = 9.5", "line 22: bound_wh is 9.5: must be a whole number"),
         ("count = 800", "cont = 800", "line 21: key is 'cont': did you mean 'count'?"),
-        ("count = 800\n", "", "line 19: count is missing: must be given in [households.0]"),
+        ("count = 800\n", "", "line 19: count is missing: must be given in [[households]] number 1"),
         ("count = 800", "count = 0", "line 21: count is 0: must be at least 1 household"),
         ('"07:00"', '"7 am"', "line 15: periods is '7 am': must be the start of an interval, such as \"07:00\""),
         ("any moment: 1", "any moment 1", "line 4: promise is 'any moment 1': must read like"),
@@ -72,6 +74,22 @@ def test_a_class_of_models_is_a_list_of_names():
         ('"range"', '"rage"', "line 5: calibration is 'rage': must be one of range, shift, robust, exact"),
         ("interval_minutes = 15", "interval_minutes = 17", "line 3: interval_minutes is 17: must divide a day"),
         ('"always"', '"8-20"', "line 34: public is '8': must be the start of an interval"),
+        ('"always"', '["08:00-08:00"]', "line 34: public is '08:00-08:00': must be hours such as"),
+        ("uniform_to = 600", 'uniform_to = "abc"', "line 24: home is not readable: must have the form"),
+        ("morning = 0.98", 'morning = "often"', "line 16: arrive is not readable: must have the form"),
+        ('alpha = "0.0002"', 'segments = [[0, "1"]]', "line 8: segments is not readable: must have the form"),
+        (
+            'beta = "0.08"',
+            'beta = "0.08"\nknots = [[0, "1"]]',
+            "line 8: tariff is knots and alpha: must be given in one",
+        ),
+        ('"range" ', '"robust" ', "line 1: eta is 0.0: must lie between 0 (exact) and 1 (range) for robust"),
+        (
+            '["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]',
+            "[]",
+            "line 4: promise is empty: must promise something",
+        ),
+        ("[tariff]", "[forecast]\nprofile_kwh = [1.0]\n[tariff]", "line 8: profile_kwh is 1 numbers: must be one for"),
         ('tick = "0.00001"', 'tick = "0"', "line 8: tick is 0: must be positive"),
     ],
 )

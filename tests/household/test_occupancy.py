@@ -44,6 +44,15 @@ def test_an_impossible_state_is_never_drawn(theta, seed):
         assert joint.transition[t % len(joint.transition), states[t - 1], states[t]] > -np.inf
 
 
+def test_even_the_smallest_random_number_draws_no_impossible_state():
+    class Nothing:
+        def random(self, size):
+            return np.zeros(size)
+
+    home = Chains.independent(initial=[1.0, 1.0], arrive=[[1.0, 1.0]], leave=[[0.0, 0.0]])
+    assert sample(OccupancyModel(groups=(home,)), 3, Nothing()).all()
+
+
 def test_samples_have_the_probabilities_of_the_model():
     pair = Chains(
         members=[[0, 2], [3, 1]],

@@ -82,13 +82,20 @@ def test_meters_are_counted_from_a_file(which, said, tmp_path):
     [
         ([], "murmurate: a zone file is needed; murmurate plan --example > zone.toml writes one to begin with"),
         (["nowhere.toml"], "murmurate: No such file or directory: nowhere.toml"),
-        (["wrong.toml"], "murmurate: line 4: wrong.toml: promise is 'any moment 1': must read like"),
-        (["right.toml", "--readings", "wrong.toml"], "murmurate: wrong.toml is"),
+        (["wrong.toml"], "murmurate: wrong.toml:4: promise is 'any moment 1': must read like"),
+        (["right.toml", "--readings", "wrong.toml"], "murmurate: wrong.toml is with columns"),
+        (["right.toml", "--readings", "half.csv"], "murmurate: half.csv:2 is not readable: must be whole numbers"),
+        (["right.toml", "--readings", "twice.csv"], "murmurate: twice.csv is 2 rows: must have one row for each"),
+        (["right.toml", "--readings", "minus.csv"], "murmurate: minus.csv[0, 2] is -4: must be 0 or more"),
     ],
 )
 def test_what_cannot_be_planned_is_said_in_one_line(arguments, says, tmp_path):
     (tmp_path / "wrong.toml").write_text(EXAMPLE.replace("any moment: 1", "any moment 1"), encoding="utf-8")
     (tmp_path / "right.toml").write_text(EXAMPLE, encoding="utf-8")
+    samples = {"half": ["0,0,2.5,1"], "twice": ["0,0,2,1", "0,0,3,1"], "minus": ["0,0,-4,1"]}
+    for name, rows in samples.items():
+        text = "\n".join(["interval,household,energy_wh,occupied", *rows])
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(says), done.stderr

@@ -20,14 +20,17 @@ def intervals(draw):
     """A meter table of a few zones, and readings with conflicting duplicates and silent meters."""
     meters = draw(st.integers(1, 12))
     column = lambda values: draw(st.lists(values, min_size=meters, max_size=meters))  # noqa: E731
-    bound_wh = np.array(column(st.integers(1, BIG_WH)))
+    sizes = st.one_of(st.integers(1, 3000), st.integers(BIG_WH - 9, BIG_WH))
+    bound_wh = np.array(column(sizes))
     table = Meters(
         zones=("hill", "harbour", "mill"),
         zone=np.array(column(st.integers(0, 2))),
         bound_wh=bound_wh,
         imputed_wh=np.minimum(np.array(column(st.integers(0, 500))), bound_wh),
     )
-    pairs = draw(st.lists(st.tuples(st.integers(0, meters - 1), st.integers(0, 2 * BIG_WH)), max_size=30))
+    pairs = draw(
+        st.lists(st.tuples(st.integers(0, meters - 1), st.one_of(sizes, st.integers(0, 2 * BIG_WH))), max_size=30)
+    )
     return table, pairs
 
 

@@ -132,12 +132,12 @@ def make_plan(zone: Zone, progress: Progress = lambda _: None) -> Plan:
     Laplace noise is searched by the epsilon of one interval, Gaussian by its scale; of those that the promises allow,
     the one with the smaller mean square is taken. Raises PrivacyError where a promise cannot be kept.
     """
-    _refuse_memory(zone)
+    _refuse_unproven(zone)
     pure = any(not isinstance(promise, WindowPromise) or not promise.delta for promise in zone.promises)
     allowed = [NoiseLaw.LAPLACE] if pure or zone.calibration is Calibration.ROBUST else list(NoiseLaw)
     laws = [law for law in allowed if zone.law in {None, law}]
     if not laws:
-        raise PrivacyError("law", "gaussian", "can keep windows with a delta only, and not with robust; take laplace")
+        raise PrivacyError("noise", "gaussian", "can keep windows with a delta only, and not with robust; take laplace")
     plans = []
     for law in laws:
         progress(f"{law.value} noise")
@@ -149,7 +149,7 @@ def make_plan(zone: Zone, progress: Progress = lambda _: None) -> Plan:
 
 def prove(zone: Zone, law: NoiseLaw, scale_wh: FloatArray) -> Plan:
     """What each promise costs under this noise; PrivacyError names the first one that it breaks."""
-    _refuse_memory(zone)
+    _refuse_unproven(zone)
     if scale_wh.shape != (zone.intervals_per_day,):
         allowed = f"must have one scale for each of the {zone.intervals_per_day} intervals of the day"
         raise PrivacyError("scale_wh", f"shaped {scale_wh.shape}", allowed)
@@ -160,8 +160,16 @@ def prove(zone: Zone, law: NoiseLaw, scale_wh: FloatArray) -> Plan:
     return Plan(zone=zone, law=law, scale_wh=scale_wh, costs=costs)
 
 
-def _refuse_memory(zone: Zone) -> None:
-    """`exact` and `robust` add up over time only where consumption has no memory; that must have been tested."""
+def _refuse_unproven(zone: Zone) -> None:
+    """What the proofs do not cover: untested memory under `exact` and `robust`, and moments beside public hours.
+
+    Whoever knows the public hours of a household knows the ends of its secret stretches; its other hours may then leak
+    more than the chain alone says. So a moment promise takes premises that are public always or never.
+    """
+    partly = [kind.name for kind in zone.kinds if any(kind.public) and not all(kind.public)]
+    if partly and any(isinstance(promise, MomentPromise) for promise in zone.promises):
+        allowed = "must be public always or never where a moment is promised"
+        raise PrivacyError("public hours", f"of {', '.join(partly)}", allowed)
     several = any(not isinstance(promise, IntervalPromise) for promise in zone.promises)
     if zone.calibration.needs_independence and several and (zone.independence is None or not zone.independence.passed):
         found = (

@@ -48,6 +48,9 @@ class TomlReader:
             raise
         except MurmurateError as error:
             raise ZoneFileError(self.line(path, key), error.field, error.value, error.allowed) from None
+        except (ValueError, TypeError):
+            allowed = "must have the form that docs/how-to/zone-file.md shows"
+            raise ZoneFileError(self.line(path, key), key, "not readable", allowed) from None
 
     def get(self, table: Mapping[str, Any], path: tuple[Any, ...], key: str, kind: Any, default: Any) -> Any:
         value = table.get(key, default)
@@ -69,7 +72,9 @@ class TomlReader:
 
 
 def _place(path: tuple[Any, ...]) -> str:
-    return f"[{'.'.join(str(step) for step in path)}]" if path else "the top of the file"
+    if path and isinstance(path[-1], int):
+        return f"[[{path[0]}]] number {path[-1] + 1}"
+    return f"[{'.'.join(path)}]" if path else "the top of the file"
 
 
 def _lines(text: str) -> dict[tuple[Any, ...], int]:

@@ -48,7 +48,7 @@ def utility(plan: Plan) -> Utility:
     )
     slope = _slope(plan)
     price = np.array([float(zone.curve.price(int(wh))) for wh in forecast.profile_wh])
-    error_kwh = np.sqrt(noise) / WH_PER_KWH
+    error_kwh = np.sqrt(chosen.error_variance if zone.filtered else noise) / WH_PER_KWH
     use_kwh = forecast.profile_wh / WH_PER_KWH / zone.households
     return Utility(
         right=right,

@@ -109,6 +109,13 @@ def parse_zone(text: str, read_meters: ReadMeters = _no_files, independence: Ind
             promises.append(parse_promise(str(words), day))
     with reader.at((), "calibration"):
         calibration = _choice("calibration", reader.get(top, (), "calibration", str, "range"), Calibration)
+    with reader.at((), "eta"):
+        eta = float(reader.get(top, (), "eta", (int, float), 0.0))
+        if calibration is Calibration.ROBUST and not 0 < eta < 1:
+            raise ModelError("eta", eta, "must lie between 0 (exact) and 1 (range) for robust, for example 0.05")
+    with reader.at((), "promise"):
+        if not promises:
+            raise MurmurateError("promise", "empty", "must promise something, or there is nothing to plan")
     with reader.at((), "noise"):
         wanted = reader.get(top, (), "noise", str, "best")
         law = None if wanted == "best" else _choice("noise", wanted, NoiseLaw)
@@ -121,9 +128,9 @@ def parse_zone(text: str, read_meters: ReadMeters = _no_files, independence: Ind
             kinds=tuple(kinds),
             promises=tuple(promises),
             calibration=calibration,
-            eta=float(reader.get(top, (), "eta", (int, float), 0.0)),
+            eta=eta,
             law=law,
-            profile_wh=_profile(reader, top),
+            profile_wh=_profile(reader, top, day),
             filtered=reader.get(top, (), "filter", bool, False),
             independence=independence,
             source=text,
@@ -144,7 +151,10 @@ def _curve(reader: TomlReader) -> RateCurve:
     tariff = reader.table(path, _TABLES["tariff"])
     limits = {"tick": reader.need(tariff, path, "tick", (str, int, float))}
     limits |= {key: tariff[key] for key in ("floor", "cap") if key in tariff}
-    with reader.at(path, next((key for key in ("segments", "knots", "alpha") if key in tariff), "tick")):
+    shapes = [key for key in ("segments", "knots", "alpha") if key in tariff]
+    with reader.at(path, shapes[-1] if shapes else "tick"):
+        if len(shapes) > 1:
+            raise MurmurateError("tariff", " and ".join(shapes), "must be given in one of these ways")
         if "segments" in tariff:
             return RateCurve.through([Segment(*segment) for segment in tariff["segments"]], **limits)
         if "knots" in tariff:
@@ -250,20 +260,25 @@ def _law(field: str, table: Mapping[str, Any], bound_wh: int) -> FloatArray:
 
 
 def _public(words: Any, day: int) -> tuple[bool, ...]:
-    """ "always", or hours such as ["08:00-20:00"] at which anybody may know the occupancy."""
+    """The word always, or hours such as ["08:00-20:00"] at which anybody may know the occupancy."""
     if words == "always":
         return (True,) * day
     known = np.zeros(day, np.bool_)
     for hours in [words] if isinstance(words, str) else words:
         begin, _, end = str(hours).partition("-")
         first, last = _clock("public", begin, day), _clock("public", end, day)
-        known |= (np.arange(day) - first) % day < (last - first) % day
+        if first == last:
+            raise ModelError("public", repr(hours), 'must be hours such as "08:00-20:00", or "always"')
+        known |= (np.arange(day) - first) % day < (last - first if last > first else last - first + day)
     return tuple(bool(k) for k in known)
 
 
-def _profile(reader: TomlReader, top: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _profile(reader: TomlReader, top: Mapping[str, Any], day: int) -> tuple[int, ...] | None:
     if "forecast" not in top:
         return None
     table = reader.table(("forecast",), _TABLES["forecast"])
     kwh = reader.need(table, ("forecast",), "profile_kwh", list)
-    return tuple(round(1000 * float(value)) for value in kwh)
+    with reader.at(("forecast",), "profile_kwh"):
+        if len(kwh) != day:
+            raise MurmurateError("profile_kwh", f"{len(kwh)} numbers", f"must be one for each of {day} intervals")
+        return tuple(round(1000 * float(value)) for value in kwh)

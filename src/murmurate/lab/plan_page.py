@@ -14,11 +14,11 @@ from murmurate.audit.bound import auc_bound
 from murmurate.curator.plan import Plan, make_plan
 from murmurate.curator.utility import Cap, Errors, best_cap, utility
 from murmurate.curator.zonefile import MeterSummary, parse_zone
-from murmurate.errors import ReadingError, ZoneFileError
+from murmurate.errors import MeterError, MurmurateError, ReadingError, ZoneFileError
 from murmurate.household.independence import IndependenceTest, independence_test
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.promise import IntervalPromise, MomentPromise
-from murmurate.quantities import BoolArray, FloatArray, IntArray
+from murmurate.quantities import BoolArray, FloatArray, IntArray, refuse_where
 
 ASSUMES = {
     Calibration.RANGE: "Assumes nothing about what a household uses below its bound, nor how that lasts.",
@@ -29,9 +29,10 @@ ASSUMES = {
 NOT_COVERED = (
     "the operator, who sees every reading; bills and other channels",
     "a household in two zones, or moving between them within a window",
-    "households that move together: k of them cost k times as much",
+    "households that move together: k of them cost k times as much in an interval, more over time",
+    "somebody who knows other hours of the same household: that makes one moment easier to guess",
     "models learnt from private data: use public, consented or privately learnt ones",
-    "a reading above its bound: it is clipped, so the price is a little low, never the privacy",
+    "a reading above its bound, or a silent meter: the price is a little off, never the privacy",
 )
 
 
@@ -46,7 +47,8 @@ def plan(zone_file: Path, out: Path, readings: Path | None) -> None:
             tested = independence_test(*sample, period)
             zone = parse_zone(text, lambda name: read_meters(zone_file.parent / name), tested)
     except ZoneFileError as error:
-        raise ZoneFileError(error.line, f"{zone_file}: {error.field}", error.value, error.allowed) from None
+        error.file = str(zone_file)
+        raise
     with Console(stderr=True).status("planning") as status:
         made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
     out.write_text(made.to_json(), encoding="utf-8")
@@ -85,9 +87,9 @@ def page(made: Plan, console: Console) -> None:
     console.print(f"Prices are made from {made_from}.")
     console.print(f"Demand: {mean:,.1f} kWh an interval in the mean, by the public profile.\n")
     console.print(_errors(cost.right, cost.wrong))
-    console.print(_verdict(cost.right, cost.wrong))
+    console.print(_verdict(cost.right, cost.wrong, filtered=zone.filtered))
     money = zone.currency
-    off = f"{cost.price_error:.4f} (rms, as published), {cost.price_error / cost.price:.1%}"
+    off = f"{cost.price_error:.4f} (rms), {cost.price_error / cost.price:.1%}"
     console.print(f"Price: {cost.price:.4f} {money}/kWh in the mean, off by {off}.")
     console.print(f"Mispricing costs the zone {cost.misallocation:,.2f} {money} a year (alpha Var/2).")
     share = cost.bill_error / cost.bill if cost.bill > 0 else 0.0
@@ -96,22 +98,23 @@ def page(made: Plan, console: Console) -> None:
     )
     console.print(f"Stands on: {ASSUMES[zone.calibration]}")
     if any(isinstance(each.promise, MomentPromise) for each in made.costs):
-        console.print("  A moment's leakage also takes the occupancy models of the zone file as true.")
+        console.print("  A moment's leakage also takes the occupancy models of the zone file as true, and load that")
+        console.print("  answers to earlier occupancy (a boiler reheating after a return) is not covered by it.")
     console.print("Does not cover:")
     for line in NOT_COVERED:
         console.print(f"  - {line}")
 
 
-def _verdict(right: Errors, wrong: Errors) -> str:
+def _verdict(right: Errors, wrong: Errors, *, filtered: bool) -> str:
     """Whether the data are worth their leak: against a forecast that needs none."""
     if right.raw <= right.forecast:
         return "As published it beats the forecast, which needs no data.\n"
     if wrong.filtered < 0.9 * wrong.forecast:
-        return "As published it is worse than the forecast; filtered, it pays where the profile is wrong.\n"
-    return (
-        "As published it is worse than the forecast, and the filter hardly helps: this promise is dear for a zone of\n"
-        "this size. Publish the forecast, join zones, or promise less.\n"
-    )
+        pays = (
+            "The filter makes it pay" if filtered else "As published it is worse than the forecast; filtered, it pays"
+        )
+        return f"{pays} where the profile is wrong.\n"
+    return "Worse than the forecast, filtered or not: publish the forecast, join zones, or promise less.\n"
 
 
 def _hourly(rms: FloatArray) -> FloatArray:
@@ -136,8 +139,8 @@ def print_sample(made: Plan, energy_wh: IntArray, tested: IndependenceTest | Non
             f"\nSample: {verdict} (rank correlation {tested.correlation:+.3f}; "
             f"{tested.detectable:.3f} would have been seen in 99 %)."
         )
-    bound = max(kind.bound_wh for kind in made.zone.kinds)
-    per_bound = float(made.scale_wh.max()) / bound
+    bounds = np.array([max(kind.bound_wh for kind in kinds) for kinds in made.zone.protected])
+    bound, per_bound = int(bounds.max()), float((made.scale_wh / bounds).max())
     cap: Cap = best_cap(energy_wh, made.zone.households, per_bound)
     console.print(
         f"The bound with the least error for readings like these: {cap.bound_wh:,} Wh "
@@ -147,25 +150,36 @@ def print_sample(made: Plan, energy_wh: IntArray, tested: IndependenceTest | Non
 
 def read_meters(path: Path) -> MeterSummary:
     """Count and largest bound of a CSV with a column `bound_wh`, one row a meter."""
-    with path.open(newline="", encoding="utf-8") as file:
-        bounds = [int(row["bound_wh"]) for row in csv.DictReader(file)]
-    return MeterSummary(len(bounds), max(bounds, default=0))
+    (bounds,) = _whole_columns(path, ("bound_wh",), MeterError).T
+    refuse_where(bounds < 1, "bound_wh", bounds, "must be at least 1 Wh", MeterError)
+    return MeterSummary(len(bounds), int(bounds.max(initial=0)))
 
 
 def read_sample(path: Path) -> tuple[IntArray, BoolArray]:
-    """Readings with known occupancy from a CSV `interval,household,energy_wh,occupied`, complete and whole."""
-    columns = ("interval", "household", "energy_wh", "occupied")
+    """Readings with known occupancy from a CSV `interval,household,energy_wh,occupied`, one row each, none missing."""
+    values = _whole_columns(path, ("interval", "household", "energy_wh", "occupied"), ReadingError)
+    refuse_where(values < 0, str(path), values, "must be 0 or more", ReadingError)
+    refuse_where(values[:, 3] > 1, "occupied", values[:, 3], "must be 0 or 1", ReadingError)
+    shape = tuple(int(values[:, axis].max(initial=-1)) + 1 for axis in (0, 1))
+    energy_wh, occupied = np.full(shape, -1, np.int64), np.zeros(shape, np.bool_)
+    energy_wh[values[:, 0], values[:, 1]] = values[:, 2]
+    occupied[values[:, 0], values[:, 1]] = values[:, 3] == 1
+    if len(values) != energy_wh.size or (energy_wh < 0).any():
+        allowed = f"must have one row for each of {shape[0]} intervals and {shape[1]} households"
+        raise ReadingError(str(path), f"{len(values)} rows", allowed)
+    return energy_wh, occupied
+
+
+def _whole_columns(path: Path, columns: tuple[str, ...], error: type[MurmurateError]) -> IntArray:
+    """Columns of a CSV as whole numbers [row, column]."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.DictReader(file)
         if not set(columns) <= set(rows.fieldnames or ()):
-            raise ReadingError(str(path), rows.fieldnames, f"must have the columns {', '.join(columns)}")
-        values = np.array([[int(row[column]) for column in columns] for row in rows], np.int64).reshape(-1, 4)
-    shape = tuple(int(values[:, axis].max(initial=-1)) + 1 for axis in (0, 1))
-    if len(values) != shape[0] * shape[1] or len(values) == 0:
-        raise ReadingError(
-            str(path), f"{len(values)} rows", f"must have one row for each of {shape} intervals and households"
-        )
-    energy_wh, occupied = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
-    energy_wh[values[:, 0], values[:, 1]] = values[:, 2]
-    occupied[values[:, 0], values[:, 1]] = values[:, 3] == 1
-    return energy_wh, occupied
+            raise error(str(path), f"with columns {rows.fieldnames}", f"must have the columns {', '.join(columns)}")
+        try:
+            values = [[int(row[column]) for column in columns] for row in rows]
+        except (ValueError, TypeError):
+            raise error(
+                f"{path}:{rows.line_num}", "not readable", f"must be whole numbers: {', '.join(columns)}"
+            ) from None
+    return np.array(values, np.int64).reshape(-1, len(columns))
