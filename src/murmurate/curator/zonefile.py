@@ -21,7 +21,7 @@ from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import Secret
 from murmurate.privacy.noise import NoiseLaw
-from murmurate.privacy.promise import parse_promise
+from murmurate.privacy.promise import Promise, parse_promise
 from murmurate.quantities import FloatArray, IntArray
 
 EXAMPLE = """\
@@ -103,22 +103,8 @@ def parse_zone(text: str, read_meters: ReadMeters = _no_files, independence: Ind
     kinds = [
         _kind(reader, n, day, occupancy, read_meters) for n, _ in enumerate(reader.need(top, (), "households", list))
     ]
-    promises = []
-    for words in reader.need(top, (), "promise", list):
-        with reader.at((), "promise"):
-            promises.append(parse_promise(str(words), day))
-    with reader.at((), "calibration"):
-        calibration = _choice("calibration", reader.get(top, (), "calibration", str, "range"), Calibration)
-    with reader.at((), "eta"):
-        eta = float(reader.get(top, (), "eta", (int, float), 0.0))
-        if calibration is Calibration.ROBUST and not 0 < eta < 1:
-            raise ModelError("eta", eta, "must lie between 0 (exact) and 1 (range) for robust, for example 0.05")
-    with reader.at((), "promise"):
-        if not promises:
-            raise MurmurateError("promise", "empty", "must promise something, or there is nothing to plan")
-    with reader.at((), "noise"):
-        wanted = reader.get(top, (), "noise", str, "best")
-        law = None if wanted == "best" else _choice("noise", wanted, NoiseLaw)
+    promises = _promises(reader, top, day)
+    calibration, eta, law = _noise(reader, top)
     with reader.at((), "name"):
         return Zone(
             name=reader.need(top, (), "name", str),
@@ -135,6 +121,26 @@ def parse_zone(text: str, read_meters: ReadMeters = _no_files, independence: Ind
             independence=independence,
             source=text,
         )
+
+
+def _promises(reader: TomlReader, top: Mapping[str, Any], day: int) -> list[Promise]:
+    with reader.at((), "promise"):
+        found = [parse_promise(str(words), day) for words in reader.need(top, (), "promise", list)]
+        if not found:
+            raise MurmurateError("promise", "empty", "must promise something, or there is nothing to plan")
+    return found
+
+
+def _noise(reader: TomlReader, top: Mapping[str, Any]) -> tuple[Calibration, float, NoiseLaw | None]:
+    with reader.at((), "calibration"):
+        calibration = _choice("calibration", reader.get(top, (), "calibration", str, "range"), Calibration)
+    with reader.at((), "eta"):
+        eta = float(reader.get(top, (), "eta", (int, float), 0.0))
+        if calibration is Calibration.ROBUST and not 0 < eta < 1:
+            raise ModelError("eta", eta, "must lie between 0 (exact) and 1 (range) for robust, for example 0.05")
+    with reader.at((), "noise"):
+        wanted = reader.get(top, (), "noise", str, "best")
+        return calibration, eta, None if wanted == "best" else _choice("noise", wanted, NoiseLaw)
 
 
 def _choice(field: str, value: str, kinds: Any) -> Any:
