@@ -51,6 +51,18 @@ def test_one_scale_may_serve_all_demands_and_other_shapes_are_refused():
         protect([1000, 2000], scale_wh=np.ones(3), curve=CURVE, noise=RehearsalNoise(1))
 
 
+def test_nothing_is_said_of_a_demand_on_the_way_to_a_price(capfd, caplog):
+    """A canary: neither output nor log holds the reading, the demand or the noised demand, in decimal or hex."""
+    caplog.set_level(0)
+    demand = gather([Readings.of(meter=[0, 1], energy_wh=[2718, 1414])], METERS)
+    release = protect(demand.energy_wh, scale_wh=2000.0, curve=CURVE, noise=SystemNoise())
+    said = "".join(capfd.readouterr()) + caplog.text
+    for number in (2718, 1414, 4132, int(release.noisy_wh[0])):
+        assert str(number) not in said
+        assert f"{number:x}" not in said
+    assert said == ""
+
+
 def test_nobody_reporting_is_a_demand_of_public_constants():
     assert gather([], METERS).of("harbour") == 200
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from murmurate.curator.interval import protect
 from murmurate.household.consumption import NO_PRICES, Setting, TableConsumption
-from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel
+from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel, per_interval
 from murmurate.lab.metrics import paper_rmsre, rms_relative_error
 from murmurate.lab.paper import PAPER_BLOWFISH, PAPER_NAIVE, Settings, blowfish_sensitivity, run
 from murmurate.lab.run import live
-from murmurate.lab.worlds import PAPER_READINGS, paper_calendar, paper_chains, paper_reading, per_interval
+from murmurate.lab.worlds import PAPER_READINGS, paper_calendar, paper_chains, paper_reading
 from murmurate.pricing.rate import QuadraticCost, RateCurve
 from murmurate.privacy.algorithm1 import algorithm_1, log_likelihood
 from murmurate.privacy.noise import RehearsalNoise, laplace_log_pmf

@@ -16,13 +16,13 @@ from murmurate.curator.toml_reader import TomlReader
 from murmurate.curator.zone import HouseholdKind, Zone
 from murmurate.errors import MeterError, ModelError, MurmurateError, ZoneFileError
 from murmurate.household.independence import IndependenceTest
-from murmurate.household.occupancy import Chains
+from murmurate.household.occupancy import Chains, per_interval
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import Secret
 from murmurate.privacy.noise import NoiseLaw
 from murmurate.privacy.promise import Promise, parse_promise
-from murmurate.quantities import FloatArray, IntArray
+from murmurate.quantities import FloatArray
 
 EXAMPLE = """\
 name = "harbour"
@@ -194,18 +194,14 @@ def _chains(reader: TomlReader, path: tuple[Any, ...], day: int) -> Chains:
         with reader.at(path, key):
             if set(given) != set(names):
                 raise ModelError(key, sorted(given), f"must name each period once: {', '.join(names)}")
-            chances[key] = _per_interval(key, np.array([float(given[name]) for name in names]), np.bincount(calendar))
+            told = np.array([float(given[name]) for name in names])
+            if not ((told >= 0) & (told < 1)).all():
+                raise ModelError(key, told.tolist(), "must be chances, 0 or more and below 1")
+            chances[key] = per_interval(told, np.bincount(calendar))
     with reader.at(path, "arrive"):
         return Chains.independent(
             initial=[0.5], arrive=chances["arrive"][:, None], leave=chances["leave"][:, None], period=calendar
         )
-
-
-def _per_interval(field: str, at_some_point: FloatArray, intervals: IntArray) -> FloatArray:
-    """1 - (1-P)^(1/n): the chance per interval that happens at some point of n with probability P."""
-    if not ((at_some_point >= 0) & (at_some_point < 1)).all():
-        raise ModelError(field, at_some_point.tolist(), "must be chances, 0 or more and below 1")
-    return np.asarray(-np.expm1(np.log1p(-at_some_point) / intervals))
 
 
 def _kind(

@@ -168,6 +168,15 @@ class ModelClass:
         return self.models[0].households
 
 
+def per_interval(at_some_point: FloatArray, intervals: IntArray) -> FloatArray:
+    """The chance per interval whose n intervals in a row happen "at some point" with probability P: 1 - (1-P)^(1/n).
+
+    >>> per_interval(np.array([0.98]), np.array([4])).round(5).tolist()
+    [0.62394]
+    """
+    return np.asarray(-np.expm1(np.log1p(-at_some_point) / intervals))
+
+
 def sample(model: OccupancyModel, horizon: int, rng: np.random.Generator) -> BoolArray:
     """Draw who is home, `occupied` [interval, household].
 

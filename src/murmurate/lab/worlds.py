@@ -14,7 +14,7 @@ import numpy as np
 
 from murmurate.errors import ModelError, UnknownNameError
 from murmurate.household.consumption import NO_PRICES, ConsumptionLaw, UniformConsumption
-from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel, occupancy_probability
+from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel, occupancy_probability, per_interval
 from murmurate.pricing.rate import RateCurve
 from murmurate.quantities import QUARTER_HOURS_PER_DAY, BoolArray, FloatArray, IntArray, Meters
 
@@ -119,15 +119,6 @@ def paper_calendar() -> IntArray:
     """
     quarter = np.arange(QUARTER_HOURS_PER_DAY)
     return (np.searchsorted(_STARTS, quarter, side="right") - 1) % len(PERIODS)
-
-
-def per_interval(at_some_point: FloatArray, intervals: IntArray) -> FloatArray:
-    """The chance per interval whose n intervals in a row happen "at some point" with probability P: 1 - (1-P)^(1/n).
-
-    >>> per_interval(np.array([0.98]), np.array([4])).round(5).tolist()
-    [0.62394]
-    """
-    return -np.expm1(np.log1p(-at_some_point) / intervals)
 
 
 def paper_habits() -> tuple[FloatArray, FloatArray]:
