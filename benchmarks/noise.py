@@ -22,7 +22,7 @@ import numpy as np
 
 from murmurate.household.occupancy import Chains
 from murmurate.lab.comparisons import group_privacy_scale
-from murmurate.lab.worlds import paper_calendar, per_interval
+from murmurate.lab.worlds import paper_calendar, paper_habits
 from murmurate.privacy.accountant import CurveAccountant, Event, PureAccountant
 from murmurate.privacy.calibration import Calibration, calibrate, least_scale
 from murmurate.privacy.divergence import Curve, GaussianCurve, PureCurve, Secret, gaussian_curve, laplace_curve
@@ -75,10 +75,7 @@ def day(delta: float) -> list[Row]:
 def paper_chain() -> Chains:
     """The paper's four periods of a day, habits not perturbed, in their periodic regime."""
     calendar = paper_calendar()
-    leave, arrive = (
-        per_interval(np.array(habit), np.bincount(calendar))[:, None]
-        for habit in ((0.05, 0.95, 0.05, 0.995), (0.98, 0.05, 0.99, 0.01))
-    )
+    leave, arrive = (chances[:, None] for chances in paper_habits())
     begun = Chains.independent(initial=[0.5], arrive=arrive, leave=leave, period=calendar)
     settled = np.exp(periodic_laws(begun, DAY)[0].belief[0, 1])
     return Chains.independent(initial=settled, arrive=arrive, leave=leave, period=calendar)
