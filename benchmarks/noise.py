@@ -75,7 +75,7 @@ def day(delta: float) -> list[Row]:
 def paper_chain() -> Chains:
     """The paper's four periods of a day, habits not perturbed, in their periodic regime."""
     calendar = paper_calendar()
-    leave, arrive = (chances[:, None] for chances in paper_habits())
+    arrive, leave = (chances[:, None] for chances in paper_habits())
     begun = Chains.independent(initial=[0.5], arrive=arrive, leave=leave, period=calendar)
     settled = np.exp(periodic_laws(begun, DAY)[0].belief[0, 1])
     return Chains.independent(initial=settled, arrive=arrive, leave=leave, period=calendar)
