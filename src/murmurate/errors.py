@@ -45,6 +45,10 @@ class PrivacyError(MurmurateError):
     """A budget, sensitivity or noise scale under which no promise can be kept."""
 
 
+class ChainError(MurmurateError):
+    """A public log entry that does not follow from the one before, or that nobody can have signed."""
+
+
 class ZoneFileError(MurmurateError):
     """A zone file that cannot be read: the line, and what to write instead."""
 

@@ -9,30 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from murmurate.curator.spending import Cost, cost_of, per_release, width
 from murmurate.curator.zone import HouseholdKind, Zone
 from murmurate.errors import PrivacyError
 from murmurate.pricing.forecast import make_filter
-from murmurate.privacy.accountant import CurveAccountant, Event, PureAccountant, window_cost
-from murmurate.privacy.calibration import Calibration, calibrate, laplace_loss, least_scale
-from murmurate.privacy.divergence import (
-    Curve,
-    GaussianCurve,
-    PureCurve,
-    Secret,
-    gaussian_curve,
-    laplace_curve,
-)
-from murmurate.privacy.leakage import Loss, epsilon_for_leakage, worst_leakage
+from murmurate.privacy.calibration import Calibration, calibrate, least_scale
+from murmurate.privacy.leakage import epsilon_for_leakage
 from murmurate.privacy.noise import NoiseLaw
-from murmurate.privacy.promise import IntervalPromise, MomentPromise, Promise, WindowPromise
+from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
 from murmurate.quantities import FloatArray, double_at_most
 
 _MOST_EPSILON = 20.0
@@ -40,15 +31,6 @@ _DIGITS = 1e-4  # relative precision of a search; always on the safe side
 _SLACK = 1e-6  # relative room below each promise, so that rounding never breaks it
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one promise costs under a plan: never more than was promised."""
-
-    promise: Promise
-    promised: float
-    spent: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,6 +71,7 @@ class Plan:
             ],
             "noise": self.law.value,
             "scale_wh": self.scale_wh.tolist(),
+            "cost": per_release(zone, self.law, self.scale_wh),
             "forecast_wh": np.rint(zone.forecast.profile_wh).astype(int).tolist(),
             "filter": self._filter() if zone.filtered else None,
             "zone_file": zone.source,
@@ -153,7 +136,7 @@ def prove(zone: Zone, law: NoiseLaw, scale_wh: FloatArray) -> Plan:
     if scale_wh.shape != (zone.intervals_per_day,):
         allowed = f"must have one scale for each of the {zone.intervals_per_day} intervals of the day"
         raise PrivacyError("scale_wh", f"shaped {scale_wh.shape}", allowed)
-    costs = tuple(_cost(zone, law, scale_wh, promise) for promise in zone.promises)
+    costs = tuple(cost_of(zone, law, scale_wh, promise) for promise in zone.promises)
     for cost in costs:
         if not cost.spent <= cost.promised:
             raise PrivacyError("noise", f"too little for {str(cost.promise)!r}", f"it would cost {cost.spent:.6g}")
@@ -181,76 +164,6 @@ def _refuse_unproven(zone: Zone) -> None:
         raise PrivacyError("consumption", found, allowed)
 
 
-def _cost(zone: Zone, law: NoiseLaw, scale_wh: FloatArray, promise: Promise) -> Cost:
-    if isinstance(promise, WindowPromise):
-        accountant = CurveAccountant() if promise.delta else PureAccountant()
-        day = _events(zone, law, scale_wh)
-        spent = window_cost(day, promise.intervals, float(promise.delta), accountant)
-        return Cost(promise, float(promise.epsilon), spent)
-    if law is NoiseLaw.GAUSSIAN:
-        return Cost(promise, 0.0, np.inf)
-    if isinstance(promise, MomentPromise):
-        spent = max(
-            (
-                worst_leakage(
-                    models, Loss.symmetric(np.stack([_losses(zone, kind, scale_wh) for kind in kinds], axis=-1))
-                )
-                for kinds, models in zone.secrets_in_time
-            ),
-            default=0.0,
-        )
-        return Cost(promise, float(promise.leakage), spent)
-    return Cost(promise, float(promise.epsilon), max(float(_losses(zone, kind, scale_wh).max()) for kind in zone.kinds))
-
-
-def _losses(zone: Zone, kind: HouseholdKind, scale_wh: FloatArray) -> FloatArray:
-    """The worst log likelihood ratio of each interval for one household; 0 while its occupancy is public."""
-    found = {scale: _loss(zone.calibration, zone.eta, kind.secret, float(scale)) for scale in np.unique(scale_wh)}
-    return np.array([0.0 if kind.public[t] else found[scale] for t, scale in enumerate(scale_wh)])
-
-
-@lru_cache(maxsize=4096)
-def _loss(calibration: Calibration, eta: float, secret: Secret, scale: float) -> float:
-    if calibration is Calibration.RANGE:
-        return secret.bound_wh / scale
-    if calibration is Calibration.SHIFT:
-        return secret.shift_wh() / scale
-    return laplace_loss(secret, scale, eta if calibration is Calibration.ROBUST else 0.0).worst
-
-
-def _events(zone: Zone, law: NoiseLaw, scale_wh: FloatArray) -> list[Event]:
-    """The release of each interval of the day; equal ones are the same object, so that they are counted together."""
-    known: dict[tuple[Any, ...], Event] = {}
-    day = []
-    for kinds, scale in zip(zone.protected, scale_wh, strict=True):
-        key = (kinds, float(scale))
-        if key not in known:
-            known[key] = Event(tuple(_curves(zone, law, kinds, float(scale))))
-        day.append(known[key])
-    return day
-
-
-def _curves(zone: Zone, law: NoiseLaw, kinds: Iterable[HouseholdKind], scale: float) -> Iterable[Curve]:
-    """The privacy curves that dominate those of all these households; of several shifts the largest."""
-    secrets = [kind.secret for kind in kinds]
-    if zone.calibration is Calibration.ROBUST:
-        return [PureCurve(max(_loss(zone.calibration, zone.eta, secret, scale) for secret in secrets))]
-    if zone.calibration is Calibration.EXACT:
-        make = gaussian_curve if law is NoiseLaw.GAUSSIAN else laplace_curve
-        return [make(secret, scale) for secret in secrets]
-    shift = _width(zone.calibration, kinds)
-    if law is NoiseLaw.GAUSSIAN:
-        return [GaussianCurve(shift, scale)]
-    return [laplace_curve(Secret.anything_up_to(shift), scale)]
-
-
-def _width(calibration: Calibration, kinds: Iterable[HouseholdKind]) -> int:
-    """The most by which one household's occupancy may move the demand [Wh]; for exact, a size to search from."""
-    if calibration is Calibration.SHIFT:
-        return max(1, *(kind.secret.shift_wh() for kind in kinds))
-    return max(kind.bound_wh for kind in kinds)
-
-
 def _laplace_scale(zone: Zone) -> FloatArray:
     """Scales at the largest epsilon of one interval that every promise allows."""
     bounds = [_MOST_EPSILON]
@@ -265,7 +178,7 @@ def _laplace_scale(zone: Zone) -> FloatArray:
 
     def keeps(noise: float) -> bool:
         scale_wh = _scales_at(zone, epsilon / noise)
-        costs = (_cost(zone, NoiseLaw.LAPLACE, scale_wh, promise) for promise in windows)
+        costs = (cost_of(zone, NoiseLaw.LAPLACE, scale_wh, promise) for promise in windows)
         return all(cost.spent <= cost.promised * (1 - _SLACK) for cost in costs)
 
     longest = max((promise.intervals * epsilon / float(promise.epsilon) for promise in windows), default=1.0)
@@ -282,10 +195,10 @@ def _scales_at(zone: Zone, epsilon: float) -> FloatArray:
 
 def _gaussian_scale(zone: Zone) -> FloatArray:
     """The least multiple of each interval's width that keeps every window."""
-    width = np.array([_width(zone.calibration, kinds) for kinds in zone.protected], np.float64)
+    widths = np.array([width(zone.calibration, kinds) for kinds in zone.protected], np.float64)
 
     def keeps(multiple: float) -> bool:
-        costs = (_cost(zone, NoiseLaw.GAUSSIAN, multiple / 1000 * width, promise) for promise in zone.promises)
+        costs = (cost_of(zone, NoiseLaw.GAUSSIAN, multiple / 1000 * widths, promise) for promise in zone.promises)
         return all(cost.spent <= cost.promised * (1 - _SLACK) for cost in costs)
 
     ceiling = 1000.0
@@ -293,4 +206,4 @@ def _gaussian_scale(zone: Zone) -> FloatArray:
         ceiling *= 4
         if ceiling > 1e9:
             raise PrivacyError("promise", str(zone.promises[0]), "cannot be kept by any reasonable Gaussian noise")
-    return least_scale(keeps, ceiling, _DIGITS) / 1000 * width
+    return least_scale(keeps, ceiling, _DIGITS) / 1000 * widths

@@ -1,0 +1,73 @@
+"""What a plan says about each release, read from `plan.json` without proving it anew.
+
+A plan is proven when it is made and when it is registered; from then on its digest stands for the proof. A service with
+100,000 zones reads this much of each plan and no more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from murmurate.curator.plan import digest
+from murmurate.errors import PrivacyError
+from murmurate.pricing.rate import RateCurve, Segment
+from murmurate.privacy.noise import NoiseLaw
+from murmurate.quantities import FloatArray, IntArray
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Terms:
+    """Price curve, noise and cost of each interval of the day. The day of a plan begins at midnight UTC."""
+
+    plan: str  # digest
+    zone: str
+    currency: str
+    curve: RateCurve
+    law: NoiseLaw
+    scale_wh: FloatArray  # [interval of the day]
+    epsilon_micro: IntArray  # [interval of the day]
+    rho_micro: IntArray  # [interval of the day]
+    forecast_ticks: IntArray  # [interval of the day] the price where no demand is usable
+
+    @property
+    def interval_s(self) -> int:
+        return DAY_S // len(self.scale_wh)
+
+    def slot(self, interval: int) -> int:
+        """The interval of the day of a UTC interval index."""
+        return interval % len(self.scale_wh)
+
+    @classmethod
+    def of(cls, text: str) -> Terms:
+        """Read a `plan.json`. Raises PrivacyError if a byte of it was changed."""
+        try:
+            document: dict[str, Any] = json.loads(text)
+            curve = _curve(document["tariff"])
+            terms = cls(
+                plan=str(document["digest"]),
+                zone=str(document["zone"]),
+                currency=str(document["currency"]),
+                curve=curve,
+                law=NoiseLaw(document["noise"]),
+                scale_wh=np.array(document["scale_wh"], np.float64),
+                epsilon_micro=np.array(document["cost"]["epsilon_micro"], np.int64),
+                rho_micro=np.array(document["cost"]["rho_micro"], np.int64),
+                forecast_ticks=curve.price_ticks(np.array(document["forecast_wh"], np.int64)),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None
+        if terms.plan != digest(document):
+            raise PrivacyError("digest", terms.plan, "must be that of the plan: something was changed")
+        return terms
+
+
+def _curve(tariff: dict[str, Any]) -> RateCurve:
+    pieces = [Segment(int(from_wh), Fraction(price), Fraction(slope)) for from_wh, price, slope in tariff["segments"]]
+    return RateCurve.through(pieces, tick=tariff["tick"], floor=tariff["floor"], cap=tariff["cap"])

@@ -1,0 +1,177 @@
+"""The desk at which records are written: demand becomes a price under the plan, the record is chained and signed.
+
+This is the one place where the noise of a publication is drawn. What leaves the desk must be stored before it is sent.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.curator.interval import protect
+from murmurate.curator.terms import Terms
+from murmurate.errors import ChainError, MurmurateError, UnknownNameError
+from murmurate.privacy.noise import Noise
+from murmurate.publication.record import NOBODY, Entry, Kind, Record, seal
+from murmurate.publication.signing import Signer
+from murmurate.publication.wish import Change, Opening, Task
+from murmurate.quantities import Demand
+
+
+class Drafts(NamedTuple):
+    """Entries that may be stored, and the zones for which none could be written, with the reason."""
+
+    written: dict[str, Entry]
+    refused: dict[str, str]
+
+
+class _Price(NamedTuple):
+    ticks: int
+    noise: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Everything that writing a record takes, handed in: plans, keys, noise."""
+
+    terms: Callable[[str], Terms | None]  # of a plan digest
+    signers: Mapping[str, Signer]  # by public key
+    noise: Noise
+    input_key: bytes  # keeps the digests of the inputs from being guessed
+
+    def write(self, tasks: Mapping[str, tuple[Entry | None, Task]], demand: Demand) -> Drafts:
+        """The next entry of each zone. A zone that cannot have one does not keep the others from theirs."""
+        drafts = Drafts({}, {})
+        usable: dict[str, tuple[Entry | None, Task, Terms, Signer]] = {}
+        for zone, (head, task) in tasks.items():
+            try:
+                usable[zone] = (head, task, self._terms(head, task), self._signer(head, task))
+            except MurmurateError as error:
+                drafts.refused[zone] = str(error)
+        known = {zone: place for place, zone in enumerate(demand.zones)}
+        prices = self._measure(
+            {
+                z: (terms, task.interval)
+                for z, (_, task, terms, _) in usable.items()
+                if z in known and task.kind is None
+            },
+            demand,
+            known,
+        )
+        for zone, (head, task, terms, signer) in usable.items():
+            record = self._record(zone, head, task, terms, signer)
+            if zone in prices:
+                record = self._measured(record, terms, prices[zone], self._digest(record, demand, known[zone]))
+            drafts.written[zone] = seal(record, signer.sign(record.signed_bytes()))
+        return drafts
+
+    def _terms(self, head: Entry | None, task: Task) -> Terms:
+        digest = (
+            _after(task.wish.plan)
+            if task.kind is Kind.PLAN
+            else _opened(task).plan
+            if head is None
+            else head.record.plan
+        )
+        terms = self.terms(digest)
+        if terms is None:
+            raise UnknownNameError("plan", digest, "must be registered before anything is released under it")
+        if head is not None and terms.interval_s != head.record.interval_s:
+            raise ChainError("interval_s", terms.interval_s, f"must stay {head.record.interval_s}; open a new chain")
+        return terms
+
+    def _signer(self, head: Entry | None, task: Task) -> Signer:
+        key = _opened(task).key if head is None else head.key
+        if key not in self.signers:
+            raise UnknownNameError("key", key, "is not among this publisher's keys")
+        return self.signers[key]
+
+    def _measure(
+        self, wanted: Mapping[str, tuple[Terms, int]], demand: Demand, known: Mapping[str, int]
+    ) -> dict[str, _Price]:
+        """One draw for each zone, those with a common curve and law at once."""
+        groups: dict[tuple[int, str], list[str]] = {}
+        for zone, (terms, _) in wanted.items():
+            groups.setdefault((id(terms.curve), terms.law.value), []).append(zone)
+        prices: dict[str, _Price] = {}
+        for zones in groups.values():
+            first = wanted[zones[0]][0]
+            release = protect(
+                demand.energy_wh[[known[zone] for zone in zones]],
+                scale_wh=np.array([wanted[zone][0].scale_wh[wanted[zone][0].slot(wanted[zone][1])] for zone in zones]),
+                curve=first.curve,
+                noise=self.noise,
+                law=first.law,
+            )
+            name = f"rehearsal of {first.law.value}" if release.rehearsal else first.law.value
+            prices.update(
+                {zone: _Price(ticks, name) for zone, ticks in zip(zones, release.price_ticks.tolist(), strict=True)}
+            )
+        return prices
+
+    def _record(self, zone: str, head: Entry | None, task: Task, terms: Terms, signer: Signer) -> Record:
+        """The next record, all but what is measured."""
+        if head is None:
+            lead, seq, prev, spent = _opened(task).lead, 0, NOBODY, (0, 0)
+        else:
+            last = head.record
+            lead, seq, prev = head.lead, last.seq + 1, head.hash
+            spent = (last.total_epsilon_micro, last.total_rho_micro)
+        kind = task.kind or Kind.FORECAST
+        return Record(
+            zone=zone,
+            seq=seq,
+            kind=kind,
+            interval=task.interval,
+            applies=task.interval + lead,
+            interval_s=terms.interval_s,
+            plan=terms.plan,
+            currency=terms.currency,
+            tick=str(terms.curve.tick),
+            price_ticks=int(terms.forecast_ticks[terms.slot(task.interval)]) if kind is Kind.FORECAST else None,
+            total_epsilon_micro=spent[0],
+            total_rho_micro=spent[1],
+            key=signer.public,
+            next_key=_after(task.wish.key) if kind is Kind.KEY else None,
+            prev=prev,
+        )
+
+    @staticmethod
+    def _measured(record: Record, terms: Terms, price: _Price, digest: str) -> Record:
+        slot = terms.slot(record.interval)
+        epsilon, rho = int(terms.epsilon_micro[slot]), int(terms.rho_micro[slot])
+        return replace(
+            record,
+            kind=Kind.MEASURED,
+            price_ticks=price.ticks,
+            noise=price.noise,
+            scale_wh=repr(float(terms.scale_wh[slot])),
+            epsilon_micro=epsilon,
+            rho_micro=rho,
+            total_epsilon_micro=record.total_epsilon_micro + epsilon,
+            total_rho_micro=record.total_rho_micro + rho,
+            input=digest,
+        )
+
+    def _digest(self, record: Record, demand: Demand, place: int) -> str:
+        """HMAC of the input: without the key nobody can find the demand by trying all of them."""
+        counted = (int(column[place]) for column in (demand.energy_wh, demand.reported, demand.imputed))
+        text = "|".join(map(str, (record.zone, record.interval_s, record.interval, *counted)))
+        return hmac.new(self.input_key, text.encode(), sha256).hexdigest()
+
+
+def _opened(task: Task) -> Opening:
+    if task.wish.opening is None:
+        raise ChainError("chain", "not open", "must be opened with a plan and a key first")
+    return task.wish.opening
+
+
+def _after(change: Change | None) -> str:
+    if change is None:
+        raise ChainError("change", None, "must say what to change to")
+    return change.after

@@ -1,0 +1,1 @@
+"""The service: PostgreSQL, clock and files around the publisher."""

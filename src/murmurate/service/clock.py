@@ -1,0 +1,43 @@
+"""The clock: which intervals are due, which are too late, and the beat on which everything leaves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from murmurate.publication.wish import Opening, Wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When the price of an interval is decided."""
+
+    interval_s: int
+    lead: int
+    grace_s: int = 60  # how long after its end an interval waits for its readings
+
+    def wish(self, now: float, opening: Opening | None = None) -> Wish:
+        """What should be public by `now` [s of UTC].
+
+        An interval is due when its grace is over, and too late for a price once the interval that pays it has begun.
+
+        >>> Schedule(interval_s=900, lead=2).wish(now=9000 + 61)
+        Wish(until=9, in_time_from=9, opening=None, plan=None, key=None)
+        >>> Schedule(interval_s=900, lead=2).wish(now=9000 + 59).until
+        8
+        """
+        due = int((now - self.grace_s) // self.interval_s) - 1
+        too_late = int(now // self.interval_s) - self.lead
+        return Wish(until=due, in_time_from=too_late + 1, opening=opening)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatClock:
+    """Everything that is published leaves on a beat: the time it leaves does not tell how long it took to make."""
+
+    beat_s: float = 1.0
+
+    def wait(self) -> None:
+        """Sleep until the next beat; one that is just missed is waited for in full."""
+        now = time.time()
+        time.sleep(max(0.0, (now // self.beat_s + 1) * self.beat_s - now))

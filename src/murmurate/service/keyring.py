@@ -1,0 +1,59 @@
+"""The keys of an operator: a folder with one file for each, readable by its owner alone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from murmurate.errors import MurmurateError
+from murmurate.publication.signing import Ed25519Signer
+
+_INPUT = "input.key"
+_SIGNING = "signing-{:03d}.key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyring:
+    """Every signing key, the newest last, and the key of the input digests."""
+
+    signers: tuple[Ed25519Signer, ...]
+    input_key: bytes
+
+    @property
+    def newest(self) -> Ed25519Signer:
+        return self.signers[-1]
+
+
+def make_keys(folder: Path) -> Keyring:
+    """A new folder with new keys; refuses one that has keys already."""
+    if (folder / _INPUT).exists():
+        raise MurmurateError("keys", folder, "has keys already; murmurate rotate adds one")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(folder / _INPUT, os.urandom(32))
+    add_signing_key(folder)
+    return load_keys(folder)
+
+
+def add_signing_key(folder: Path) -> Ed25519Signer:
+    """One more signing key. Old ones stay: a chain that was set back may need them to go on."""
+    signer = Ed25519Signer.new()
+    _write(folder / _SIGNING.format(len(list(folder.glob("signing-*.key"))) + 1), signer.secret())
+    return signer
+
+
+def load_keys(folder: Path) -> Keyring:
+    """The keys in a folder that `make_keys` made."""
+    paths = sorted(folder.glob("signing-*.key"))
+    if not paths or not (folder / _INPUT).exists():
+        raise MurmurateError("keys", folder, "has no keys; make some with murmurate keys")
+    try:
+        signers = tuple(Ed25519Signer(bytes.fromhex(path.read_text(encoding="ascii"))) for path in paths)
+        return Keyring(signers=signers, input_key=bytes.fromhex((folder / _INPUT).read_text(encoding="ascii")))
+    except ValueError:
+        raise MurmurateError("keys", folder, "holds a file that is not 64 hexadecimal digits") from None
+
+
+def _write(path: Path, secret: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(secret.hex() + "\n")

@@ -1,0 +1,55 @@
+"""The public log in PostgreSQL, in another failure domain than the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from murmurate.publication.publisher import Beyond
+from murmurate.publication.record import Entry
+from murmurate.service.connection import Session
+
+AT_ONCE = 500  # lines of one zone in one answer
+
+
+class PostgresLog:
+    """See `publication.stores.Log`. The rules are enforced by the server, in `sql/log`."""
+
+    def __init__(self, dsn: str) -> None:
+        self._session = Session(dsn)
+
+    def read(self, after: Mapping[str, int]) -> dict[str, Beyond]:
+        zones, numbers = list(after), list(after.values())
+        lines: dict[str, list[str]] = {}
+        with self._session.transaction() as connection:
+            query = "SELECT zone, seq FROM public_log.head WHERE zone = ANY (%s)"
+            heads: dict[str, int] = dict(connection.execute(query, (zones,)).fetchall())
+            query = """
+                SELECT e.zone, e.line FROM unnest(%s::text[], %s::bigint[]) AS mine (zone, seq)
+                JOIN public_log.entry e ON e.zone = mine.zone AND e.seq > mine.seq AND e.seq <= mine.seq + %s
+                ORDER BY e.zone, e.seq"""
+            for zone, line in connection.execute(query, (zones, numbers, AT_ONCE)):
+                lines.setdefault(zone, []).append(line)
+        return {zone: Beyond(heads.get(zone, -1), tuple(lines.get(zone, ()))) for zone in zones}
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        offered = {entry.record.zone: entry.line for entry in entries}
+        with self._session.transaction() as connection:
+            query = "SELECT public_log.append(%b::text[], %b::text[])"
+            connection.execute(query, (list(offered), list(offered.values())))
+
+    def publish_plan(self, plan: str, document: str) -> None:
+        """Show a plan before anything is released under it."""
+        query = "INSERT INTO public_log.plan VALUES (%s, %s) ON CONFLICT DO NOTHING"
+        with self._session.transaction() as connection:
+            connection.execute(query, (plan, document))
+
+    def zones(self) -> list[str]:
+        """Every zone that has a chain."""
+        with self._session.transaction() as connection:
+            return [zone for (zone,) in connection.execute("SELECT zone FROM public_log.head ORDER BY zone")]
+
+    def plans(self) -> Iterator[str]:
+        """Every published plan, as its document."""
+        with self._session.transaction() as connection:
+            for (document,) in connection.execute("SELECT document FROM public_log.plan ORDER BY digest"):
+                yield document
