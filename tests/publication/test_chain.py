@@ -1,0 +1,178 @@
+"""Records and chains: the bytes are canonical, the rules refuse every change, and every kind has its place."""
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmurate.errors import ChainError
+from murmurate.privacy.noise import RehearsalNoise
+from murmurate.publication.chain import follow, refuse_misfit, refuse_unsigned
+from murmurate.publication.record import Kind, Record, read, seal
+from murmurate.publication.signing import verify
+from murmurate.publication.wish import Wish
+from tests.publication.chains import FIRST, NEW_KEY, OLD_KEY, chain, desk, write
+
+CHAIN = chain()
+KINDS = [entry.record.kind for entry in CHAIN]
+SIGNERS = {signer.public: signer for signer in (OLD_KEY, NEW_KEY)}
+
+
+def resigned(record):
+    """The record as its own signer would publish it: only the rules of the chain can refuse it now."""
+    return seal(record, SIGNERS.get(record.key, OLD_KEY).sign(record.signed_bytes()))
+
+
+def before(position):
+    return CHAIN[position - 1] if position else None
+
+
+def test_the_chain_holds_every_kind_of_record():
+    assert set(KINDS) == set(Kind)
+
+
+def test_every_entry_of_the_desk_follows_the_one_before():
+    for position, entry in enumerate(CHAIN):
+        assert follow(before(position), entry, verify) is entry
+
+
+def test_a_line_is_read_as_it_was_sealed():
+    for entry in CHAIN:
+        assert read(entry.line) == entry
+        assert json.loads(entry.line)["murmurate"] == 1
+
+
+def test_the_line_of_a_record_never_changes():
+    """Golden bytes: whoever has to change this line has changed the meaning of every log in the world."""
+    record = Record(
+        zone="Zürich 1",
+        seq=3,
+        kind=Kind.MEASURED,
+        interval=5,
+        applies=7,
+        interval_s=900,
+        plan="p",
+        currency="CHF",
+        tick="1/100000",
+        price_ticks=-12,
+        noise="laplace",
+        scale_wh="2000.0",
+        epsilon_micro=24618,
+        total_epsilon_micro=73854,
+        input="i",
+        key="k",
+        prev="v",
+    )
+    assert seal(record, "s").line == (
+        '{"applies":7,"currency":"CHF","epsilon_micro":24618,"input":"i","interval":5,"interval_s":900,"key":"k",'
+        '"kind":"measured","murmurate":1,"next_key":null,"noise":"laplace","plan":"p","prev":"v","price_ticks":-12,'
+        '"rho_micro":0,"scale_wh":"2000.0","seq":3,"signature":"s","tick":"1/100000","total_epsilon_micro":73854,'
+        '"total_rho_micro":0,"zone":"Zürich 1"}'
+    )
+    assert seal(record, "s").hash == "6f2e5a0dd530c6ff4aa7bac036bb937185511e5697c34f68244942572dcad585"
+
+
+OTHER = {str: ["", "0" * 64, "EUR", "none", "laplace", "gaussian", "1000.0"], int: [-1, 0, 1, 2, 3600, 10**9]}
+
+
+@pytest.mark.parametrize("position", range(len(CHAIN)), ids=[f"{n}-{kind}" for n, kind in enumerate(KINDS)])
+@pytest.mark.parametrize("field", [field.name for field in fields(Record)])
+def test_no_field_of_a_record_can_be_changed_even_by_its_signer(position, field):
+    """Only what a signer may choose freely passes: a price, a digest, a scale, a chain's beginning, a next key or plan.
+
+    Those are compared with the plan by `verification`, or are the operator's own decision.
+    """
+    entry = CHAIN[position]
+    kind, value = entry.record.kind, getattr(entry.record, field)
+    for other in [*OTHER[str], *OTHER[int], None, value + 1 if isinstance(value, int) else f"{value}0", *Kind]:
+        if other == value:
+            continue
+        if _free(kind, field, other):
+            continue
+        changed = resigned(replace(entry.record, **{field: other})).line
+        with pytest.raises(ChainError):
+            follow(before(position), read(changed), verify)
+
+
+def _free(kind, field, other):
+    opens = {"zone", "interval", "applies", "interval_s", "plan", "currency", "tick"}
+    measured = {"price_ticks", "input", "scale_wh", "noise"}
+    return (
+        (kind is Kind.OPEN and field in opens)
+        or (kind is Kind.MEASURED and field in measured)
+        or (kind is Kind.FORECAST and field == "price_ticks")
+        or (kind is Kind.PLAN and field in {"plan", "currency", "tick"})
+        or (kind is Kind.KEY and field == "next_key" and other is not None)
+    )
+
+
+@given(st.data())
+def test_no_byte_of_a_line_can_be_changed(data):
+    position = data.draw(st.integers(0, len(CHAIN) - 1))
+    line = CHAIN[position].line
+    place = data.draw(st.integers(0, len(line) - 1))
+    other = data.draw(st.characters(codec="utf-8").filter(lambda char: char != line[place]))
+    with pytest.raises(ChainError):
+        follow(before(position), read(line[:place] + other + line[place + 1 :]), verify)
+
+
+@given(st.integers(0, len(CHAIN) - 1), st.integers(-1, len(CHAIN) - 1))
+def test_an_entry_has_one_place_only(position, after):
+    head = CHAIN[after] if after >= 0 else None
+    if after == position - 1:
+        refuse_misfit(head, CHAIN[position])
+    else:
+        with pytest.raises(ChainError):
+            refuse_misfit(head, CHAIN[position])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "null",
+        "[]",
+        "{",
+        CHAIN[0].line + " ",
+        CHAIN[0].line.replace('"seq":0', '"seq": 0'),
+        CHAIN[0].line.replace('"seq":0', '"seq":0,"seq":0'),
+        CHAIN[0].line.replace('"seq":0', '"seq":0.0'),
+        CHAIN[0].line.replace('"seq":0', '"seq":false'),
+        CHAIN[0].line.replace('"seq":0', '"seq":null'),
+        CHAIN[0].line.replace('"murmurate":1', '"murmurate":2'),
+        CHAIN[0].line.replace('"kind":"open"', '"kind":"guess"'),
+        CHAIN[0].line.replace('"noise":"none",', ""),
+        CHAIN[0].line.replace('"noise":"none"', '"noise":"none","nose":1'),
+        CHAIN[0].line.replace('"signature":"', '"signature":1,"sig":"'),
+    ],
+)
+def test_what_is_not_a_record_is_not_read(line):
+    with pytest.raises(ChainError):
+        read(line)
+
+
+def test_only_the_key_in_force_signs():
+    rotated = next(n for n, kind in enumerate(KINDS) if kind is Kind.KEY)
+    after = CHAIN[rotated + 1]
+    assert (CHAIN[rotated].record.key, after.record.key) == (OLD_KEY.public, NEW_KEY.public)
+    old = replace(after.record, key=OLD_KEY.public)
+    with pytest.raises(ChainError, match="key is"):
+        refuse_misfit(CHAIN[rotated], resigned(old))
+    forged = seal(after.record, OLD_KEY.sign(after.record.signed_bytes()))
+    with pytest.raises(ChainError, match="signature"):
+        refuse_unsigned(forged, verify)
+
+
+@pytest.mark.parametrize("key", ["", "zz", "00" * 31, OLD_KEY.public.upper()[:-1]])
+def test_a_malformed_key_or_signature_signs_nothing(key):
+    assert not verify(key, b"", CHAIN[0].signature)
+    assert not verify(OLD_KEY.public, b"", key)
+
+
+def test_a_rehearsal_is_never_published():
+    entry = write(CHAIN[0], Wish(until=FIRST), 500_000, at=desk(RehearsalNoise(1)))
+    assert entry.record.noise == "rehearsal of laplace"
+    with pytest.raises(ChainError, match="a rehearsal is never published"):
+        refuse_misfit(CHAIN[0], entry)
