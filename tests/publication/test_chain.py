@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from murmurate.errors import ChainError
 from murmurate.privacy.noise import RehearsalNoise
 from murmurate.publication.chain import follow, refuse_misfit, refuse_unsigned
-from murmurate.publication.record import Kind, Record, read, seal
+from murmurate.publication.record import Kind, Record, read, sign
 from murmurate.publication.signing import verify
 from murmurate.publication.wish import Wish
 from tests.publication.chains import FIRST, NEW_KEY, OLD_KEY, chain, desk, write
@@ -22,7 +22,7 @@ SIGNERS = {signer.public: signer for signer in (OLD_KEY, NEW_KEY)}
 
 def resigned(record):
     """The record as its own signer would publish it: only the rules of the chain can refuse it now."""
-    return seal(record, SIGNERS.get(record.key, OLD_KEY).sign(record.signed_bytes()))
+    return sign(record, SIGNERS.get(record.key, OLD_KEY))
 
 
 def before(position):
@@ -42,6 +42,14 @@ def test_a_line_is_read_as_it_was_sealed():
     for entry in CHAIN:
         assert read(entry.line) == entry
         assert json.loads(entry.line)["murmurate"] == 1
+
+
+class FixedSigner:
+    public = "k"
+
+    def sign(self, message):
+        assert message.endswith(b'"zone":"Z\xc3\xbcrich 1"}')
+        return "00ff"
 
 
 def test_the_line_of_a_record_never_changes():
@@ -65,13 +73,14 @@ def test_the_line_of_a_record_never_changes():
         key="k",
         prev="v",
     )
-    assert seal(record, "s").line == (
+    entry = sign(record, FixedSigner())
+    assert entry.line == (
         '{"applies":7,"currency":"CHF","epsilon_micro":24618,"input":"i","interval":5,"interval_s":900,"key":"k",'
         '"kind":"measured","murmurate":1,"next_key":null,"noise":"laplace","plan":"p","prev":"v","price_ticks":-12,'
-        '"rho_micro":0,"scale_wh":"2000.0","seq":3,"signature":"s","tick":"1/100000","total_epsilon_micro":73854,'
-        '"total_rho_micro":0,"zone":"Zürich 1"}'
+        '"rho_micro":0,"scale_wh":"2000.0","seq":3,"tick":"1/100000","total_epsilon_micro":73854,'
+        '"total_rho_micro":0,"zone":"Zürich 1","signature":"00ff"}'
     )
-    assert seal(record, "s").hash == "6f2e5a0dd530c6ff4aa7bac036bb937185511e5697c34f68244942572dcad585"
+    assert entry.hash == "03fffe47876f9e0e0ac9d334551a131cd075077328f6efd5283e98785829cdfc"
 
 
 OTHER = {str: ["", "0" * 64, "EUR", "none", "laplace", "gaussian", "1000.0"], int: [-1, 0, 1, 2, 3600, 10**9]}
@@ -160,7 +169,7 @@ def test_only_the_key_in_force_signs():
     old = replace(after.record, key=OLD_KEY.public)
     with pytest.raises(ChainError, match="key is"):
         refuse_misfit(CHAIN[rotated], resigned(old))
-    forged = seal(after.record, OLD_KEY.sign(after.record.signed_bytes()))
+    forged = sign(after.record, OLD_KEY)
     with pytest.raises(ChainError, match="signature"):
         refuse_unsigned(forged, verify)
 

@@ -37,6 +37,11 @@ class Terms:
     forecast_ticks: IntArray  # [interval of the day] the price where no demand is usable
 
     @property
+    def tick(self) -> str:
+        """One price step [currency/kWh]."""
+        return str(self.curve.tick)
+
+    @property
     def interval_s(self) -> int:
         return DAY_S // len(self.scale_wh)
 

@@ -21,7 +21,7 @@ def follow(head: Entry | None, entry: Entry, verify: Verify) -> Entry:
 
 def refuse_unsigned(entry: Entry, verify: Verify) -> None:
     """Raise ChainError unless the key that the record names has signed it."""
-    if not verify(entry.record.key, entry.record.signed_bytes(), entry.signature):
+    if not verify(entry.record.key, entry.signed_bytes(), entry.signature):
         raise ChainError("signature", f"of {name(entry.record)}", "must be made by the key that the record names")
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from murmurate.curator.interval import protect
 from murmurate.curator.terms import Terms
 from murmurate.errors import ChainError, MurmurateError, UnknownNameError
 from murmurate.privacy.noise import Noise
-from murmurate.publication.record import NOBODY, Entry, Kind, Record, seal
+from murmurate.publication.record import NOBODY, Entry, Kind, Record, sign
 from murmurate.publication.signing import Signer
 from murmurate.publication.wish import Change, Opening, Task
 from murmurate.quantities import Demand
@@ -64,10 +64,11 @@ class Desk:
             known,
         )
         for zone, (head, task, terms, signer) in usable.items():
-            record = self._record(zone, head, task, terms, signer)
+            what = self._forecast(task, terms)
             if zone in prices:
-                record = self._measured(record, terms, prices[zone], self._digest(record, demand, known[zone]))
-            drafts.written[zone] = seal(record, signer.sign(record.signed_bytes()))
+                digest = self._digest(zone, task.interval, terms, demand, known[zone])
+                what = self._measured(task, terms, prices[zone], digest)
+            drafts.written[zone] = sign(_record(zone, head, task, terms, what, signer.public), signer)
         return drafts
 
     def _terms(self, head: Entry | None, task: Task) -> Terms:
@@ -114,55 +115,52 @@ class Desk:
             )
         return prices
 
-    def _record(self, zone: str, head: Entry | None, task: Task, terms: Terms, signer: Signer) -> Record:
-        """The next record, all but what is measured."""
-        if head is None:
-            lead, seq, prev, spent = _opened(task).lead, 0, NOBODY, (0, 0)
-        else:
-            last = head.record
-            lead, seq, prev = head.lead, last.seq + 1, head.hash
-            spent = (last.total_epsilon_micro, last.total_rho_micro)
-        kind = task.kind or Kind.FORECAST
-        return Record(
-            zone=zone,
-            seq=seq,
-            kind=kind,
-            interval=task.interval,
-            applies=task.interval + lead,
-            interval_s=terms.interval_s,
-            plan=terms.plan,
-            currency=terms.currency,
-            tick=str(terms.curve.tick),
-            price_ticks=int(terms.forecast_ticks[terms.slot(task.interval)]) if kind is Kind.FORECAST else None,
-            total_epsilon_micro=spent[0],
-            total_rho_micro=spent[1],
-            key=signer.public,
-            next_key=_after(task.wish.key) if kind is Kind.KEY else None,
-            prev=prev,
-        )
+    @staticmethod
+    def _forecast(task: Task, terms: Terms) -> dict[str, Any]:
+        """Where nothing is measured: the plan's forecast price, or what the task says instead of a price."""
+        if task.kind is not None:
+            return {"kind": task.kind}
+        return {"kind": Kind.FORECAST, "price_ticks": int(terms.forecast_ticks[terms.slot(task.interval)])}
 
     @staticmethod
-    def _measured(record: Record, terms: Terms, price: _Price, digest: str) -> Record:
-        slot = terms.slot(record.interval)
-        epsilon, rho = int(terms.epsilon_micro[slot]), int(terms.rho_micro[slot])
-        return replace(
-            record,
-            kind=Kind.MEASURED,
-            price_ticks=price.ticks,
-            noise=price.noise,
-            scale_wh=repr(float(terms.scale_wh[slot])),
-            epsilon_micro=epsilon,
-            rho_micro=rho,
-            total_epsilon_micro=record.total_epsilon_micro + epsilon,
-            total_rho_micro=record.total_rho_micro + rho,
-            input=digest,
-        )
+    def _measured(task: Task, terms: Terms, price: _Price, digest: str) -> dict[str, Any]:
+        slot = terms.slot(task.interval)
+        return {
+            "kind": Kind.MEASURED,
+            "price_ticks": price.ticks,
+            "noise": price.noise,
+            "scale_wh": repr(float(terms.scale_wh[slot])),
+            "epsilon_micro": int(terms.epsilon_micro[slot]),
+            "rho_micro": int(terms.rho_micro[slot]),
+            "input": digest,
+        }
 
-    def _digest(self, record: Record, demand: Demand, place: int) -> str:
+    def _digest(self, zone: str, interval: int, terms: Terms, demand: Demand, place: int) -> str:
         """HMAC of the input: without the key nobody can find the demand by trying all of them."""
         counted = (int(column[place]) for column in (demand.energy_wh, demand.reported, demand.imputed))
-        text = "|".join(map(str, (record.zone, record.interval_s, record.interval, *counted)))
+        text = "|".join(map(str, (zone, terms.interval_s, interval, *counted)))
         return hmac.new(self.input_key, text.encode(), sha256).hexdigest()
+
+
+def _record(zone: str, head: Entry | None, task: Task, terms: Terms, what: dict[str, Any], key: str) -> Record:
+    """The next record of a chain."""
+    last = None if head is None else head.record
+    return Record(
+        zone=zone,
+        seq=0 if last is None else last.seq + 1,
+        prev=NOBODY if head is None else head.hash,
+        interval=task.interval,
+        applies=task.interval + (_opened(task).lead if head is None else head.lead),
+        interval_s=terms.interval_s,
+        plan=terms.plan,
+        currency=terms.currency,
+        tick=terms.tick,
+        total_epsilon_micro=(0 if last is None else last.total_epsilon_micro) + what.get("epsilon_micro", 0),
+        total_rho_micro=(0 if last is None else last.total_rho_micro) + what.get("rho_micro", 0),
+        key=key,
+        next_key=_after(task.wish.key) if task.kind is Kind.KEY else None,
+        **what,
+    )
 
 
 def _opened(task: Task) -> Opening:

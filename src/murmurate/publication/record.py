@@ -1,20 +1,23 @@
 """What is published: one record for each decision about a zone, in bytes that mean the same to everybody.
 
-A record is a JSON object with sorted members, no spaces, whole numbers and strings (UTF-8); its bytes are signed, the
-signature joins it as one more member, and the SHA-256 of that line is what the next record of the zone names as `prev`.
-Everything a zone stands on is in its last line, so the head of a chain is a function of one line. Members never change
-their meaning: a new meaning is a new version. docs/reference/public-log.md lists them.
+A record is a JSON object with sorted members, no spaces, whole numbers and strings (UTF-8). Its bytes are signed; the
+line of the log is those bytes with the signature put before the closing brace, and the SHA-256 of that line is what the
+next record of the zone names as `prev`. All that a zone stands on is in its last line: the head of a chain is a
+function of one line. Members never change their meaning: a new meaning is a new version. They are listed in
+docs/reference/public-log.md.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any
+from operator import attrgetter
 
 from murmurate.errors import ChainError
+from murmurate.publication.signing import Signer
 
 VERSION = 1
 NOBODY = "0" * 64  # what the first record of a chain names as the one before
@@ -61,26 +64,18 @@ class Record:
     next_key: str | None = None  # and of whoever signs from now on, where that changes
     prev: str  # SHA-256 of the line before
 
-    def body(self) -> dict[str, Any]:
-        """The members, without the signature."""
-        members: dict[str, Any] = {name: getattr(self, name) for name in _MEMBERS}
-        members["murmurate"] = VERSION
-        return members
-
-    def signed_bytes(self) -> bytes:
-        """What the signature is for."""
-        return encode(self.body()).encode()
+    def text(self) -> str:
+        """What is signed, in UTF-8."""
+        return encode(dict(zip(_MEMBERS, _values(self), strict=True)) | {"murmurate": VERSION})
 
 
 _MEMBERS = tuple(field.name for field in fields(Record))
-_OF_HINT = {
-    "str": (str,),
-    "int": (int,),
-    "Kind": (str,),
-    "int | None": (int, type(None)),
-    "str | None": (str, type(None)),
-}
+_values = attrgetter(*_MEMBERS)
+_NONE = type(None)
+_OF_HINT = {"str": (str,), "int": (int,), "Kind": (str,), "int | None": (int, _NONE), "str | None": (str, _NONE)}
 _TYPES = {field.name: _OF_HINT[str(field.type)] for field in fields(Record)}
+_SIGNATURE = ',"signature":"{}"}}'
+_SIGNED = re.compile(r'(.*),"signature":"([0-9a-f]*)"}', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +87,10 @@ class Entry:
     line: str
     hash: str
 
+    def signed_bytes(self) -> bytes:
+        """What the signature is for: the line without it."""
+        return (self.line[: -len(_SIGNATURE.format(self.signature))] + "}").encode()
+
     @property
     def key(self) -> str:
         """Who signs the next record."""
@@ -102,31 +101,37 @@ class Entry:
         return self.record.applies - self.record.interval
 
 
-def seal(record: Record, signature: str) -> Entry:
-    """The line of the public log for a record and its signature."""
-    line = encode(record.body() | {"signature": signature})
+def sign(record: Record, signer: Signer) -> Entry:
+    """The line of the public log for a record."""
+    text = record.text()
+    return _entry(record, text, signer.sign(text.encode()))
+
+
+def _entry(record: Record, text: str, signature: str) -> Entry:
+    line = text[:-1] + _SIGNATURE.format(signature)
     return Entry(record, signature, line, sha256(line.encode()).hexdigest())
 
 
 def read(line: str) -> Entry:
-    """The entry in a line. Raises ChainError unless the line has exactly the bytes that `seal` would give it.
+    """The entry in a line. Raises ChainError unless the line has exactly the bytes that `sign` would give it.
 
     >>> read("{}")
     Traceback (most recent call last):
     murmurate.errors.ChainError: line is '{}': must be a record of version 1
     """
     try:
-        members = json.loads(line)
-        signature, version = members.pop("signature"), members.pop("murmurate")
-        known = version == VERSION and isinstance(signature, str) and members.keys() == _TYPES.keys()
+        text, signature = _SIGNED.fullmatch(line).groups()  # type: ignore[union-attr]
+        members = json.loads(text + "}")
+        known = members.pop("murmurate") == VERSION and members.keys() == _TYPES.keys()
     except (ValueError, KeyError, TypeError, AttributeError):
         known = False
     if not known or any(type(value) is bool or not isinstance(value, _TYPES[name]) for name, value in members.items()):
         raise ChainError("line", _shown(line), f"must be a record of version {VERSION}")
     try:
-        entry = seal(Record(**members | {"kind": Kind(members["kind"])}), signature)
+        record = Record(**members | {"kind": Kind(members["kind"])})
     except ValueError:
         raise ChainError("kind", repr(members["kind"]), f"must be one of {', '.join(Kind)}") from None
+    entry = _entry(record, record.text(), signature)
     if entry.line != line:
         raise ChainError("line", _shown(line), "must be in canonical form: sorted members, no spaces")
     return entry
