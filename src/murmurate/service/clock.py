@@ -35,7 +35,7 @@ class Schedule:
 class BeatClock:
     """Everything that is published leaves on a beat: the time it leaves does not tell how long it took to make."""
 
-    beat_s: float = 1.0
+    beat_s: float = 0.25
 
     def wait(self) -> None:
         """Sleep until the next beat; one that is just missed is waited for in full."""

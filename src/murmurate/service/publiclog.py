@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from murmurate.publication.publisher import Beyond
-from murmurate.publication.record import Entry
+from murmurate.publication.record import Entry, encode
 from murmurate.service.connection import Session
 
 AT_ONCE = 500  # lines of one zone in one answer
@@ -18,24 +18,27 @@ class PostgresLog:
         self._session = Session(dsn)
 
     def read(self, after: Mapping[str, int]) -> dict[str, Beyond]:
-        zones, numbers = list(after), list(after.values())
+        query = """
+            SELECT h.zone, h.seq, e.line FROM jsonb_each_text(%s) AS mine (zone, seq)
+            JOIN public_log.head h ON h.zone = mine.zone
+            LEFT JOIN LATERAL (
+                SELECT line FROM public_log.entry
+                WHERE zone = mine.zone AND seq > mine.seq::bigint ORDER BY seq LIMIT %s
+            ) AS e ON true"""
+        heads: dict[str, int] = {}
         lines: dict[str, list[str]] = {}
         with self._session.transaction() as connection:
-            query = "SELECT zone, seq FROM public_log.head WHERE zone = ANY (%s)"
-            heads: dict[str, int] = dict(connection.execute(query, (zones,)).fetchall())
-            query = """
-                SELECT e.zone, e.line FROM unnest(%s::text[], %s::bigint[]) AS mine (zone, seq)
-                JOIN public_log.entry e ON e.zone = mine.zone AND e.seq > mine.seq AND e.seq <= mine.seq + %s
-                ORDER BY e.zone, e.seq"""
-            for zone, line in connection.execute(query, (zones, numbers, AT_ONCE)):
-                lines.setdefault(zone, []).append(line)
-        return {zone: Beyond(heads.get(zone, -1), tuple(lines.get(zone, ()))) for zone in zones}
+            for zone, seq, line in connection.execute(query, (encode(dict(after)), AT_ONCE)):
+                heads[zone] = seq
+                if line is not None:
+                    lines.setdefault(zone, []).append(line)
+        return {zone: Beyond(heads.get(zone, -1), tuple(lines.get(zone, ()))) for zone in after}
 
     def append(self, entries: Iterable[Entry]) -> None:
         offered = {entry.record.zone: entry.line for entry in entries}
         with self._session.transaction() as connection:
-            query = "SELECT public_log.append(%b::text[], %b::text[])"
-            connection.execute(query, (list(offered), list(offered.values())))
+            query = "SELECT count(*) FROM public_log.append(%s, %s)"
+            connection.execute(query, (encode(list(offered)), "\n".join(offered.values())))
 
     def publish_plan(self, plan: str, document: str) -> None:
         """Show a plan before anything is released under it."""

@@ -10,42 +10,50 @@ import numpy as np
 
 from murmurate.curator.terms import Terms
 from murmurate.publication.publisher import Known
-from murmurate.publication.record import Entry, read
+from murmurate.publication.record import Entry, encode, read
 from murmurate.publication.wish import Opening
 from murmurate.quantities import Demand
 from murmurate.service.connection import Session
 
 
 class PostgresState:
-    """See `publication.stores.State`. Nothing here waits for a lock: a zone that is taken is passed over."""
+    """See `publication.stores.State`. Nothing here waits for a lock: a zone that is taken is passed over.
+
+    Queries look up each zone by its key, whatever the planner thinks of the sizes: chains are endless.
+    """
 
     def __init__(self, dsn: str) -> None:
         self._session = Session(dsn)
-        self._read: dict[str, Entry] = {}  # by line, as last locked: reading a line takes longer than fetching it
+        self._heads: dict[str, Entry] = {}  # as last saved; an entry of the log never changes
+        self._pending: dict[str, Entry] = {}
         self._terms: dict[str, Terms] = {}
 
     def lock(self, zones: Iterable[str]) -> dict[str, Known]:
         connection = self._session()
-        wanted = list(zones)
-        query = "SELECT zone FROM curator.head WHERE zone = ANY (%s) ORDER BY zone FOR UPDATE SKIP LOCKED"
-        mine = [zone for (zone,) in connection.execute(query, (wanted,))]
-        # A statement of its own: it sees what was committed before the lock was ours.
         query = """
-            SELECT h.zone, r.line, p.line FROM curator.head h
-            LEFT JOIN curator.release r ON r.zone = h.zone AND r.seq = h.seq
-            LEFT JOIN curator.pending p ON p.zone = h.zone
-            WHERE h.zone = ANY (%s)"""
-        rows = connection.execute(query, (mine,)).fetchall()
-        return {zone: Known(self._entry(head), self._entry(pending)) for zone, head, pending in rows}
-
-    def _entry(self, line: str | None) -> Entry | None:
-        return None if line is None else self._read.pop(line, None) or read(line)
+            SELECT zone, seq FROM curator.head WHERE zone IN (SELECT jsonb_array_elements_text(%s))
+            FOR UPDATE SKIP LOCKED"""
+        mine: dict[str, int] = dict(connection.execute(query, (encode(list(zones)),)).fetchall())
+        # Statements of their own: they see what was committed before the lock was ours.
+        query = "SELECT zone, line FROM curator.pending WHERE zone IN (SELECT jsonb_array_elements_text(%s))"
+        drafts: dict[str, str] = dict(connection.execute(query, (encode(list(mine)),)).fetchall())
+        self._pending = {zone: _entry(line, self._pending.get(zone)) for zone, line in drafts.items()}
+        unread = {z: seq for z, seq in mine.items() if seq >= 0 and _seq(self._heads.get(z)) != seq}
+        if unread:
+            query = """
+                SELECT mine.zone, (SELECT line FROM curator.release WHERE zone = mine.zone AND seq = mine.seq::bigint)
+                FROM jsonb_each_text(%s) AS mine (zone, seq)"""
+            self._heads |= {zone: read(line) for zone, line in connection.execute(query, (encode(unread),))}
+        return {z: Known(self._heads[z] if seq >= 0 else None, self._pending.get(z)) for z, seq in mine.items()}
 
     def recall(self, interval: Mapping[str, int]) -> Demand:
         query = """
-            SELECT zone, energy_wh, reported, imputed FROM confidential.demand
-            JOIN unnest(%s::text[], %s::bigint[]) AS wanted (zone, interval) USING (zone, interval)"""
-        rows = self._session().execute(query, (list(interval), list(interval.values()))).fetchall() if interval else []
+            SELECT wanted.zone, d.* FROM jsonb_each_text(%s) AS wanted (zone, interval)
+            CROSS JOIN LATERAL (
+                SELECT energy_wh, reported, imputed FROM confidential.demand
+                WHERE zone = wanted.zone AND interval = wanted.interval::bigint OFFSET 0
+            ) AS d"""
+        rows = self._session().execute(query, (encode(dict(interval)),)).fetchall() if interval else []
         zones, *columns = zip(*rows, strict=True) if rows else ((), (), (), ())
         energy_wh, reported, imputed = (np.array(column, np.int64) for column in columns)
         return Demand(zones=tuple(zones), energy_wh=energy_wh, reported=reported, imputed=imputed)
@@ -59,24 +67,24 @@ class PostgresState:
                         for entry in entries:
                             copy.write_row((zone, entry.record.seq, entry.line))
                 query = """
-                    UPDATE curator.head SET seq = seen.seq FROM unnest(%s::text[], %s::bigint[]) AS seen (zone, seq)
-                    WHERE head.zone = seen.zone"""
-                cursor.execute(query, (list(seen), [entries[-1].record.seq for entries in seen.values()]))
-            if pending:
-                cursor.execute("DELETE FROM curator.pending WHERE zone = ANY (%s)", (list(pending),))
+                    UPDATE curator.head h SET seq = seen.seq::bigint FROM jsonb_each_text(%s) AS seen (zone, seq)
+                    WHERE h.zone = seen.zone"""
+                cursor.execute(query, (encode({zone: entries[-1].record.seq for zone, entries in seen.items()}),))
+            if stale := pending.keys() & self._pending.keys():
+                query = "DELETE FROM curator.pending WHERE zone IN (SELECT jsonb_array_elements_text(%s))"
+                cursor.execute(query, (encode(list(stale)),))
+            if drafts := {zone: draft for zone, draft in pending.items() if draft is not None}:
                 with cursor.copy("COPY curator.pending (zone, line) FROM STDIN") as copy:
-                    for zone, draft in pending.items():
-                        if draft is not None:
-                            copy.write_row((zone, draft.line))
+                    for zone, draft in drafts.items():
+                        copy.write_row((zone, draft.line))
         connection.commit()
-        written = [entries[-1] for entries in seen.values()] + [
-            entry for entry in pending.values() if entry is not None
-        ]
-        self._read.update({entry.line: entry for entry in written})
+        self._heads |= {zone: entries[-1] for zone, entries in seen.items()}
+        self._pending |= drafts
 
     def rollback(self) -> None:
         self._session.drop()
-        self._read.clear()
+        self._heads.clear()
+        self._pending.clear()
 
     def remember(self, interval: int, demand: Demand) -> None:
         """Keep the demand of an interval until it is released; a corrected one replaces it."""
@@ -119,3 +127,11 @@ class PostgresState:
                 return None
             self._terms[plan] = Terms.of(row[0])
         return self._terms[plan]
+
+
+def _entry(line: str, known: Entry | None) -> Entry:
+    return known if known is not None and known.line == line else read(line)
+
+
+def _seq(entry: Entry | None) -> int | None:
+    return None if entry is None else entry.record.seq

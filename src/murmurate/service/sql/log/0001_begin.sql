@@ -40,31 +40,32 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.ent
 
 -- Take each line that follows the head of its zone (compare and swap); answer with the zones whose line was taken. A
 -- zone that another is appending to is passed over: nobody waits. The rules are those of publication/chain.py, but for
--- the signature, which every reader checks. One more: an interval must be over by this server's own clock.
-CREATE FUNCTION public_log.append(zones text[], lines text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-    mine text[];
+-- the signature, which every reader checks. One more: an interval must be over by this server's own clock. `zones` is a
+-- JSON array, `offered` has one line for each of them.
+CREATE FUNCTION public_log.append(zones jsonb, offered text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO public_log.head
-    SELECT r.zone, -1, repeat('0', 64), r.key, r.plan, r.interval, r.interval_s, r.applies - r.interval, 0, 0
-    FROM unnest(lines) AS line
-    CROSS JOIN LATERAL jsonb_to_record(line::jsonb) AS r(
-        zone text, key text, plan text, interval bigint, interval_s bigint, applies bigint)
-    WHERE line LIKE '%"kind":"open"%'
-    ON CONFLICT (zone) DO NOTHING;
+    IF EXISTS (
+        SELECT FROM jsonb_array_elements_text(zones) AS z (zone)
+        WHERE NOT EXISTS (SELECT FROM public_log.head AS h WHERE h.zone = z.zone)
+    ) THEN
+        INSERT INTO public_log.head
+        SELECT r.zone, -1, repeat('0', 64), r.key, r.plan, r.interval, r.interval_s, r.applies - r.interval, 0, 0
+        FROM string_to_table(offered, E'\n') AS line
+        CROSS JOIN LATERAL jsonb_to_record(line::jsonb) AS r(
+            kind text, zone text, key text, plan text, interval bigint, interval_s bigint, applies bigint)
+        WHERE r.kind = 'open'
+        ON CONFLICT (zone) DO NOTHING;
+    END IF;
 
-    mine := ARRAY(
-        SELECT h.zone FROM public_log.head AS h WHERE h.zone = ANY (zones) ORDER BY h.zone FOR UPDATE SKIP LOCKED);
-
+    -- The lock looks at the newest version of a head, and so does the comparison.
     RETURN QUERY
     WITH offer AS MATERIALIZED (
-        SELECT DISTINCT ON (r.zone) line, r.*
-        FROM unnest(lines) AS line
+        SELECT line, r.*
+        FROM string_to_table(offered, E'\n') AS line
         CROSS JOIN LATERAL jsonb_to_record(line::jsonb) AS r(
             murmurate bigint, zone text, seq bigint, prev text, kind text, key text, next_key text, plan text,
             noise text, interval bigint, interval_s bigint, applies bigint, epsilon_micro bigint, rho_micro bigint,
             total_epsilon_micro bigint, total_rho_micro bigint)
-        WHERE r.zone = ANY (mine)
     ), fitting AS MATERIALIZED (
         SELECT o.*
         FROM offer AS o
@@ -82,7 +83,7 @@ BEGIN
                 ELSE h.seq >= 0 AND o.key = h.key AND o.interval_s = h.interval_s AND o.applies = o.interval + h.lead
             END
             AND CASE
-                WHEN o.kind IN ('open', 'plan') THEN o.plan IN (SELECT digest FROM public_log.plan)
+                WHEN o.kind IN ('open', 'plan') THEN EXISTS (SELECT FROM public_log.plan AS p WHERE p.digest = o.plan)
                 ELSE o.plan = h.plan
             END
             AND CASE
@@ -91,6 +92,7 @@ BEGIN
                 WHEN o.kind IN ('plan', 'key') THEN o.interval = h.interval
                 ELSE o.kind = 'open'
             END
+        FOR UPDATE OF h SKIP LOCKED
     ), moved AS (
         UPDATE public_log.head AS h
         SET seq = o.seq, hash = encode(sha256(convert_to(o.line, 'UTF8')), 'hex'), key = coalesce(o.next_key, o.key),
