@@ -1,0 +1,37 @@
+"""Databases of a real PostgreSQL server, made for a test and dropped after it."""
+
+import os
+from contextlib import contextmanager
+from secrets import token_hex
+
+import psycopg
+import pytest
+
+from murmurate.service.migrate import migrate
+
+SERVER = os.environ.get("MURMURATE_TEST_SERVER", "host=127.0.0.1 user=postgres")
+
+
+@contextmanager
+def database(store):
+    name = f"murmurate_{store}_{token_hex(6)}"
+    with psycopg.connect(f"{SERVER} dbname=postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        try:
+            yield f"{SERVER} dbname={name}"
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def state_dsn():
+    with database("state") as dsn:
+        migrate(dsn, "state")
+        yield dsn
+
+
+@pytest.fixture
+def log_dsn():
+    with database("log") as dsn:
+        migrate(dsn, "log")
+        yield dsn

@@ -1,0 +1,277 @@
+"""The publisher on a real PostgreSQL: it ends, whoever else is at work, whatever fails; nobody waits for another."""
+
+import threading
+import time
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from murmurate.publication.chain import follow
+from murmurate.publication.publisher import Lock, Read, turn
+from murmurate.publication.record import Kind, read, sign
+from murmurate.publication.signing import verify
+from murmurate.publication.stores import drive, perform
+from murmurate.publication.wish import Change, Wish
+from murmurate.service import publiclog
+from murmurate.service.clock import BeatClock
+from murmurate.service.publiclog import PostgresLog
+from murmurate.service.publishing import Publisher
+from murmurate.service.state import PostgresState
+from tests.publication.chains import FIRST, NEW_KEY, OLD_KEY, OPENING, PLANS, chain, demand, desk, write
+
+ZONES = [f"zone {n}" for n in range(7)] + ['Zürich "1"\n\\']
+
+
+class Stores:
+    """A state and a log, and as many publishers on them as a test wants."""
+
+    def __init__(self, state_dsn, log_dsn):
+        self.state_dsn, self.log_dsn = state_dsn, log_dsn
+        self.log = PostgresLog(log_dsn)
+        self.opened = []
+        for plan in PLANS:
+            self.log.publish_plan(plan, "{}")
+        self.state = self.new_state()
+        self.state.open(dict.fromkeys(ZONES, OPENING))
+
+    def new_state(self):
+        state = PostgresState(self.state_dsn)
+        self.opened.append(state)
+        return state
+
+    def publisher(self, **options):
+        log = PostgresLog(self.log_dsn)
+        self.opened.append(log)
+        given = {"state": self.new_state(), "log": log, "write": desk().write, "wait": lambda: None, "batch": 3}
+        return Publisher(**given | {"pause_s": 0.01} | options)
+
+    def remember(self, interval, energy_wh=500_000):
+        self.state.remember(interval, demand(**dict.fromkeys(ZONES, energy_wh)))
+
+    def lines(self, zone):
+        return self.log.read({zone: -1})[zone].lines
+
+    def entries(self, zone):
+        """The chain of a zone, every link checked."""
+        head, entries = None, []
+        for line in self.lines(zone):
+            head = follow(head, read(line), verify)
+            entries.append(head)
+        return entries
+
+    def close(self):
+        for store in (*self.opened, self.log):
+            store._session.drop()
+
+
+@pytest.fixture
+def stores(state_dsn, log_dsn):
+    made = Stores(state_dsn, log_dsn)
+    yield made
+    made.close()
+
+
+def wishes(until, zones=ZONES, **more):
+    return {zone: Wish(until=until, opening=OPENING, **more) for zone in zones}
+
+
+def test_every_interval_of_every_zone_gets_one_record(stores):
+    stores.remember(FIRST)
+    stores.remember(FIRST + 2)
+    outcome = stores.publisher().publish(wishes(FIRST + 3), patience_s=60)
+    assert (outcome.done, outcome.moved, outcome.aside) == (set(ZONES), set(), {})
+    for zone in ZONES:
+        kinds = [entry.record.kind for entry in stores.entries(zone)]
+        assert kinds == [Kind.OPEN, Kind.MEASURED, Kind.FORECAST, Kind.MEASURED, Kind.FORECAST]
+    before = {zone: stores.lines(zone) for zone in ZONES}
+    stores.remember(FIRST, 999_999)
+    assert stores.publisher().publish(wishes(FIRST + 3), patience_s=60).done == set(ZONES)
+    assert {zone: stores.lines(zone) for zone in ZONES} == before
+
+
+def test_a_new_plan_and_a_new_key_are_records_too(stores):
+    stores.publisher().publish(wishes(FIRST), patience_s=60)
+    changes = {"plan": Change("a" * 64, "b" * 64), "key": Change(OLD_KEY.public, NEW_KEY.public)}
+    for _ in range(2):
+        stores.publisher().publish(wishes(FIRST + 1, **changes), patience_s=60)
+    kinds = [entry.record.kind for entry in stores.entries(ZONES[0])]
+    assert kinds == [Kind.OPEN, Kind.FORECAST, Kind.KEY, Kind.PLAN, Kind.FORECAST]
+
+
+def test_many_publishers_make_one_chain(stores):
+    for n in range(4):
+        stores.remember(FIRST + n)
+    crew = [stores.publisher(batch=size) for size in (1, 3, 8)]
+    threads = [
+        threading.Thread(target=each.publish, args=(wishes(FIRST + 3),), kwargs={"patience_s": 60}) for each in crew
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for zone in ZONES:
+        assert [entry.record.interval for entry in stores.entries(zone)] == list(range(FIRST - 1, FIRST + 4))
+
+
+def test_of_many_lines_after_one_head_the_log_takes_one(stores):
+    """Compare and swap, hammered: eight sessions offer eight different draws for the same place, two hundred times."""
+    zone = ZONES[0]
+    head = write(None, Wish(until=FIRST, opening=OPENING), zone=zone)
+    stores.log.append([head])
+    sessions = [PostgresLog(stores.log_dsn) for _ in range(8)]
+    stores.opened.extend(sessions)
+    for n in range(200):
+        offers = [write(head, Wish(until=FIRST + n), 500_000 + k, zone=zone) for k in range(8)]
+        start = threading.Barrier(8)
+
+        def offer(session, entry, start=start):
+            start.wait()
+            session.append([entry])
+
+        threads = [threading.Thread(target=offer, args=pair) for pair in zip(sessions, offers, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        last_seq, lines = stores.log.read({zone: head.record.seq})[zone]
+        assert last_seq == n + 1
+        assert len(lines) == 1
+        (head,) = (entry for entry in offers if entry.line == lines[0])
+
+
+def test_a_locked_zone_is_passed_over_and_does_not_hold_the_others(stores):
+    other = stores.new_state()
+    assert set(other.lock([ZONES[0]])) == {ZONES[0]}
+    begin = time.monotonic()
+    outcome = stores.publisher(batch=100).publish(wishes(FIRST), patience_s=1.0)
+    assert time.monotonic() - begin < 10
+    assert outcome.done == set(ZONES[1:])
+    assert outcome.moved == {ZONES[0]}
+    other.rollback()
+    assert stores.publisher().publish(wishes(FIRST), patience_s=60).done == set(ZONES)
+
+
+def test_a_zone_that_needs_a_person_is_set_aside_with_the_reason_and_the_others_go_on(stores):
+    stores.publisher().publish(wishes(FIRST), patience_s=60)
+    stray = replace(stores.entries(ZONES[0])[-1].record, seq=9, price_ticks=1)
+    with psycopg.connect(stores.log_dsn) as connection:
+        connection.execute("SET session_replication_role = replica")
+        query = "INSERT INTO public_log.entry (zone, seq, line) VALUES (%s, 9, %s)"
+        connection.execute(query, (ZONES[0], sign(stray, OLD_KEY).line))
+    outcome = stores.publisher().publish(wishes(FIRST + 1), patience_s=60)
+    assert outcome.done == set(ZONES[1:])
+    assert "must be" in outcome.aside[ZONES[0]]
+
+
+def test_a_log_that_lost_entries_is_noticed(stores):
+    stores.publisher().publish(wishes(FIRST + 1), patience_s=60)
+    with psycopg.connect(stores.log_dsn) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM public_log.entry WHERE seq > 1")
+        connection.execute("UPDATE public_log.head SET seq = 1")
+    outcome = stores.publisher().publish(wishes(FIRST + 2), patience_s=60)
+    assert set(outcome.aside) == set(ZONES)
+    assert "has lost entries up to 2: mend it first" in outcome.aside[ZONES[0]]
+
+
+def test_a_long_absence_is_caught_up_piece_by_piece(stores, monkeypatch):
+    """A state that knows nothing drafts nothing until it has read the whole log."""
+    stores.remember(FIRST)
+    stores.publisher().publish(wishes(FIRST + 6), patience_s=60)
+    before = {zone: stores.lines(zone) for zone in ZONES}
+    with psycopg.connect(stores.state_dsn) as connection:
+        connection.execute("DELETE FROM curator.release")
+        connection.execute("UPDATE curator.head SET seq = -1")
+    monkeypatch.setattr(publiclog, "AT_ONCE", 2)
+    assert stores.publisher().publish(wishes(FIRST + 6), patience_s=60).done == set(ZONES)
+    monkeypatch.undo()
+    assert {zone: stores.lines(zone) for zone in ZONES} == before
+
+
+def test_a_failing_log_is_waited_for(stores):
+    """Whatever fails is told by its name alone, and tried again."""
+
+    class Moody:
+        def __init__(self, log):
+            self.log, self.calls = log, 0
+
+        def _mood(self):
+            self.calls += 1
+            if self.calls % 3:
+                raise psycopg.OperationalError("quotes a row")
+
+        def read(self, after):
+            self._mood()
+            return self.log.read(after)
+
+        def append(self, entries):
+            self.log.append(entries)
+            self._mood()
+
+    told = []
+    publisher = stores.publisher(log=Moody(stores.log))
+    assert publisher.publish(wishes(FIRST + 1), patience_s=60, failed=told.append).done == set(ZONES)
+    assert set(told) == {"OperationalError"}
+
+
+def test_what_was_saved_is_sent_again_and_never_drawn_again(stores):
+    """The publisher dies between saving and sending; the next one sends the same line."""
+    stores.remember(FIRST)
+    publisher = stores.publisher()
+    publisher.publish(wishes(FIRST - 1), patience_s=60)
+    machine = turn(wishes(FIRST), publisher.write, verify)
+    step = next(machine)
+    while type(step).__name__ != "Beat":
+        step = machine.send(perform(step, publisher.state, publisher.log, lambda: None))
+    with psycopg.connect(stores.state_dsn) as connection:
+        saved = dict(connection.execute("SELECT zone, line FROM curator.pending").fetchall())
+    assert set(saved) == set(ZONES)
+    stores.remember(FIRST, 1)
+    stores.publisher().publish(wishes(FIRST), patience_s=60)
+    assert {zone: stores.lines(zone)[-1] for zone in ZONES} == saved
+    with psycopg.connect(stores.state_dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM curator.pending").fetchone() == (0,)
+
+
+def test_a_lock_shows_what_was_committed_just_before_it(stores):
+    """Two states in turn: neither sees an older head than the other has saved."""
+    one, two = stores.new_state(), stores.new_state()
+    publishers = [stores.publisher(state=state) for state in (one, two)]
+    for n in range(6):
+        publishers[n % 2].publish(wishes(FIRST + n), patience_s=60)
+    for zone in ZONES:
+        assert len(stores.entries(zone)) == 7
+
+
+def test_a_driver_that_fails_rolls_back(stores):
+    class Broken(PostgresLog):
+        def read(self, after):
+            raise OSError(len(after))
+
+    state = stores.new_state()
+    with pytest.raises(OSError):
+        drive(turn(wishes(FIRST), desk().write, verify), state, Broken(stores.log_dsn), lambda: None)
+    assert set(stores.new_state().lock(ZONES)) == set(ZONES)
+
+
+def test_the_first_steps_are_lock_and_read():
+    machine = turn(wishes(FIRST), desk().write, verify)
+    assert next(machine) == Lock(tuple(ZONES))
+    assert machine.send({}) == Read({})
+
+
+def test_the_beat_is_the_same_for_everybody():
+    clock = BeatClock(beat_s=0.05)
+    for pause in (0.0, 0.01, 0.03):
+        time.sleep(pause)
+        clock.wait()
+        assert time.time() % 0.05 < 0.03
+
+
+def test_a_chain_written_at_the_desk_is_taken_by_the_server_entry_by_entry(stores):
+    """The rules in SQL take what the rules in Python take: every kind of record."""
+    for entry in chain("harbour"):
+        before = stores.log.read({"harbour": -1})["harbour"].last_seq
+        stores.log.append([entry])
+        assert stores.log.read({"harbour": -1})["harbour"].last_seq == before + 1, entry.line
