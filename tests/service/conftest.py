@@ -13,10 +13,10 @@ SERVER = os.environ.get("MURMURATE_TEST_SERVER", "host=127.0.0.1 user=postgres")
 
 
 @contextmanager
-def database(store):
+def database(store, options=""):
     name = f"murmurate_{store}_{token_hex(6)}"
     with psycopg.connect(f"{SERVER} dbname=postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} {options}")
         try:
             yield f"{SERVER} dbname={name}"
         finally:

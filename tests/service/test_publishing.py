@@ -7,6 +7,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from murmurate.errors import MurmurateError
 from murmurate.publication.chain import follow
 from murmurate.publication.publisher import Lock, Read, turn
 from murmurate.publication.record import Kind, read, sign
@@ -15,10 +16,13 @@ from murmurate.publication.stores import drive, perform
 from murmurate.publication.wish import Change, Wish
 from murmurate.service import publiclog
 from murmurate.service.clock import BeatClock
+from murmurate.service.connection import Session
+from murmurate.service.migrate import migrate
 from murmurate.service.publiclog import PostgresLog
 from murmurate.service.publishing import Publisher
 from murmurate.service.state import PostgresState
 from tests.publication.chains import FIRST, NEW_KEY, OLD_KEY, OPENING, PLANS, chain, demand, desk, write
+from tests.service.conftest import SERVER, database
 
 ZONES = [f"zone {n}" for n in range(7)] + ['Zürich "1"\n\\']
 
@@ -62,7 +66,7 @@ class Stores:
 
     def close(self):
         for store in (*self.opened, self.log):
-            store._session.drop()
+            store.close()
 
 
 @pytest.fixture
@@ -275,3 +279,39 @@ def test_a_chain_written_at_the_desk_is_taken_by_the_server_entry_by_entry(store
         before = stores.log.read({"harbour": -1})["harbour"].last_seq
         stores.log.append([entry])
         assert stores.log.read({"harbour": -1})["harbour"].last_seq == before + 1, entry.line
+
+
+def test_a_damaged_state_sets_one_zone_aside(stores):
+    stores.publisher().publish(wishes(FIRST), patience_s=60)
+    with psycopg.connect(stores.state_dsn) as connection:
+        connection.execute("UPDATE curator.release SET line = '{}' WHERE zone = %s", (ZONES[0],))
+        connection.execute("INSERT INTO curator.pending VALUES (%s, 'scribble')", (ZONES[1],))
+    outcome = stores.publisher().publish(wishes(FIRST + 1), patience_s=60)
+    assert outcome.done == set(ZONES[2:])
+    assert set(outcome.aside) == set(ZONES[:2])
+    assert "state is damaged: must be restored from a backup" in outcome.aside[ZONES[0]]
+
+
+def test_a_server_that_does_not_answer_is_hung_up_on():
+    """A peer whose machine still acknowledges but whose server has stopped: no timeout of TCP or PostgreSQL sees it."""
+    session = Session(f"{SERVER} dbname=postgres", patience_s=0.5)
+    begin = time.monotonic()
+    with pytest.raises(psycopg.OperationalError), session.transaction() as connection:
+        connection.execute("SELECT pg_sleep(20)")
+    assert time.monotonic() - begin < 10
+    with session.transaction() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    session.drop()
+
+
+def test_a_database_in_another_encoding_is_refused():
+    options = "ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    with database("state", options) as dsn, pytest.raises(MurmurateError, match="must be made with ENCODING"):
+        migrate(dsn, "state")
+
+
+def test_a_demand_with_a_hole_in_it_counts_as_none(stores):
+    with psycopg.connect(stores.state_dsn) as connection:
+        connection.execute("INSERT INTO confidential.demand VALUES (%s, %s, 500000, NULL, 0)", (ZONES[0], FIRST))
+    stores.publisher().publish(wishes(FIRST), patience_s=60)
+    assert stores.entries(ZONES[0])[-1].record.kind is Kind.FORECAST

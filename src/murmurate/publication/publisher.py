@@ -31,6 +31,7 @@ class Known(NamedTuple):
 
     head: Entry | None
     pending: Entry | None
+    damage: str | None = None  # why neither can be read
 
 
 class Beyond(NamedTuple):
@@ -144,6 +145,8 @@ def turn(wishes: Mapping[str, Wish], write: Write, verify: Verify) -> Generator[
 
 def catch_up(mine: Known, beyond: Beyond, verify: Verify) -> list[Entry]:
     """The entries of the log beyond mine, each checked to follow the one before. My own pending one needs no proof."""
+    if mine.damage is not None:
+        raise ChainError("state", "damaged", f"must be restored from a backup: {mine.damage}")
     if beyond.last_seq < _seq(mine.head):
         raise ChainError("log", f"at {beyond.last_seq}", f"has lost entries up to {_seq(mine.head)}: mend it first")
     seen: list[Entry] = []

@@ -27,6 +27,8 @@ def migrate(dsn: str, store: Store) -> list[str]:
     folder = files("murmurate.service") / "sql" / store
     scripts = sorted((path.name, path.read_text(encoding="utf-8")) for path in folder.iterdir())
     with psycopg.connect(dsn) as connection:
+        if connection.info.parameter_status("server_encoding") != "UTF8":
+            raise MurmurateError(f"the {store} database", "not in UTF-8", "must be made with ENCODING 'UTF8'")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         connection.execute(_TABLE)
         query = "SELECT name, sha256 FROM murmurate_migration WHERE store = %s"

@@ -40,6 +40,10 @@ class PostgresLog:
             query = "SELECT count(*) FROM public_log.append(%s, %s)"
             connection.execute(query, (encode(list(offered)), "\n".join(offered.values())))
 
+    def close(self) -> None:
+        """Hang up; a later call connects again."""
+        self._session.drop()
+
     def publish_plan(self, plan: str, document: str) -> None:
         """Show a plan before anything is released under it."""
         query = "INSERT INTO public_log.plan VALUES (%s, %s) ON CONFLICT DO NOTHING"

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 
 from murmurate.curator.terms import Terms
+from murmurate.errors import ChainError
 from murmurate.publication.publisher import Known
 from murmurate.publication.record import Entry, encode, read
 from murmurate.publication.wish import Opening
@@ -29,38 +30,49 @@ class PostgresState:
         self._terms: dict[str, Terms] = {}
 
     def lock(self, zones: Iterable[str]) -> dict[str, Known]:
-        connection = self._session()
-        query = """
-            SELECT zone, seq FROM curator.head WHERE zone IN (SELECT jsonb_array_elements_text(%s))
-            FOR UPDATE SKIP LOCKED"""
-        mine: dict[str, int] = dict(connection.execute(query, (encode(list(zones)),)).fetchall())
-        # Statements of their own: they see what was committed before the lock was ours.
-        query = "SELECT zone, line FROM curator.pending WHERE zone IN (SELECT jsonb_array_elements_text(%s))"
-        drafts: dict[str, str] = dict(connection.execute(query, (encode(list(mine)),)).fetchall())
-        self._pending = {zone: _entry(line, self._pending.get(zone)) for zone, line in drafts.items()}
-        unread = {z: seq for z, seq in mine.items() if seq >= 0 and _seq(self._heads.get(z)) != seq}
-        if unread:
+        with self._session.hold() as connection:
+            query = """
+                SELECT zone, seq FROM curator.head WHERE zone IN (SELECT jsonb_array_elements_text(%s))
+                FOR UPDATE SKIP LOCKED"""
+            mine: dict[str, int] = dict(connection.execute(query, (encode(list(zones)),)).fetchall())
+            # Statements of their own: they see what was committed before the lock was ours.
+            query = "SELECT zone, line FROM curator.pending WHERE zone IN (SELECT jsonb_array_elements_text(%s))"
+            drafts: dict[str, str] = dict(connection.execute(query, (encode(list(mine)),)).fetchall())
+            unread = {zone: seq for zone, seq in mine.items() if seq >= 0 and _seq(self._heads.get(zone)) != seq}
             query = """
                 SELECT mine.zone, (SELECT line FROM curator.release WHERE zone = mine.zone AND seq = mine.seq::bigint)
                 FROM jsonb_each_text(%s) AS mine (zone, seq)"""
-            self._heads |= {zone: read(line) for zone, line in connection.execute(query, (encode(unread),))}
-        return {z: Known(self._heads[z] if seq >= 0 else None, self._pending.get(z)) for z, seq in mine.items()}
+            heads: dict[str, str] = dict(connection.execute(query, (encode(unread),)).fetchall()) if unread else {}
+        self._pending = {zone: draft for zone, draft in self._pending.items() if drafts.get(zone) == draft.line}
+        return {zone: self._known(zone, seq, heads.get(zone), drafts.get(zone)) for zone, seq in mine.items()}
+
+    def _known(self, zone: str, seq: int, head: str | None, draft: str | None) -> Known:
+        try:
+            if seq >= 0 and _seq(self._heads.get(zone)) != seq:
+                self._heads[zone] = read(head or "")
+            if draft is not None and zone not in self._pending:
+                self._pending[zone] = read(draft)
+        except ChainError as error:
+            return Known(None, None, damage=str(error))
+        return Known(self._heads[zone] if seq >= 0 else None, self._pending.get(zone))
 
     def recall(self, interval: Mapping[str, int]) -> Demand:
         query = """
             SELECT wanted.zone, d.* FROM jsonb_each_text(%s) AS wanted (zone, interval)
             CROSS JOIN LATERAL (
                 SELECT energy_wh, reported, imputed FROM confidential.demand
-                WHERE zone = wanted.zone AND interval = wanted.interval::bigint OFFSET 0
+                WHERE zone = wanted.zone AND interval = wanted.interval::bigint
+                    AND energy_wh IS NOT NULL AND reported IS NOT NULL AND imputed IS NOT NULL OFFSET 0
             ) AS d"""
-        rows = self._session().execute(query, (encode(dict(interval)),)).fetchall() if interval else []
+        with self._session.hold() as connection:
+            rows = connection.execute(query, (encode(dict(interval)),)).fetchall() if interval else []
         zones, *columns = zip(*rows, strict=True) if rows else ((), (), (), ())
         energy_wh, reported, imputed = (np.array(column, np.int64) for column in columns)
         return Demand(zones=tuple(zones), energy_wh=energy_wh, reported=reported, imputed=imputed)
 
     def save(self, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
-        connection = self._session()
-        with connection.cursor() as cursor:
+        drafts = {zone: draft for zone, draft in pending.items() if draft is not None}
+        with self._session.hold() as connection, connection.cursor() as cursor:
             if seen:
                 with cursor.copy("COPY curator.release (zone, seq, line) FROM STDIN") as copy:
                     for zone, entries in seen.items():
@@ -73,11 +85,11 @@ class PostgresState:
             if stale := pending.keys() & self._pending.keys():
                 query = "DELETE FROM curator.pending WHERE zone IN (SELECT jsonb_array_elements_text(%s))"
                 cursor.execute(query, (encode(list(stale)),))
-            if drafts := {zone: draft for zone, draft in pending.items() if draft is not None}:
+            if drafts:
                 with cursor.copy("COPY curator.pending (zone, line) FROM STDIN") as copy:
                     for zone, draft in drafts.items():
                         copy.write_row((zone, draft.line))
-        connection.commit()
+            connection.commit()
         self._heads |= {zone: entries[-1] for zone, entries in seen.items()}
         self._pending |= drafts
 
@@ -85,6 +97,10 @@ class PostgresState:
         self._session.drop()
         self._heads.clear()
         self._pending.clear()
+
+    def close(self) -> None:
+        """Hang up; a later call connects again."""
+        self._session.drop()
 
     def remember(self, interval: int, demand: Demand) -> None:
         """Keep the demand of an interval until it is released; a corrected one replaces it."""
@@ -122,15 +138,12 @@ class PostgresState:
         """What a registered plan says about each release."""
         if plan not in self._terms:
             query = "SELECT document FROM curator.plan WHERE digest = %s"
-            row = self._session().execute(query, (plan,)).fetchone()
+            with self._session.transaction() as connection:
+                row = connection.execute(query, (plan,)).fetchone()
             if row is None:
                 return None
             self._terms[plan] = Terms.of(row[0])
         return self._terms[plan]
-
-
-def _entry(line: str, known: Entry | None) -> Entry:
-    return known if known is not None and known.line == line else read(line)
 
 
 def _seq(entry: Entry | None) -> int | None:

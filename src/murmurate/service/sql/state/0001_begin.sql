@@ -3,13 +3,14 @@
 CREATE SCHEMA confidential;
 CREATE SCHEMA curator;
 
--- What the zones drew. No CHECK here: PostgreSQL would print a refused row into its log.
+-- What the zones drew. No CHECK and no NOT NULL on it: PostgreSQL prints the whole row that it refuses, to the client
+-- and into its log. A row with a NULL counts as no demand.
 CREATE TABLE confidential.demand (
     zone text NOT NULL,
     interval bigint NOT NULL,
-    energy_wh bigint NOT NULL,
-    reported bigint NOT NULL,
-    imputed bigint NOT NULL,
+    energy_wh bigint,
+    reported bigint,
+    imputed bigint,
     PRIMARY KEY (zone, interval)
 );
 

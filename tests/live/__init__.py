@@ -1,0 +1,1 @@
+"""Real faults: publishers are killed, databases crash, fail over, split and are set back, acknowledgements get lost."""

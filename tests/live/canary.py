@@ -1,0 +1,62 @@
+"""Search for the demand in everything that is not confidential. Each demand is a number that stands nowhere else."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+# Hashes, keys and signatures are 64 or 128 random digits each: among a million of them some contain any number.
+_HASH = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{128}|[0-9a-f]{64})(?![0-9a-f])")
+_SHAPES = tuple(  # whatever a number of nine digits may look like, wherever it begins
+    map(
+        re.compile,
+        (
+            rb"(?=([0-9]{9}))",
+            rb"(?=([0-9]{3}[,_'][0-9]{3}[,_'][0-9]{3}))",
+            rb"(?=([0-9]{6}\.[0-9]{3}))",
+            rb"(?=([0-9]\.[0-9]{6}[eE]\+0?[58]))",
+            rb"(?=([0-9]\.[0-9]{8}[eE]\+0?[58]))",
+            rb"(?=([0-9a-fA-F]{16}))",
+            rb"(?<![0-9a-fA-F])(?:0[xX])?([0-9a-fA-F]{7,8})(?![0-9a-fA-F])",
+        ),
+    )
+)
+
+
+def forms(number: int) -> set[bytes]:
+    """How a demand may be written: decimal [Wh, kWh], hexadecimal in either byte order, as a float.
+
+    >>> all(form in forms(123456789) for form in (b"123456789", b"75bcd15", b"123456.789", b"1.234568e+08"))
+    True
+    """
+    raw = [struct.pack(order + kind, value) for order in "<>" for kind, value in (("q", number), ("d", float(number)))]
+    texts = [str(number), f"{number:,}", f"{number:_}", f"{number / 1000:.3f}", f"{number:x}", f"{number:08x}"]
+    texts += [f"{value:.{digits}e}" for value in (number, number / 1000) for digits in (6, 8)]
+    texts += [part.hex() for part in raw]
+    return {form.encode() for text in texts for form in (text, text.upper())}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How much was searched, and what was found: the file and the words."""
+
+    files: int
+    size: int  # bytes
+    hits: tuple[tuple[str, str], ...]
+
+
+def search(paths: Iterable[Path], canaries: Iterable[int]) -> Search:
+    """Look for every form of every canary in every file."""
+    wanted = set().union(*map(forms, canaries))
+    files = size = 0
+    hits = []
+    for path in paths:
+        text = path.read_bytes()
+        files, size = files + 1, size + len(text)
+        masked = _HASH.sub(b"#", text)
+        found = {match[1] for shape in _SHAPES for match in shape.finditer(masked)} & wanted
+        hits += [(path.name, form.decode()) for form in sorted(found)]
+    return Search(files, size, tuple(hits))
