@@ -25,7 +25,7 @@ from murmurate.curator.terms import Terms
 from murmurate.privacy.noise import NoiseLaw, SystemNoise
 from murmurate.publication.desk import Desk
 from murmurate.publication.publisher import Beyond, Known, turn
-from murmurate.publication.record import Entry
+from murmurate.publication.record import NOBODY, Entry
 from murmurate.publication.signing import Ed25519Signer, verify
 from murmurate.publication.stores import drive
 from murmurate.publication.wish import Opening, Wish
@@ -61,7 +61,8 @@ class Memory:
 
     def read(self, after: Mapping[str, int]) -> dict[str, Beyond]:
         beyond = self.entries[after[ZONE] + 1 :]
-        return {ZONE: Beyond(len(self.entries) - 1, tuple(entry.line for entry in beyond))}
+        last = self.entries[-1].hash if self.entries else NOBODY
+        return {ZONE: Beyond(len(self.entries) - 1, tuple(entry.line for entry in beyond), last)}
 
     def append(self, entries: Iterable[Entry]) -> None:
         self.left.append(time.time())

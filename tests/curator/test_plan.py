@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurate.curator.plan import digest, make_plan, prove
+from murmurate.curator.document import digest
+from murmurate.curator.plan import make_plan, prove
 from murmurate.curator.planfile import load_plan
 from murmurate.curator.utility import best_cap, utility
 from murmurate.curator.zone import HouseholdKind, Zone

@@ -155,6 +155,9 @@ def test_an_entry_has_one_place_only(position, after):
         CHAIN[0].line.replace('"noise":"none",', ""),
         CHAIN[0].line.replace('"noise":"none"', '"noise":"none","nose":1'),
         CHAIN[0].line.replace('"signature":"', '"signature":1,"sig":"'),
+        CHAIN[0].line.replace('"harbour"', '"\ud800"'),
+        CHAIN[0].line.replace('"harbour"', '"\\ud800"'),
+        CHAIN[0].line.replace('"harbour"', "[" * 100_000 + "]" * 100_000),
     ],
 )
 def test_what_is_not_a_record_is_not_read(line):

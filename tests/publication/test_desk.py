@@ -137,6 +137,8 @@ def test_zones_of_one_batch_get_their_own_demand_each():
         (Wish(until=FIRST, plan=Change("b" * 64, "a" * 64)), "release", FIRST),
         (Wish(until=FIRST, key=Change(OLD_KEY.public, NEW_KEY.public)), Kind.KEY, FIRST - 1),
         (Wish(until=FIRST, key=Change(NEW_KEY.public, OLD_KEY.public)), "release", FIRST),
+        (Wish(until=FIRST, key=Change(OLD_KEY.public, OLD_KEY.public)), "release", FIRST),
+        (Wish(until=FIRST, plan=Change("a" * 64, "a" * 64)), "release", FIRST),
     ],
 )
 def test_the_chain_says_what_is_left_of_a_wish(wish, kind, interval):

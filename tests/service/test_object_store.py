@@ -2,6 +2,7 @@
 
 import os
 import threading
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from urllib.parse import quote
@@ -40,7 +41,8 @@ class FolderLog:
             lines = []
             while (line := self._line(zone, seq + 1 + len(lines))) is not None:
                 lines.append(line)
-            found[zone] = Beyond(seq + len(lines), tuple(lines))
+            last = self._line(zone, seq + len(lines)) or ""
+            found[zone] = Beyond(seq + len(lines), tuple(lines), sha256(last.encode()).hexdigest())
         return found
 
     def append(self, entries):

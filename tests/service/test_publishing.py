@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from murmurate.errors import MurmurateError
+from murmurate.privacy.noise import RehearsalNoise
 from murmurate.publication.chain import follow
 from murmurate.publication.publisher import Lock, Read, turn
 from murmurate.publication.record import Kind, read, sign
@@ -138,7 +139,7 @@ def test_of_many_lines_after_one_head_the_log_takes_one(stores):
             thread.start()
         for thread in threads:
             thread.join()
-        last_seq, lines = stores.log.read({zone: head.record.seq})[zone]
+        last_seq, lines, _ = stores.log.read({zone: head.record.seq})[zone]
         assert last_seq == n + 1
         assert len(lines) == 1
         (head,) = (entry for entry in offers if entry.line == lines[0])
@@ -315,3 +316,35 @@ def test_a_demand_with_a_hole_in_it_counts_as_none(stores):
         connection.execute("INSERT INTO confidential.demand VALUES (%s, %s, 500000, NULL, 0)", (ZONES[0], FIRST))
     stores.publisher().publish(wishes(FIRST), patience_s=60)
     assert stores.entries(ZONES[0])[-1].record.kind is Kind.FORECAST
+
+
+def test_a_zone_whose_line_is_never_taken_does_not_hold_the_next_batch(stores):
+    with psycopg.connect(stores.log_dsn) as connection:
+        connection.execute("DELETE FROM public_log.plan WHERE digest = %s", ("b" * 64,))
+    unseen = replace(OPENING, plan="b" * 64)
+    asked = wishes(FIRST) | {ZONES[0]: Wish(until=FIRST, opening=unseen)}
+    outcome = stores.publisher(batch=1).publish(asked, patience_s=5)
+    assert outcome.done == set(ZONES[1:])
+    assert outcome.moved == {ZONES[0]}
+
+
+def test_a_rehearsal_is_set_aside_before_anything_is_saved(stores):
+    stores.publisher().publish(wishes(FIRST - 1), patience_s=60)
+    stores.remember(FIRST)
+    outcome = stores.publisher(write=desk(RehearsalNoise(1)).write).publish(wishes(FIRST), patience_s=5)
+    assert set(outcome.aside) == set(ZONES)
+    assert "a rehearsal is never published" in outcome.aside[ZONES[0]]
+    with psycopg.connect(stores.state_dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM curator.pending").fetchone() == (0,)
+
+
+def test_another_record_in_the_place_of_the_last_one_seen_is_noticed(stores):
+    """Same number, other hash: nothing is drafted on a head that the log does not have."""
+    stores.publisher().publish(wishes(FIRST), patience_s=60)
+    zone = ZONES[0]
+    other = sign(replace(stores.entries(zone)[-1].record, price_ticks=1), OLD_KEY)
+    with psycopg.connect(stores.state_dsn) as connection:
+        connection.execute("UPDATE curator.release SET line = %s WHERE zone = %s AND seq = 1", (other.line, zone))
+    outcome = stores.publisher().publish(wishes(FIRST + 1), patience_s=60)
+    assert outcome.done == set(ZONES[1:])
+    assert "contradicts what was seen" in outcome.aside[zone]

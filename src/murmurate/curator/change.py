@@ -9,8 +9,9 @@ Gaussian noise the same follows from curves that fall as the scale grows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +47,29 @@ def refuse_change(before: Plan, after: Plan, quiet: int = 0) -> None:
     if common and not _kept(before, after, common):
         allowed = f"must keep both promises with the quieter noise of either plan; another may follow only {wait}"
         raise PrivacyError("plan", f"{after.zone.name!r}", allowed)
+
+
+class Used(NamedTuple):
+    """A plan that releases were made under, and how many intervals ago the last of them cost something."""
+
+    plan: Plan
+    quiet: int
+
+
+def refuse_straddling(used: Sequence[Used], after: Plan) -> None:
+    """Raise PrivacyError unless every stretch of time across a change to `after` keeps its promise.
+
+    Beside each earlier plan on its own all that one window may still see are taken together, as one
+    plan with the quietest noise of any of them at each interval of the day. `used` is in the order of use.
+    """
+    for plan, quiet in used:
+        refuse_change(plan, after, quiet)
+    promises = [promise for plan in (*(plan for plan, _ in used), after) for promise in plan.zone.promises]
+    longest = max((promise.intervals for promise in promises if isinstance(promise, WindowPromise)), default=1)
+    seen = [(plan, quiet) for plan, quiet in used if quiet + 1 < longest]
+    if len(seen) > 1:
+        quietest = np.minimum.reduce([plan.scale_wh for plan, _ in seen])
+        refuse_change(replace(seen[-1][0], scale_wh=quietest), after, min(quiet for _, quiet in seen))
 
 
 def _common(before: Plan, after: Plan, otherwise: str) -> tuple[HouseholdKind, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from murmurate.curator.document import digest
 from murmurate.curator.spending import Cost, cost_of, per_release, width
 from murmurate.curator.zone import HouseholdKind, Zone
 from murmurate.errors import PrivacyError
@@ -85,13 +86,6 @@ class Plan:
         """`plan.json`: the document and its digest, in canonical bytes."""
         document = self.document()
         return json.dumps(document | {"digest": digest(document)}, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-
-
-def digest(document: dict[str, Any]) -> str:
-    """SHA-256 of the canonical bytes of a plan document without its digest."""
-    bare = {key: value for key, value in document.items() if key != "digest"}
-    canonical = json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _kind_document(kind: HouseholdKind) -> dict[str, Any]:

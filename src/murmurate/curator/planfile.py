@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from murmurate.curator.plan import Plan, digest, prove
+from murmurate.curator.document import digest
+from murmurate.curator.plan import Plan, prove
 from murmurate.curator.zonefile import MeterSummary, parse_zone
 from murmurate.errors import PrivacyError
 from murmurate.household.independence import IndependenceTest

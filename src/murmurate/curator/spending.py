@@ -122,9 +122,7 @@ def per_release(zone: Zone, law: NoiseLaw, scale_wh: FloatArray) -> dict[str, li
         return {"epsilon_micro": [math.ceil(MICRO * Fraction(float(loss))) for loss in worst], "rho_micro": nothing}
     secret = [[kind for kind in zone.kinds if not kind.public[t]] for t in range(zone.intervals_per_day)]
     rho = [
-        math.ceil(MICRO * Fraction(width(zone.calibration, kinds)) ** 2 / (2 * Fraction(float(scale)) ** 2))
-        if kinds
-        else 0
+        Fraction(width(zone.calibration, kinds)) ** 2 / (2 * Fraction(float(scale)) ** 2) if kinds else Fraction(0)
         for kinds, scale in zip(secret, scale_wh, strict=True)
     ]
     return {"epsilon_micro": nothing, "rho_micro": [math.ceil(MICRO * spent) for spent in rho]}

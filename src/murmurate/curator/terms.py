@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from murmurate.curator.plan import digest
-from murmurate.errors import PrivacyError
+from murmurate.curator.document import digest
+from murmurate.errors import PrivacyError, TariffError
 from murmurate.pricing.rate import RateCurve, Segment
-from murmurate.privacy.noise import NoiseLaw
+from murmurate.privacy.noise import NoiseLaw, refuse_scales
 from murmurate.quantities import FloatArray, IntArray
 
 DAY_S = 86_400
@@ -36,6 +36,12 @@ class Terms:
     rho_micro: IntArray  # [interval of the day]
     forecast_ticks: IntArray  # [interval of the day] the price where no demand is usable
 
+    def __post_init__(self) -> None:
+        columns = (self.scale_wh, self.epsilon_micro, self.rho_micro, self.forecast_ticks)
+        if len({len(column) for column in columns}) != 1 or not len(self.scale_wh) or DAY_S % len(self.scale_wh):
+            raise PrivacyError("plan", [len(column) for column in columns], "must have one entry per interval of a day")
+        refuse_scales(self.scale_wh)
+
     @property
     def tick(self) -> str:
         """One price step [currency/kWh]."""
@@ -54,6 +60,8 @@ class Terms:
         """Read a `plan.json`. Raises PrivacyError if a byte of it was changed."""
         try:
             document: dict[str, Any] = json.loads(text)
+            if document["filter"] is not None:
+                raise TariffError("filter", "true", "is planned for, and cannot be published yet")
             curve = _curve(document["tariff"])
             terms = cls(
                 plan=str(document["digest"]),

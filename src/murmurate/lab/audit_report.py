@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from murmurate import __version__
-from murmurate.curator.plan import Plan, digest
+from murmurate.curator.document import digest
+from murmurate.curator.plan import Plan
 from murmurate.curator.planfile import load_plan
 from murmurate.lab.audit_run import CONFIDENCE, PHASES, Attack, run_audit
 from murmurate.lab.audit_scene import target_kind

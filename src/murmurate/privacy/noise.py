@@ -52,7 +52,7 @@ class SystemNoise:
     rehearsal = False
 
     def draw(self, law: NoiseLaw, scale_wh: FloatArray) -> IntArray:
-        _refuse_scales(scale_wh, allow_zero=False)
+        refuse_scales(scale_wh)
         drawn = np.zeros(scale_wh.shape, np.int64)
         for scale in np.unique(scale_wh):
             same = scale_wh == scale
@@ -90,7 +90,7 @@ class RehearsalNoise:
         self._rng = np.random.default_rng(seed)
 
     def draw(self, law: NoiseLaw, scale_wh: FloatArray) -> IntArray:
-        _refuse_scales(scale_wh, allow_zero=True)
+        refuse_scales(scale_wh, allow_zero=True)
         return self._gaussian(scale_wh) if law is NoiseLaw.GAUSSIAN else self._laplace(scale_wh)
 
     def _laplace(self, scale_wh: FloatArray) -> IntArray:
@@ -124,7 +124,8 @@ def laplace_log_pmf(noise_wh: Any, scale_wh: float) -> FloatArray:
     return log_pmf
 
 
-def _refuse_scales(scale_wh: FloatArray, *, allow_zero: bool) -> None:
+def refuse_scales(scale_wh: FloatArray, *, allow_zero: bool = False) -> None:
+    """Raise PrivacyError unless each scale [Wh] can be drawn exactly; zero is for rehearsals."""
     enough = (scale_wh >= 0) if allow_zero else (scale_wh >= SMALLEST_SCALE_WH)
     allowed = f"must be {'0 or more' if allow_zero else 'at least 1/64 Wh, or the exact demand would be published'}"
     wrong = ~(enough & (scale_wh <= LARGEST_SCALE_WH))

@@ -82,8 +82,6 @@ class Desk:
         terms = self.terms(digest)
         if terms is None:
             raise UnknownNameError("plan", digest, "must be registered before anything is released under it")
-        if head is not None and terms.interval_s != head.record.interval_s:
-            raise ChainError("interval_s", terms.interval_s, f"must stay {head.record.interval_s}; open a new chain")
         return terms
 
     def _signer(self, head: Entry | None, task: Task) -> Signer:

@@ -35,10 +35,11 @@ class Known(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """What the log holds about a zone beyond a number: some of the next lines in order, and the number of the last."""
+    """What the log holds about a zone beyond a number: some of the next lines in order, and where its chain ends."""
 
-    last_seq: int
+    last_seq: int  # -1: it has no chain
     lines: tuple[str, ...]
+    last_hash: str  # of the line with the number last_seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,11 @@ Write = Callable[[Mapping[str, tuple[Entry | None, Task]], Demand], Drafts]
 
 @dataclass(slots=True)
 class Outcome:
-    """Where the zones stand after a turn; those in none of the three were locked by somebody else."""
+    """Where the zones stand after a turn; those neither done, moved nor aside were locked by somebody else."""
 
     done: set[str] = field(default_factory=set)  # the wish is fulfilled and the state knows it
     moved: set[str] = field(default_factory=set)  # take another turn
+    seen: set[str] = field(default_factory=set)  # the state has learned something from the log
     aside: dict[str, str] = field(default_factory=dict)  # need a person, and why
 
 
@@ -130,11 +132,13 @@ def turn(wishes: Mapping[str, Wish], write: Write, verify: Verify) -> Generator[
             outcome.aside[zone] = str(error)
     tasks = {zone: (at.head, at.task) for zone, at in stands.items() if at.task is not None}
     demand: Demand = yield Recall({zone: task.interval for zone, (_, task) in tasks.items() if task.kind is None})
-    drafts = write(tasks, demand)
-    outcome.aside.update(drafts.refused)
+    drafts, refused = write(tasks, demand)
+    outcome.aside |= refused | _misfits(stands, drafts)
+    drafts = {zone: draft for zone, draft in drafts.items() if zone not in outcome.aside}
+    outcome.seen = {zone for zone, at in stands.items() if at.seen}
     dropped: dict[str, Entry | None] = {zone: None for zone, at in stands.items() if at.stale}
-    yield Save({zone: at.seen for zone, at in stands.items() if at.seen}, dropped | drafts.written)
-    offers = {zone: at.offer for zone, at in stands.items() if at.offer is not None} | drafts.written
+    yield Save({zone: stands[zone].seen for zone in outcome.seen}, dropped | drafts)
+    offers = {zone: at.offer for zone, at in stands.items() if at.offer is not None} | drafts
     if offers:
         yield Beat()
         yield Append(offers)
@@ -143,12 +147,25 @@ def turn(wishes: Mapping[str, Wish], write: Write, verify: Verify) -> Generator[
     return outcome
 
 
+def _misfits(stands: Mapping[str, Stand], drafts: Mapping[str, Entry]) -> dict[str, str]:
+    """Drafts that no log should take, with the reason: a faulty desk, or a rehearsal, ends here."""
+    wrong: dict[str, str] = {}
+    for zone, draft in drafts.items():
+        try:
+            refuse_misfit(stands[zone].head, draft)
+        except ChainError as error:
+            wrong[zone] = str(error)
+    return wrong
+
+
 def catch_up(mine: Known, beyond: Beyond, verify: Verify) -> list[Entry]:
     """The entries of the log beyond mine, each checked to follow the one before. My own pending one needs no proof."""
     if mine.damage is not None:
         raise ChainError("state", "damaged", f"must be restored from a backup: {mine.damage}")
     if beyond.last_seq < _seq(mine.head):
         raise ChainError("log", f"at {beyond.last_seq}", f"has lost entries up to {_seq(mine.head)}: mend it first")
+    if mine.head is not None and mine.head.record.seq == beyond.last_seq and mine.head.hash != beyond.last_hash:
+        raise ChainError("head of the log", "another one", "contradicts what was seen of it: mend nothing, show both")
     seen: list[Entry] = []
     head = mine.head
     for line in beyond.lines:

@@ -36,6 +36,7 @@ class Kind(StrEnum):
     WITHHELD = "withheld"  # no price: it would have come too late
 
 
+_KINDS = frozenset(Kind)
 RELEASES = frozenset({Kind.MEASURED, Kind.FORECAST, Kind.WITHHELD})
 
 
@@ -123,18 +124,26 @@ def read(line: str) -> Entry:
         text, signature = _SIGNED.fullmatch(line).groups()  # type: ignore[union-attr]
         members = json.loads(text + "}")
         known = members.pop("murmurate") == VERSION and members.keys() == _TYPES.keys()
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         known = False
     if not known or any(type(value) is bool or not isinstance(value, _TYPES[name]) for name, value in members.items()):
         raise ChainError("line", _shown(line), f"must be a record of version {VERSION}")
+    if members["kind"] not in _KINDS:
+        raise ChainError("kind", repr(members["kind"]), f"must be one of {', '.join(Kind)}")
+    record = Record(**members | {"kind": Kind(members["kind"])})
+    text = record.text()
+    if text[:-1] + _SIGNATURE.format(signature) != line or not _is_utf8(line):
+        raise ChainError("line", _shown(line), "must be in canonical form: sorted members, no spaces, UTF-8")
+    return _entry(record, text, signature)
+
+
+def _is_utf8(line: str) -> bool:
+    """Half of a surrogate pair has no bytes."""
     try:
-        record = Record(**members | {"kind": Kind(members["kind"])})
-    except ValueError:
-        raise ChainError("kind", repr(members["kind"]), f"must be one of {', '.join(Kind)}") from None
-    entry = _entry(record, record.text(), signature)
-    if entry.line != line:
-        raise ChainError("line", _shown(line), "must be in canonical form: sorted members, no spaces")
-    return entry
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shown(line: str) -> str:

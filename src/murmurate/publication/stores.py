@@ -41,7 +41,7 @@ class Log(Protocol):
     """The public log: for each zone lines numbered 0, 1, 2, .., of which the last is the head."""
 
     def read(self, after: Mapping[str, int]) -> dict[str, Beyond]:
-        """The next lines of each zone after a number (some of them, if they are many) and the number of its head."""
+        """The next lines of each zone after a number (not all, if they are many), and number and hash of its head."""
         ...
 
     def append(self, entries: Iterable[Entry]) -> None:

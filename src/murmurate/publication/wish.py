@@ -13,7 +13,10 @@ from murmurate.publication.record import Entry, Kind
 
 
 class Change(NamedTuple):
-    """From one plan or key to another. It is made once: where `before` no longer stands, nothing is left to change."""
+    """From one plan or key to another. It is made once: where `before` no longer stands, nothing is left to change.
+
+    Whoever asks for a change back while another still asks for the change will have both, for ever: ask one thing.
+    """
 
     before: str
     after: str
@@ -53,9 +56,9 @@ def next_task(head: Entry | None, wish: Wish) -> Task | None:
     if head is None:
         return None if wish.opening is None else Task(Kind.OPEN, wish.opening.first - 1, wish)
     last = head.record.interval
-    if wish.key is not None and head.key == wish.key.before:
+    if wish.key is not None and head.key == wish.key.before != wish.key.after:
         return Task(Kind.KEY, last, wish)
-    if wish.plan is not None and head.record.plan == wish.plan.before:
+    if wish.plan is not None and head.record.plan == wish.plan.before != wish.plan.after:
         return Task(Kind.PLAN, last, wish)
     if last >= wish.until:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from murmurate.publication.publisher import Beyond
-from murmurate.publication.record import Entry, encode
+from murmurate.publication.record import NOBODY, Entry, encode
 from murmurate.service.connection import Session
 
 AT_ONCE = 500  # lines of one zone in one answer
@@ -19,20 +19,21 @@ class PostgresLog:
 
     def read(self, after: Mapping[str, int]) -> dict[str, Beyond]:
         query = """
-            SELECT h.zone, h.seq, e.line FROM jsonb_each_text(%s) AS mine (zone, seq)
+            SELECT h.zone, h.seq, h.hash, e.line FROM jsonb_each_text(%s) AS mine (zone, seq)
             JOIN public_log.head h ON h.zone = mine.zone
             LEFT JOIN LATERAL (
                 SELECT line FROM public_log.entry
                 WHERE zone = mine.zone AND seq > mine.seq::bigint ORDER BY seq LIMIT %s
             ) AS e ON true"""
-        heads: dict[str, int] = {}
+        heads: dict[str, tuple[int, str]] = {}
         lines: dict[str, list[str]] = {}
         with self._session.transaction() as connection:
-            for zone, seq, line in connection.execute(query, (encode(dict(after)), AT_ONCE)):
-                heads[zone] = seq
+            for zone, seq, last, line in connection.execute(query, (encode(dict(after)), AT_ONCE)):
+                heads[zone] = (seq, last)
                 if line is not None:
                     lines.setdefault(zone, []).append(line)
-        return {zone: Beyond(heads.get(zone, -1), tuple(lines.get(zone, ()))) for zone in after}
+        ends = {zone: heads.get(zone, (-1, NOBODY)) for zone in after}
+        return {zone: Beyond(seq, tuple(lines.get(zone, ())), last) for zone, (seq, last) in ends.items()}
 
     def append(self, entries: Iterable[Entry]) -> None:
         offered = {entry.record.zone: entry.line for entry in entries}

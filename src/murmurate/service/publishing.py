@@ -46,13 +46,15 @@ class Publisher:
         return outcome
 
     def _settle(self, wishes: dict[str, Wish], outcome: Outcome, end: float) -> None:
-        """Turn until nothing of the batch moves any more."""
-        while wishes and time.monotonic() < end:
-            result = drive(turn(wishes, self.write, self.verify), self.state, self.log, self.wait)
+        """Turn until nothing of the batch gets on: a zone whose offer is not taken must not hold the next batch."""
+        turning = wishes
+        while turning and time.monotonic() < end:
+            result = drive(turn(turning, self.write, self.verify), self.state, self.log, self.wait)
             outcome.done |= result.done
             outcome.aside |= result.aside
             outcome.moved -= result.done | result.aside.keys()
-            wishes = {zone: wishes[zone] for zone in result.moved}
+            again = result.moved if turning is wishes else result.moved & result.seen
+            turning = {zone: wishes[zone] for zone in again}
 
 
 def _batches(zones: list[str], size: int) -> Iterator[list[str]]:

@@ -1,0 +1,91 @@
+"""What a plan says about each release, and what it costs."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from murmurate.curator.document import digest
+from murmurate.curator.plan import make_plan, prove
+from murmurate.curator.planfile import load_plan
+from murmurate.curator.spending import per_release
+from murmurate.curator.terms import Terms
+from murmurate.curator.zonefile import EXAMPLE, parse_zone
+from murmurate.errors import MurmurateError
+from murmurate.privacy.noise import NoiseLaw
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return make_plan(parse_zone(EXAMPLE))
+
+
+def sealed(document):
+    return json.dumps(document | {"digest": digest(document)})
+
+
+def test_the_terms_are_those_of_the_plan(plan):
+    terms = Terms.of(plan.to_json())
+    assert terms.plan == digest(plan.document())
+    assert (terms.zone, terms.currency, terms.tick, terms.interval_s) == ("harbour", "EUR", "1/100000", 900)
+    assert terms.curve == plan.zone.curve
+    assert np.array_equal(terms.scale_wh, plan.scale_wh)
+    expected_wh = np.rint(plan.zone.forecast.profile_wh).astype(int)
+    assert terms.forecast_ticks.tolist() == plan.zone.curve.price_ticks(expected_wh).tolist()
+    assert [terms.slot(interval) for interval in (0, 95, 96, 96 * 20_000 + 7)] == [0, 95, 0, 7]
+
+
+def test_a_laplace_release_costs_bound_over_scale_in_millionths_rounded_up(plan):
+    cost = per_release(plan.zone, NoiseLaw.LAPLACE, np.full(96, 32_000.0))
+    assert cost == {"epsilon_micro": [31_250] * 96, "rho_micro": [0] * 96}
+    assert per_release(plan.zone, NoiseLaw.LAPLACE, np.full(96, 31_999.0))["epsilon_micro"][0] == 31_251
+    terms = Terms.of(plan.to_json())
+    for scale, micro in zip(terms.scale_wh, terms.epsilon_micro, strict=True):
+        exact = Fraction(1000) / Fraction(float(scale)) * 10**6
+        assert exact - 1 <= int(micro) <= exact + 1
+
+
+def test_a_gaussian_release_costs_half_the_squared_ratio(plan):
+    cost = per_release(plan.zone, NoiseLaw.GAUSSIAN, np.full(96, 10_000.0))
+    assert cost == {"epsilon_micro": [0] * 96, "rho_micro": [5_000] * 96}  # 1000^2 / (2 * 10000^2)
+    assert per_release(plan.zone, NoiseLaw.GAUSSIAN, np.full(96, 9_999.0))["rho_micro"][0] == 5_002
+
+
+def test_hours_in_which_everybody_is_public_cost_nothing():
+    always = EXAMPLE.replace('occupancy = "resident"\n\n', 'occupancy = "resident"\npublic = "always"\n\n')
+    zone = parse_zone(always.replace(', "any moment: 1"', ""))
+    assert all(all(kind.public) for kind in zone.kinds)
+    for law in NoiseLaw:
+        assert not any(map(sum, per_release(zone, law, np.full(96, 40_000.0)).values()))
+
+
+def test_a_changed_plan_is_refused(plan):
+    document = json.loads(plan.to_json())
+    document["scale_wh"][3] /= 2
+    with pytest.raises(MurmurateError, match="something was changed"):
+        Terms.of(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"scale_wh": [0.0] * 96}, "at least 1/64 Wh"),
+        ({"scale_wh": [1000.0] * 95}, "one entry per interval"),
+        ({"filter": {"carry": [], "gain": []}}, "cannot be published yet"),
+        ({"noise": "none"}, "must be a plan.json"),
+        ({"cost": {}}, "must be a plan.json"),
+    ],
+)
+def test_a_plan_that_nobody_could_publish_under_is_refused(plan, change, says):
+    with pytest.raises(MurmurateError, match=says):
+        Terms.of(sealed(plan.document() | change))
+
+
+def test_the_proof_of_a_plan_covers_its_costs(plan):
+    """A plan whose costs were understated and sealed anew is noticed when it is proven again."""
+    cost = plan.document()["cost"]
+    less = {"epsilon_micro": [micro - 2 for micro in cost["epsilon_micro"]], "rho_micro": cost["rho_micro"]}
+    with pytest.raises(MurmurateError, match="not what its zone file gives"):
+        load_plan(sealed(plan.document() | {"cost": less}))
+    assert prove(plan.zone, plan.law, plan.scale_wh).document()["cost"] == cost

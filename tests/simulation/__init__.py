@@ -1,0 +1,1 @@
+"""A deterministic simulator that drives the real publisher through faults: one seed, one run."""
