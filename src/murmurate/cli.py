@@ -156,10 +156,10 @@ def open_(
 ) -> None:
     """Prepare the databases, show the plans, and begin the chain of each zone."""
     _need_service()
-    from murmurate.service import commands, databases  # noqa: PLC0415
+    from murmurate.service import databases, plan_commands  # noqa: PLC0415
 
     both = databases.Databases.of(state=state, log=log)
-    raise typer.Exit(commands.open_zones(plans, both, keys, lead=lead, first=first))
+    raise typer.Exit(plan_commands.open_zones(plans, both, keys, lead=lead, first=first))
 
 
 @app.command(epilog="Example, from cron, each minute: murmurate release")
@@ -188,9 +188,9 @@ def change(
 ) -> None:
     """Put a zone under another plan, if every window across the change keeps its promise."""
     _need_service()
-    from murmurate.service import commands, databases  # noqa: PLC0415
+    from murmurate.service import databases, plan_commands  # noqa: PLC0415
 
-    raise typer.Exit(commands.change(plan_file, databases.Databases.of(state=state, log=log), keys))
+    raise typer.Exit(plan_commands.change(plan_file, databases.Databases.of(state=state, log=log), keys))
 
 
 @app.command(epilog="Example: murmurate rotate")

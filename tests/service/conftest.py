@@ -9,16 +9,16 @@ import pytest
 
 from murmurate.service.migrate import migrate
 
-SERVER = os.environ.get("MURMURATE_TEST_SERVER", "host=127.0.0.1 user=postgres")
+SERVER = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432")
 
 
 @contextmanager
 def database(store, options=""):
     name = f"murmurate_{store}_{token_hex(6)}"
-    with psycopg.connect(f"{SERVER} dbname=postgres", autocommit=True) as connection:
+    with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} {options}")
         try:
-            yield f"{SERVER} dbname={name}"
+            yield f"{SERVER}/{name}"
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 

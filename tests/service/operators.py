@@ -16,7 +16,7 @@ from murmurate.curator.zonefile import EXAMPLE
 from murmurate.quantities import Demand
 from murmurate.service.state import PostgresState
 
-SERVER = "postgresql://postgres@127.0.0.1:5432"
+SERVER = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432")
 DOCS = Path(__file__).parents[2] / "docs"
 PAYING = 314_159_265  # a demand that nothing prints by chance
 STEP_S = 300

@@ -295,7 +295,7 @@ def test_a_damaged_state_sets_one_zone_aside(stores):
 
 def test_a_server_that_does_not_answer_is_hung_up_on():
     """A peer whose machine still acknowledges but whose server has stopped: no timeout of TCP or PostgreSQL sees it."""
-    session = Session(f"{SERVER} dbname=postgres", patience_s=0.5)
+    session = Session(f"{SERVER}/postgres", patience_s=0.5)
     begin = time.monotonic()
     with pytest.raises(psycopg.OperationalError), session.transaction() as connection:
         connection.execute("SELECT pg_sleep(20)")

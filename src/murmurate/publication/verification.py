@@ -19,9 +19,8 @@ from murmurate.publication.record import RELEASES, Entry, read
 from murmurate.publication.signing import refuse_bad_key, verify
 from murmurate.publication.verification_chain import ChainCheck, Place
 from murmurate.publication.verification_plans import Account, Proven, Shelf
-from murmurate.publication.verification_report import Finding, Report, contradiction
+from murmurate.publication.verification_report import Finding, Report, Source, contradiction
 
-Source = Callable[[], Iterable[str]]  # the lines of a log, from the beginning each time it is called
 Progress = Callable[[int], None]  # is told how many lines are done
 
 OFTEN = 500  # lines between two calls of progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -10,6 +11,8 @@ from typing import NamedTuple
 from murmurate.errors import ChainError
 from murmurate.publication.chain import Verify
 from murmurate.publication.record import RELEASES, Entry, read
+
+Source = Callable[[], Iterable[str]]  # the lines of a log, from the beginning each time it is called
 
 SHOWN = 20  # findings kept of one zone; the rest is counted
 

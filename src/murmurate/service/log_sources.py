@@ -13,7 +13,7 @@ from urllib import request
 from urllib.error import URLError
 
 from murmurate.errors import MurmurateError
-from murmurate.publication.verification import Source
+from murmurate.publication.verification_report import Source
 
 LONGEST_LINE = 1 << 20  # bytes; a record has about 900
 TIMEOUT_S = 30

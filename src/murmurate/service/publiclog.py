@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from murmurate.publication.publisher import Beyond
 from murmurate.publication.record import NOBODY, Entry, encode
@@ -51,13 +51,9 @@ class PostgresLog:
         with self._session.transaction() as connection:
             connection.execute(query, (plan, document))
 
-    def zones(self) -> list[str]:
-        """Every zone that has a chain."""
+    def plan(self, digest: str) -> str | None:
+        """The document of a published plan."""
+        query = "SELECT document FROM public_log.plan WHERE digest = %s"
         with self._session.transaction() as connection:
-            return [zone for (zone,) in connection.execute("SELECT zone FROM public_log.head ORDER BY zone")]
-
-    def plans(self) -> Iterator[str]:
-        """Every published plan, as its document."""
-        with self._session.transaction() as connection:
-            for (document,) in connection.execute("SELECT document FROM public_log.plan ORDER BY digest"):
-                yield document
+            row = connection.execute(query, (digest,)).fetchone()
+        return None if row is None else str(row[0])
