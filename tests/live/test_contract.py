@@ -16,7 +16,7 @@ import pytest
 from murmurate.errors import MurmurateError
 from murmurate.privacy.noise import SystemNoise
 from murmurate.publication.desk import Desk
-from murmurate.publication.publisher import Known
+from murmurate.publication.publisher import Beyond, Known
 from murmurate.publication.record import Entry, sign
 from murmurate.publication.signing import Ed25519Signer
 from murmurate.publication.wish import Opening, Wish, next_task
@@ -123,7 +123,7 @@ def test_the_log_takes_what_follows_and_once_only(office):
     entry = office.next(zone, head)
     office.log.append([entry])
     office.log.append([entry])
-    assert office.log.read({zone: 2})[zone] == (3, (entry.line,))
+    assert office.log.read({zone: 2})[zone] == Beyond(3, (entry.line,), entry.hash)
 
 
 @pytest.mark.parametrize(
