@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from psycopg import Connection
+
 from murmurate.publication.publisher import Beyond
 from murmurate.publication.record import NOBODY, Entry, encode
 from murmurate.service.connection import Session
@@ -16,30 +18,44 @@ class PostgresLog:
 
     def __init__(self, dsn: str) -> None:
         self._session = Session(dsn)
+        self._offered: dict[str, Entry] = {}  # last; if the log says that its head has this hash, it need not send it
 
     def read(self, after: Mapping[str, int]) -> dict[str, Beyond]:
         query = """
-            SELECT h.zone, h.seq, h.hash, e.line FROM jsonb_each_text(%s) AS mine (zone, seq)
-            JOIN public_log.head h ON h.zone = mine.zone
-            LEFT JOIN LATERAL (
-                SELECT line FROM public_log.entry
-                WHERE zone = mine.zone AND seq > mine.seq::bigint ORDER BY seq LIMIT %s
-            ) AS e ON true"""
-        heads: dict[str, tuple[int, str]] = {}
-        lines: dict[str, list[str]] = {}
+            SELECT h.zone, h.seq, h.hash FROM public_log.head h
+            WHERE h.zone IN (SELECT jsonb_array_elements_text(%s))"""
         with self._session.transaction() as connection:
-            for zone, seq, last, line in connection.execute(query, (encode(dict(after)), AT_ONCE)):
-                heads[zone] = (seq, last)
-                if line is not None:
-                    lines.setdefault(zone, []).append(line)
+            heads = {zone: (seq, last) for zone, seq, last in connection.execute(query, (encode(list(after)),))}
+            lines: dict[str, tuple[str, ...]] = {
+                zone: (self._offered[zone].line,) for zone in heads if self._is_mine(zone, *heads[zone], after)
+            }
+            unread = {zone: after[zone] for zone, (seq, _) in heads.items() if seq > after[zone] and zone not in lines}
+            if unread:
+                lines |= self._lines(connection, unread)
         ends = {zone: heads.get(zone, (-1, NOBODY)) for zone in after}
-        return {zone: Beyond(seq, tuple(lines.get(zone, ())), last) for zone, (seq, last) in ends.items()}
+        return {zone: Beyond(seq, lines.get(zone, ()), last) for zone, (seq, last) in ends.items()}
+
+    def _is_mine(self, zone: str, seq: int, last: str, after: Mapping[str, int]) -> bool:
+        """Whether all that is new is the line that was offered from here."""
+        mine = self._offered.get(zone)
+        return mine is not None and (mine.hash, mine.record.seq) == (last, seq) and seq == after[zone] + 1
+
+    @staticmethod
+    def _lines(connection: Connection, after: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+        query = """
+            SELECT mine.zone, array_agg(e.line ORDER BY e.seq) FROM jsonb_each_text(%s) AS mine (zone, seq)
+            CROSS JOIN LATERAL (
+                SELECT seq, line FROM public_log.entry
+                WHERE zone = mine.zone AND seq > mine.seq::bigint ORDER BY seq LIMIT %s
+            ) AS e GROUP BY mine.zone"""
+        rows = connection.execute(query, (encode(dict(after)), AT_ONCE)).fetchall()
+        return {zone: tuple(lines) for zone, lines in rows}
 
     def append(self, entries: Iterable[Entry]) -> None:
-        offered = {entry.record.zone: entry.line for entry in entries}
+        self._offered = {entry.record.zone: entry for entry in entries}
+        lines = "\n".join(entry.line for entry in self._offered.values())
         with self._session.transaction() as connection:
-            query = "SELECT count(*) FROM public_log.append(%s, %s)"
-            connection.execute(query, (encode(list(offered)), "\n".join(offered.values())))
+            connection.execute("SELECT count(*) FROM public_log.append(%s)", (lines,))
 
     def close(self) -> None:
         """Hang up; a later call connects again."""

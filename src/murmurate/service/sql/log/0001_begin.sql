@@ -40,14 +40,11 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.ent
 
 -- Take each line that follows the head of its zone (compare and swap); answer with the zones whose line was taken. A
 -- zone that another is appending to is passed over: nobody waits. The rules are those of publication/chain.py, but for
--- the signature, which every reader checks. One more: an interval must be over by this server's own clock. `zones` is a
--- JSON array, `offered` has one line for each of them.
-CREATE FUNCTION public_log.append(zones jsonb, offered text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+-- the signature, which every reader checks. One more: an interval must be over by this server's own clock. `offered` is
+-- one line for each of some zones.
+CREATE FUNCTION public_log.append(offered text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (
-        SELECT FROM jsonb_array_elements_text(zones) AS z (zone)
-        WHERE NOT EXISTS (SELECT FROM public_log.head AS h WHERE h.zone = z.zone)
-    ) THEN
+    IF strpos(offered, '"kind":"open"') > 0 THEN
         INSERT INTO public_log.head
         SELECT r.zone, -1, repeat('0', 64), r.key, r.plan, r.interval, r.interval_s, r.applies - r.interval, 0, 0
         FROM string_to_table(offered, E'\n') AS line
