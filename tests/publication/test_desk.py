@@ -14,7 +14,6 @@ from tests.publication.chains import (
     FIRST,
     INPUT_KEY,
     NEW_KEY,
-    NO_DEMAND,
     OLD_KEY,
     OPENING,
     PLANS,
@@ -105,10 +104,12 @@ def test_a_zone_that_cannot_be_written_does_not_keep_the_others_from_it():
         "hill": Wish(until=FIRST, opening=unknown),
         "mill": Wish(until=FIRST, opening=stranger),
     }
-    drafts = desk().write({zone: (None, next_task(None, wish)) for zone, wish in wishes.items()}, NO_DEMAND)
+    known = demand(harbour=987_654_321, hill=987_654_321, mill=987_654_321)
+    drafts = desk().write({zone: (None, next_task(None, wish)) for zone, wish in wishes.items()}, known)
     assert set(drafts.written) == {"harbour"}
     assert "must be registered" in drafts.refused["hill"]
     assert "is not among this publisher's keys" in drafts.refused["mill"]
+    assert "987654321" not in str(drafts.refused)
 
 
 def test_zones_of_one_batch_get_their_own_demand_each():

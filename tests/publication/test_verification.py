@@ -1,112 +1,34 @@
 """A right log passes; whatever is changed in it is found; a second value convicts whoever signed it."""
 
 import json
-import tracemalloc
-from dataclasses import replace
-from fractions import Fraction
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurate.curator.change import Used, refuse_straddling
-from murmurate.curator.document import digest
-from murmurate.curator.plan import make_plan
-from murmurate.curator.planfile import load_plan
-from murmurate.curator.terms import Terms
-from murmurate.curator.zonefile import EXAMPLE, parse_zone
-from murmurate.errors import PrivacyError
-from murmurate.privacy.noise import RehearsalNoise, SystemNoise
-from murmurate.publication.desk import Desk
-from murmurate.publication.record import Kind, read, sign
-from murmurate.publication.signing import Ed25519Signer, verify
-from murmurate.publication.verification import check_log
-from murmurate.publication.verification_plans import Bound, Ledger
+from murmurate.publication.record import Kind, read
+from murmurate.publication.signing import verify
 from murmurate.publication.verification_report import contradiction
-from murmurate.publication.wish import Change, Opening, Wish, next_task
-from tests.publication.chains import NO_DEMAND, demand
-
-DOCS = Path(__file__).parents[2] / "docs"
-OLD, NEW, STRANGER = (Ed25519Signer(bytes([n]) * 32) for n in (1, 2, 3))
-SIGNERS = {signer.public: signer for signer in (OLD, NEW, STRANGER)}
-FIRST = 480_000
-
-
-@cache
-def plan(promise="any 24 h: epsilon 1", calibration="range", name="harbour"):
-    """The text of a plan with an hour as its interval, in one line as a log has it."""
-    text = EXAMPLE.replace("interval_minutes = 15", "interval_minutes = 60").replace('"harbour"', json.dumps(name))
-    text = text.replace('["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]', json.dumps([promise]))
-    text = text.replace('calibration = "range"', f'calibration = "{calibration}"')
-    made = make_plan(parse_zone(text, lambda _: None, None))
-    return json.dumps(json.loads(made.to_json()), separators=(",", ":"))
-
-
-PLAN, OTHER = plan(), plan("any 24 h: epsilon 1/2")
-DIGEST, OTHER_DIGEST = (json.loads(text)["digest"] for text in (PLAN, OTHER))
-TERMS = {Terms.of(text).plan: Terms.of(text) for text in (PLAN, OTHER)}
-
-
-def desk(noise=None, terms=None):
-    return Desk(terms=(terms or TERMS).get, signers=SIGNERS, noise=noise or SystemNoise(), input_key=b"kept")
-
-
-def grow(entries, wish, energy_wh=None, zone="harbour", at=None):
-    """Append what the wish asks for next."""
-    head = entries[-1] if entries else None
-    given = NO_DEMAND if energy_wh is None else demand(**{zone: energy_wh})
-    drafts = (at or desk()).write({zone: (head, next_task(head, wish))}, given)
-    assert not drafts.refused, drafts.refused
-    return [*entries, drafts.written[zone]]
-
-
-def open_chain(zone="harbour", at=None, plan_digest=DIGEST):
-    opening = Opening(plan=plan_digest, key=OLD.public, first=FIRST)
-    return grow([], Wish(until=FIRST, opening=opening), zone=zone, at=at)
-
-
-@cache
-def log(zone="harbour", measured=5):
-    """Every kind of record, a plan change and a key rotation."""
-    entries = open_chain(zone)
-    for n in range(measured):
-        entries = grow(entries, Wish(until=FIRST + n), 180_000 + n, zone)
-    last = FIRST + measured
-    entries = grow(entries, Wish(until=last), zone=zone)
-    entries = grow(entries, Wish(until=last + 1, in_time_from=last + 2), zone=zone)
-    entries = grow(entries, Wish(until=0, plan=Change(DIGEST, OTHER_DIGEST)), zone=zone)
-    entries = grow(entries, Wish(until=last + 2), 150_000, zone)
-    entries = grow(entries, Wish(until=0, key=Change(OLD.public, NEW.public)), zone=zone)
-    return tuple(grow(entries, Wish(until=last + 3), 160_000, zone))
-
-
-def lines(entries):
-    return [entry.line for entry in entries]
-
-
-def check(*sources, plans=(PLAN, OTHER), **more):
-    """The report on lists of lines."""
-    return check_log({f"source {n}": lambda kept=kept: kept for n, kept in enumerate(sources)}, plans=plans, **more)
-
-
-def rules(report):
-    return {finding.rule for finding in report.findings}
-
-
-def resign(entry, signer=OLD, **changes):
-    return sign(replace(entry.record, **changes), signer)
-
-
-def chained(entries):
-    """The same records, each naming the hash of the one before as it is now."""
-    fixed = [entries[0]]
-    for entry in entries[1:]:
-        fixed.append(resign(entry, SIGNERS[fixed[-1].key], prev=fixed[-1].hash, key=fixed[-1].key))
-    return fixed
+from murmurate.publication.wish import Wish
+from tests.publication.logs import (
+    DIGEST,
+    DOCS,
+    FIRST,
+    NEW,
+    OLD,
+    OTHER,
+    OTHER_DIGEST,
+    PLAN,
+    STRANGER,
+    chained,
+    check,
+    grow,
+    lines,
+    log,
+    resign,
+    rules,
+)
 
 
 def test_a_right_log_holds_and_is_summed_up():
@@ -333,151 +255,3 @@ def test_a_rotation_is_followed_and_only_a_signed_one():
     assert rules(check(lines([*kept[:11], late]))) == {"key"}
     seized = resign(kept[10], STRANGER, key=STRANGER.public, next_key=STRANGER.public)
     assert "key" in rules(check(lines([*kept[:10], seized])))
-
-
-def test_a_missing_plan_is_incomplete_and_not_wrong():
-    report = check(lines(log()), plans=[PLAN])
-    assert (report.holds, report.complete, report.missing) == (True, False, {OTHER_DIGEST: "harbour"})
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_changed_plan_proves_nothing(sealed):
-    document = json.loads(PLAN)
-    document["scale_wh"][3] /= 2
-    if sealed:  # with the digest of what it says now: its costs do not come out again
-        document["digest"] = digest(document)
-    text = json.dumps(document)
-    at = desk(terms={document["digest"]: replace(Terms.of(PLAN), plan=document["digest"])})
-    entries = grow(open_chain(at=at, plan_digest=document["digest"]), Wish(until=FIRST), 170_000, at=at)
-    assert rules(check(lines(entries), plans=[text])) == {"plan"}
-    assert check([PLAN, *lines(log()[:3])], plans=[text]).holds, "the right document is taken where both are given"
-
-
-def test_a_release_at_another_scale_or_price_than_planned_is_found():
-    cheaper = replace(TERMS[DIGEST], scale_wh=TERMS[DIGEST].scale_wh / 2)
-    dearer = replace(TERMS[DIGEST], forecast_ticks=TERMS[DIGEST].forecast_ticks + 1)
-    for terms, energy_wh in ((cheaper, 170_000), (dearer, None)):
-        at = desk(terms={DIGEST: terms})
-        report = check(lines(grow(open_chain(at=at), Wish(until=FIRST), energy_wh, at=at)))
-        assert rules(report) == {"terms"}
-
-
-def test_a_price_beyond_the_cap_is_found():
-    entries = [*log()[:2]]
-    entries[1] = resign(entries[1], price_ticks=200_001)
-    assert rules(check(lines(entries))) == {"terms"}
-
-
-def test_a_rehearsal_is_never_a_publication():
-    entries = grow(open_chain(), Wish(until=FIRST), 170_000, at=desk(RehearsalNoise(7)))
-    assert rules(check(lines(entries))) == {"noise", "terms"}
-
-
-def test_a_later_version_is_not_understood():
-    later = log()[3].line.replace('"murmurate":1', '"murmurate":2')
-    report = check([*lines(log()[:3]), later])
-    assert [finding.words for finding in report.findings if finding.rule == "line"]
-
-
-@given(
-    costs=st.lists(st.integers(0, 400_000), max_size=60),
-    gaps=st.lists(st.integers(1, 9), min_size=60, max_size=60),
-    length=st.integers(1, 12),
-)
-def test_the_dearest_window_is_that_of_brute_force(costs, gaps, length):
-    bound = Bound("any", length, Fraction(1))
-    ledger = Ledger((bound, Bound("longer", 30, Fraction(9))), {})
-    spent, at, broken = {}, 0, []
-    for cost, gap in zip(costs, gaps, strict=False):
-        at += gap
-        spent[at] = cost
-        record = replace(log()[1].record, interval=at, epsilon_micro=cost)
-        broken.append(bool([words for words in ledger.spend(record) if "'any'" in words]))
-    sums = [sum(max(0, spent.get(t, 0) - 1) for t in range(end - length + 1, end + 1)) for end in sorted(spent)]
-    assert broken == [total > 1_000_000 for total in sums]
-    if sums:
-        assert ledger.windows["any"].largest == Fraction(max(sums), 1_000_000)
-
-
-def changing(before, after, quiet=0, measured=4):
-    """A chain that goes from one plan to another, both kept to the letter."""
-    terms = {at.plan: at for at in (Terms.of(before), Terms.of(after))}
-    one, other = terms
-    at = desk(terms=terms)
-    entries = open_chain(at=at, plan_digest=one)
-    for n in range(measured + quiet):
-        entries = grow(entries, Wish(until=FIRST + n), 170_000 if n < measured else None, at=at)
-    entries = grow(entries, Wish(until=0, plan=Change(one, other)), at=at)
-    entries = grow(entries, Wish(until=FIRST + measured + quiet), 170_000, at=at)
-    return check(lines(entries), plans=[before, after])
-
-
-def test_a_change_that_breaks_the_windows_across_it_is_found():
-    loose, strict = plan("any 24 h: epsilon 1", "shift"), plan("any 24 h: epsilon 1")
-    assert rules(changing(loose, strict)) == {"change"}
-    assert rules(changing(loose, strict, quiet=22)) == {"change"}
-    assert changing(loose, strict, quiet=23).holds, "no window sees both"
-    assert changing(loose, strict, measured=0).holds, "nothing was measured under the first"
-
-
-def test_a_third_plan_within_one_window_is_held_against_both_before():
-    """Each step may pass on its own while the quietest noise of all three, taken together, does not."""
-    day, morning = plan("any 24 h: epsilon 1"), plan("any 24 h: epsilon 2")
-    assert changing(day, morning).holds
-    used = [Used(load_plan(text), quiet) for text, quiet in ((morning, 3), (day, 0))]
-    refuse_straddling(used, load_plan(plan("any 24 h: epsilon 3")))
-    with pytest.raises(PrivacyError):
-        refuse_straddling(used, load_plan(plan("any 12 h: epsilon 1/2")))
-
-
-def test_a_plan_that_spends_all_it_promises_passes_in_spite_of_rounding():
-    entries = open_chain()
-    for n in range(30):
-        entries = grow(entries, Wish(until=FIRST + n), 170_000)
-    assert sum(entry.record.epsilon_micro for entry in entries[1:25]) > 1_000_000
-    report = check(lines(entries))
-    assert report.holds
-    assert 0.999 < report.zones["harbour"].windows["any 24 h: epsilon 1"].largest <= 1
-
-
-@pytest.mark.parametrize("junk", ["{", "[" * 100_000, '{"murmurate_plan":1}', "null", '"\\ud800"', "\x00", "\ufffd"])
-def test_whatever_is_no_entry_is_a_finding_and_never_a_crash(junk):
-    assert rules(check([*lines(log()), junk])) == {"line"}
-
-
-def test_a_name_that_no_utf_8_can_hold_is_a_finding():
-    assert rules(check([log()[0].line.replace("harbour", "\\ud800")])) == {"line"}
-
-
-class NotAKey:
-    """Signs quickly and proves nothing."""
-
-    def sign(self, message):
-        return sha256(message).hexdigest()
-
-
-def test_twenty_thousand_lines_stream_in_bounded_memory(tmp_path):
-    """Signatures are left out: they take time, not memory. 32 bytes a record stay."""
-    path = tmp_path / "log.jsonl"
-    head = open_chain()[0]
-    with path.open("w", encoding="utf-8") as file:
-        print(head.line, file=file)
-        for n in range(20_000):
-            seq, at = n + 1, FIRST + n
-            record = replace(head.record, kind=Kind.WITHHELD, seq=seq, interval=at, applies=at + 2, prev=head.hash)
-            head = sign(record, NotAKey())
-            print(head.line, file=file)
-
-    def source():
-        with path.open(encoding="utf-8") as file:
-            yield from (line.removesuffix("\n") for line in file)
-
-    done = []
-    tracemalloc.start()
-    report = check_log({"long": source}, plans=[PLAN], signed=lambda *_: True, progress=done.append)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert report.holds
-    assert report.zones["harbour"].records == 20_001
-    assert done[-1] == 20_000
-    assert peak < 6_000_000 < path.stat().st_size / 2

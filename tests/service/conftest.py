@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from murmurate.service.migrate import migrate
+from tests.service.stores import Stores
 
 SERVER = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432")
 
@@ -35,3 +36,10 @@ def log_dsn():
     with database("log") as dsn:
         migrate(dsn, "log")
         yield dsn
+
+
+@pytest.fixture
+def stores(state_dsn, log_dsn):
+    made = Stores(state_dsn, log_dsn)
+    yield made
+    made.close()
