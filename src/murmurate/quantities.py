@@ -92,7 +92,9 @@ class Meters:
 
     `bound_wh` caps what one meter may add to the demand of one interval [Wh]; the noise is measured by it.
     `imputed_wh` stands in for a meter that did not report: a public constant, never a guess from its past. Arrays are
-    taken over, not copied: whoever hands them in leaves them alone from then on.
+    taken over, not copied: whoever hands them in leaves them alone from then on. `number` is what readings call a
+    meter; without it meters are called 0, 1, 2 and so on. A meter that is not `protected` keeps no secret: its bound
+    does not count for the noise.
 
     >>> Meters.in_one_zone("harbour", bound_wh=[3000, 9000])
     Meters(2 meters, 1 zone)
@@ -105,6 +107,8 @@ class Meters:
     zone: IntArray  # [meter] position in `zones`
     bound_wh: IntArray  # [meter]
     imputed_wh: IntArray  # [meter]
+    number: IntArray | None = None  # [meter] ascending
+    protected: BoolArray | None = None  # [meter] None: all are
 
     @classmethod
     def in_one_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = 0) -> Meters:
@@ -125,10 +129,24 @@ class Meters:
         refuse_where(outside, "imputed_wh", self.imputed_wh, "must lie between 0 and bound_wh", MeterError)
         unknown = (self.zone < 0) | (self.zone >= len(self.zones))
         refuse_where(unknown, "zone", self.zone, f"must be below {len(self.zones)}, the number of zones", MeterError)
+        self._check_numbers()
+        if self.protected is not None and (self.protected.dtype != np.bool_ or self.protected.shape != self.zone.shape):
+            raise MeterError("protected", self.protected.dtype, "must be true or false, one entry per meter")
         if int(self.bound_wh.max(initial=0)) * len(self.bound_wh) >= 2**62:
             raise MeterError(
                 "bound_wh", int(self.bound_wh.max()), "times the number of meters must stay below 2**62 Wh"
             )
+
+    def _check_numbers(self) -> None:
+        if self.number is None:
+            return
+        object.__setattr__(self, "number", integers(self.number, "meter", MeterError))
+        if self.number.shape != self.zone.shape:
+            raise MeterError("meter", self.number.shape, "must have one number per meter")
+        outside = (self.number < 0) | (self.number >= 2**62)
+        refuse_where(outside, "meter", self.number, "must be a number from 0 up", MeterError)
+        again = np.diff(self.number, prepend=-1) < 1
+        refuse_where(again, "meter", self.number, "must be in ascending order, each once", MeterError)
 
     def __len__(self) -> int:
         return len(self.bound_wh)
@@ -152,28 +170,31 @@ def refuse_where(wrong: BoolArray, field: str, values: Any, allowed: str, error:
 class Readings:
     """A batch of readings of one interval, as columns; any number of batches in any order make an interval.
 
-    The door that builds it answers the sender; past the door no reading is refused, only clipped.
+    A door builds it by `of`, which answers the sender; past the door no reading is refused, only clipped. `start_us`
+    is the interval that each reading says it belongs to: a meter whose clock is wrong names another one.
 
     >>> Readings.of(meter=[0, 1], energy_wh=[250, -3])
     Traceback (most recent call last):
     murmurate.errors.ReadingError: energy_wh[1] is -3: must be at least 0 Wh
     """
 
-    meter: IntArray  # [reading] row of the meter table
+    meter: IntArray  # [reading] number of the meter
     energy_wh: IntArray  # [reading]
+    start_us: IntArray | None = None  # [reading] microseconds of UTC; None: all belong to the interval that is gathered
 
     @classmethod
     def of(cls, meter: Any, energy_wh: Any) -> Readings:
-        return cls(
+        batch = cls(
             meter=integers(meter, "meter", ReadingError), energy_wh=integers(energy_wh, "energy_wh", ReadingError)
         )
+        refuse_where(batch.meter < 0, "meter", batch.meter, "must be the number of a meter", ReadingError)
+        refuse_where(batch.energy_wh < 0, "energy_wh", batch.energy_wh, "must be at least 0 Wh", ReadingError)
+        return batch
 
     def __post_init__(self) -> None:
-        if self.meter.shape != self.energy_wh.shape or self.meter.ndim != 1:
-            shapes = (self.meter.shape, self.energy_wh.shape)
+        shapes = tuple(column.shape for column in (self.meter, self.energy_wh, self.start_us) if column is not None)
+        if len(set(shapes)) != 1 or self.meter.ndim != 1:
             raise ReadingError("readings", shapes, "meter and energy_wh must have the same length")
-        refuse_where(self.meter < 0, "meter", self.meter, "must be a row of the meter table", ReadingError)
-        refuse_where(self.energy_wh < 0, "energy_wh", self.energy_wh, "must be at least 0 Wh", ReadingError)
 
     def __len__(self) -> int:
         return len(self.meter)
@@ -190,6 +211,7 @@ class Demand:
     energy_wh: IntArray  # [zone]
     reported: IntArray  # [zone] meters that reported
     imputed: IntArray  # [zone] meters that did not
+    largest_bound_wh: IntArray | None = None  # [zone] among the protected meters; public, where it is known
 
     def of(self, zone: str) -> int:
         """The demand of one zone [Wh].

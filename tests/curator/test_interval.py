@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from murmurate.curator.interval import gather, protect
+from murmurate.curator.gathering import gather
+from murmurate.curator.interval import protect
 from murmurate.errors import MeterError, PrivacyError, ReadingError, UnknownZoneError
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseLaw, RehearsalNoise, SystemNoise
@@ -67,6 +68,11 @@ def test_nobody_reporting_is_a_demand_of_public_constants():
     assert gather([], METERS).of("harbour") == 200
 
 
+def numbered(*numbers):
+    two = np.array([9, 9])
+    return Meters(zones=("a",), zone=two * 0, bound_wh=two, imputed_wh=two * 0, number=np.array(numbers))
+
+
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
@@ -86,10 +92,13 @@ def test_nobody_reporting_is_a_demand_of_public_constants():
             "readings is ((1,), (2,)): meter and energy_wh must have the same length",
         ),
         (
-            lambda: gather([Readings.of(meter=[2], energy_wh=[1])], METERS),
+            lambda: Readings.of(meter=[-1], energy_wh=[1]),
             ReadingError,
-            "meter[0] is 2: must be below 2",
+            "meter[0] is -1: must be the number of a meter",
         ),
+        (lambda: numbered(3, 3), MeterError, "meter[1] is 3: must be in ascending order, each once"),
+        (lambda: numbered(-1, 3), MeterError, "meter[0] is -1: must be a number from 0 up"),
+        (lambda: numbered(3), MeterError, "meter is (1,): must have one number per meter"),
         (lambda: Meters.in_one_zone("a", bound_wh=[9, 0]), MeterError, "bound_wh[1] is 0: must be at least 1 Wh"),
         (
             lambda: Meters.in_one_zone("a", bound_wh=[9], imputed_wh=10),

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.curator.interval import gather, protect
+from murmurate.curator.gathering import gather
+from murmurate.curator.interval import protect
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import RehearsalNoise
 from murmurate.quantities import Meters, Readings

@@ -33,6 +33,7 @@ def terms(plan="a", law=NoiseLaw.LAPLACE, currency="EUR", curve=CURVE):
         epsilon_micro=costs if laplace else 0 * costs,
         rho_micro=0 * costs if laplace else costs,
         forecast_ticks=curve.price_ticks(100_000 * slots),
+        bound_wh=1000,
     )
 
 

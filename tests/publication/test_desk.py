@@ -9,6 +9,7 @@ import pytest
 from murmurate.privacy.noise import NoiseLaw
 from murmurate.publication.record import Kind
 from murmurate.publication.wish import Change, Opening, Wish, next_task
+from murmurate.quantities import Demand
 from tests.publication.chains import (
     CURVE,
     FIRST,
@@ -72,6 +73,18 @@ def test_without_demand_the_forecast_is_released_and_costs_nothing():
     assert (record.noise, record.scale_wh, record.input) == ("none", None, None)
     assert record.total_epsilon_micro == 0
     assert noise.asked == []
+
+
+@pytest.mark.parametrize(("largest_wh", "kind"), [(999, Kind.MEASURED), (1000, Kind.MEASURED), (1001, Kind.FORECAST)])
+def test_a_demand_with_a_meter_that_the_plan_does_not_hide_is_not_used(largest_wh, kind):
+    noise, column = FixedNoise(), np.array([500_000])
+    drawn = Demand(
+        zones=("harbour",), energy_wh=column, reported=column, imputed=column, largest_bound_wh=np.array([largest_wh])
+    )
+    task = next_task(OPEN, Wish(until=FIRST))
+    record = desk(noise).write({"harbour": (OPEN, task)}, drawn).written["harbour"].record
+    assert record.kind is kind
+    assert len(noise.asked) == (kind is Kind.MEASURED)
 
 
 def test_what_comes_too_late_is_withheld_and_nothing_is_drawn():

@@ -63,6 +63,7 @@ def _tariff(zone: str, number: int, slots: int) -> Tariff:
         epsilon_micro=cost if law is NoiseLaw.LAPLACE else nothing,
         rho_micro=nothing if law is NoiseLaw.LAPLACE else cost,
         forecast_ticks=np.arange(slots) + base + 7,
+        bound_wh=1000,
     )
     return Tariff(terms, factor, offset)
 

@@ -35,6 +35,7 @@ class Terms:
     epsilon_micro: IntArray  # [interval of the day]
     rho_micro: IntArray  # [interval of the day]
     forecast_ticks: IntArray  # [interval of the day] the price where no demand is usable
+    bound_wh: int  # the most that a household may add whose occupancy is not public all day
 
     def __post_init__(self) -> None:
         columns = (self.scale_wh, self.epsilon_micro, self.rho_micro, self.forecast_ticks)
@@ -73,6 +74,7 @@ class Terms:
                 epsilon_micro=np.array(document["cost"]["epsilon_micro"], np.int64),
                 rho_micro=np.array(document["cost"]["rho_micro"], np.int64),
                 forecast_ticks=curve.price_ticks(np.array(document["forecast_wh"], np.int64)),
+                bound_wh=max((int(h["bound_wh"]) for h in document["households"] if not all(h["public"])), default=0),
             )
         except (ValueError, KeyError, TypeError):
             raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None

@@ -13,7 +13,8 @@ import numpy as np
 
 from murmurate.audit import adversary
 from murmurate.audit.bound import auc_bound
-from murmurate.curator.interval import gather, protect
+from murmurate.curator.gathering import gather
+from murmurate.curator.interval import protect
 from murmurate.curator.plan import Plan
 from murmurate.curator.zone import HouseholdKind, Zone
 from murmurate.errors import PrivacyError

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.curator.interval import gather
+from murmurate.curator.gathering import gather
 from murmurate.household.occupancy import sample
 from murmurate.lab.worlds import Town
 from murmurate.quantities import BoolArray, IntArray, Readings

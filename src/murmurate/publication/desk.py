@@ -53,7 +53,11 @@ class Desk:
                 usable[zone] = (head, task, self._terms(head, task), self._signer(head, task))
             except MurmurateError as error:
                 drafts.refused[zone] = str(error)
-        known = {zone: place for place, zone in enumerate(demand.zones)}
+        known = {
+            zone: place
+            for place, zone in enumerate(demand.zones)
+            if zone in usable and _hidden(demand, place, usable[zone][2])
+        }
         prices = self._measure(
             {
                 z: (terms, task.interval)
@@ -138,6 +142,11 @@ class Desk:
         counted = (int(column[place]) for column in (demand.energy_wh, demand.reported, demand.imputed))
         text = "|".join(map(str, (zone, terms.interval_s, interval, *counted)))
         return hmac.new(self.input_key, text.encode(), sha256).hexdigest()
+
+
+def _hidden(demand: Demand, place: int, terms: Terms) -> bool:
+    """Whether the plan's noise hides every meter in this demand: it is measured by the plan's largest bound."""
+    return demand.largest_bound_wh is None or int(demand.largest_bound_wh[place]) <= terms.bound_wh
 
 
 def _record(zone: str, head: Entry | None, task: Task, terms: Terms, what: dict[str, Any], key: str) -> Record:

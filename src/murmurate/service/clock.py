@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import datetime
 
+from murmurate.errors import MurmurateError
 from murmurate.publication.wish import Opening, Wish
 
 
@@ -41,3 +43,19 @@ class BeatClock:
         """Sleep until the next beat; one that is just missed is waited for in full."""
         now = time.time()
         time.sleep(max(0.0, (now // self.beat_s + 1) * self.beat_s - now))
+
+
+def begin_of(text: str, interval_s: int, option: str) -> int:
+    """When an interval begins [s of UTC] that a person names.
+
+    >>> begin_of("2026-05-01T00:15Z", 900, "--first")
+    1777594500
+    """
+    try:
+        begins = datetime.fromisoformat(text)
+    except ValueError:
+        raise MurmurateError(option, text, "must be a time such as 2026-05-01T00:00Z") from None
+    if begins.tzinfo is None or begins.timestamp() % interval_s:
+        allowed = f"must name its time zone (2026-05-01T00:00Z) and begin an interval of {interval_s} s"
+        raise MurmurateError(option, text, allowed)
+    return int(begins.timestamp())

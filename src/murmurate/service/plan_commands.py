@@ -14,11 +14,12 @@ from murmurate.curator.change import Used, refuse_straddling
 from murmurate.curator.plan import Plan
 from murmurate.curator.planfile import load_plan
 from murmurate.curator.terms import DAY_S, Terms
-from murmurate.errors import ChainError, MurmurateError
+from murmurate.errors import ChainError
 from murmurate.privacy.promise import WindowPromise
 from murmurate.publication.record import Entry, read
 from murmurate.publication.verification_plans import MOST_PLANS
 from murmurate.publication.wish import Change, Opening, Wish
+from murmurate.service.clock import begin_of
 from murmurate.service.databases import Databases, failures_in_one_line, first_entries, heads
 from murmurate.service.keyring import Keyring
 from murmurate.service.migrate import migrate
@@ -59,16 +60,8 @@ def open_zones(plans: Sequence[Path], databases: Databases, keys: Path, *, lead:
 
 def _opening(terms: Terms, keys: Keyring, lead: int, first: str | None) -> Opening:
     step = terms.interval_s
-    if first is None:
-        return Opening(plan=terms.plan, key=keys.newest.public, first=int(time.time() // step) + 1, lead=lead)
-    try:
-        begins = datetime.fromisoformat(first)
-    except ValueError:
-        raise MurmurateError("--first", first, "must be a time such as 2026-05-01T00:00Z") from None
-    if begins.tzinfo is None or begins.timestamp() % step:
-        allowed = f"must name its time zone (2026-05-01T00:00Z) and begin an interval of {step} s"
-        raise MurmurateError("--first", first, allowed)
-    return Opening(plan=terms.plan, key=keys.newest.public, first=int(begins.timestamp()) // step, lead=lead)
+    begins = int(time.time() // step) + 1 if first is None else begin_of(first, step, "--first") // step
+    return Opening(plan=terms.plan, key=keys.newest.public, first=begins, lead=lead)
 
 
 def _opened(zone: str, opening: Opening, proven: Mapping[Path, Plan], *, is_new: bool) -> str:

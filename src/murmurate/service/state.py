@@ -60,15 +60,17 @@ class PostgresState:
         query = """
             SELECT wanted.zone, d.* FROM jsonb_each_text(%s) AS wanted (zone, interval)
             CROSS JOIN LATERAL (
-                SELECT energy_wh, reported, imputed FROM confidential.demand
+                SELECT energy_wh, reported, imputed, coalesce(largest_bound_wh, 0) FROM confidential.demand
                 WHERE zone = wanted.zone AND interval = wanted.interval::bigint
                     AND energy_wh IS NOT NULL AND reported IS NOT NULL AND imputed IS NOT NULL OFFSET 0
             ) AS d"""
         with self._session.hold() as connection:
             rows = connection.execute(query, (encode(dict(interval)),)).fetchall() if interval else []
-        zones, *columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-        energy_wh, reported, imputed = (np.array(column, np.int64) for column in columns)
-        return Demand(zones=tuple(zones), energy_wh=energy_wh, reported=reported, imputed=imputed)
+        zones, *columns = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+        energy_wh, reported, imputed, largest = (np.array(column, np.int64) for column in columns)
+        return Demand(
+            zones=tuple(zones), energy_wh=energy_wh, reported=reported, imputed=imputed, largest_bound_wh=largest
+        )
 
     def save(self, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
         drafts = {zone: draft for zone, draft in pending.items() if draft is not None}
@@ -105,14 +107,17 @@ class PostgresState:
     def remember(self, interval: int, demand: Demand) -> None:
         """Keep the demand of an interval until it is released; a corrected one replaces it."""
         query = """
-            INSERT INTO confidential.demand (zone, interval, energy_wh, reported, imputed)
-            SELECT zone, %s, energy_wh, reported, imputed
-            FROM unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[]) AS d (zone, energy_wh, reported, imputed)
-            ON CONFLICT (zone, interval) DO UPDATE SET
-                energy_wh = excluded.energy_wh, reported = excluded.reported, imputed = excluded.imputed"""
+            INSERT INTO confidential.demand (zone, interval, energy_wh, reported, imputed, largest_bound_wh)
+            SELECT zone, %s, energy_wh, reported, imputed, largest FROM unnest(
+                %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]
+            ) AS d (zone, energy_wh, reported, imputed, largest)
+            ON CONFLICT (zone, interval) DO UPDATE SET energy_wh = excluded.energy_wh, reported = excluded.reported,
+                imputed = excluded.imputed, largest_bound_wh = excluded.largest_bound_wh"""
+        unknown: list[int | None] = [None] * len(demand.zones)
+        largest = unknown if demand.largest_bound_wh is None else demand.largest_bound_wh.tolist()
         columns = [column.tolist() for column in (demand.energy_wh, demand.reported, demand.imputed)]
         with self._session.transaction() as connection:
-            connection.execute(query, (interval, list(demand.zones), *columns))
+            connection.execute(query, (interval, list(demand.zones), *columns, largest))
 
     def register(self, plan: str, document: str) -> None:
         """Keep a proven plan by its digest."""
@@ -133,6 +138,15 @@ class PostgresState:
         with self._session.transaction() as connection:
             rows = connection.execute("SELECT zone, opening FROM curator.head ORDER BY zone").fetchall()
         return {zone: Opening(**opening) for zone, opening in rows}
+
+    def plans(self) -> dict[str, str]:
+        """The plan that each zone of this curator is under, as far as it has seen the log."""
+        query = """
+            SELECT zone, coalesce((SELECT line::jsonb ->> 'plan' FROM curator.release
+                WHERE release.zone = head.zone AND release.seq = head.seq), opening ->> 'plan')
+            FROM curator.head"""
+        with self._session.transaction() as connection:
+            return dict(connection.execute(query).fetchall())
 
     def terms(self, plan: str) -> Terms | None:
         """What a registered plan says about each release."""

@@ -1,0 +1,114 @@
+"""Any cut of the meter table into shards, merged in any order, gives the demand that a person would write down."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmurate.curator.gathering import Shard, demand, gather, merge, tally
+from murmurate.errors import MeterError
+from murmurate.quantities import Meters, Readings
+
+ZONES = ("hill", "harbour", "mill")
+START_US = 900 * 2_000_000 * 10**6
+EXTREME = [-(2**63), -1, 0, 2**63 - 1]
+
+
+@st.composite
+def worlds(draw):
+    """A table with gaps in its numbers, and readings: twice, clipped, negative, of strangers, with wrong clocks."""
+    number = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=12)))
+    column = lambda values: np.array(draw(st.lists(values, min_size=len(number), max_size=len(number))))  # noqa: E731
+    bound_wh = column(st.integers(1, 3000))
+    meters = Meters(
+        zones=ZONES,
+        zone=column(st.integers(0, 2)),
+        bound_wh=bound_wh,
+        imputed_wh=np.minimum(column(st.integers(0, 500)), bound_wh),
+        number=np.array(number),
+        protected=column(st.booleans()),
+    )
+    who = st.one_of(st.sampled_from(number), st.integers(0, 50), st.sampled_from(EXTREME))
+    much = st.one_of(st.integers(-5, 4000), st.sampled_from(EXTREME))
+    when = st.sampled_from([START_US, START_US, START_US, START_US + 86_400 * 10**6])
+    return meters, draw(st.lists(st.tuples(who, much, when), max_size=40))
+
+
+def readings(rows):
+    meter, energy_wh, start_us = np.array(rows, np.int64).reshape(-1, 3).T
+    return Readings(meter=meter.copy(), energy_wh=energy_wh.copy(), start_us=start_us.copy())
+
+
+def part(meters, rows):
+    names = ("zone", "bound_wh", "imputed_wh", "number", "protected")
+    return Meters(zones=ZONES, **{name: getattr(meters, name)[rows] for name in names})
+
+
+def by_hand(meters, rows):
+    """[(energy, reported, imputed, largest protected bound)] of each zone, in plain Python."""
+    said = {}
+    for meter, energy_wh, start_us in rows:
+        if start_us == START_US:
+            said[meter] = max(energy_wh, said.get(meter, 0))
+    lines = []
+    for zone in range(len(ZONES)):
+        here = [m for m in range(len(meters)) if meters.zone[m] == zone]
+        heard = [m for m in here if int(meters.number[m]) in said]
+        clipped = [min(max(said[int(meters.number[m])], 0), int(meters.bound_wh[m])) for m in heard]
+        imputed = [int(meters.imputed_wh[m]) for m in here if m not in heard]
+        secret = [int(meters.bound_wh[m]) for m in here if meters.protected[m]]
+        lines.append((sum(clipped) + sum(imputed), len(heard), len(imputed), max(secret, default=0)))
+    return lines
+
+
+def lines(result):
+    columns = (result.energy_wh, result.reported, result.imputed, result.largest_bound_wh)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@given(data=st.data(), world=worlds())
+def test_shards_in_any_order_and_grouping_give_what_a_person_writes_down(data, world):
+    meters, rows = world
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(meters) - 1), max_size=4))) if len(meters) > 1 else []
+    edges = list(pairwise([0, *cuts, len(meters)]))
+    order = data.draw(st.permutations(rows))
+    at = data.draw(st.integers(0, len(rows)))
+    parts = [
+        tally([readings(order[:at]), readings(order[at:])], Shard.of(part(meters, slice(*edge)), number), START_US)
+        for number, edge in enumerate(edges)
+    ]
+    shuffled = data.draw(st.permutations(parts))
+    fork = data.draw(st.integers(0, len(parts)))
+    grouped = merge([merge(shuffled[:fork]), merge(shuffled[fork:])])
+    assert lines(demand(merge(parts), ZONES, len(parts))) == by_hand(meters, rows)
+    assert lines(demand(grouped, ZONES, len(parts))) == by_hand(meters, rows)
+
+
+@given(world=worlds())
+def test_what_was_left_out_is_counted(world):
+    meters, rows = world
+    seen = tally([readings(rows)], Shard.of(meters), START_US)
+    assert seen.readings == len(rows)
+    assert seen.astray == sum(start_us != START_US for *_, start_us in rows)
+    known = set(meters.number.tolist())
+    assert seen.unknown == sum(start_us == START_US and meter not in known for meter, _, start_us in rows)
+
+
+def test_a_shard_that_would_count_twice_or_not_at_all_is_refused():
+    one = tally([], Shard.of(Meters.in_one_zone("hill", bound_wh=[5])))
+    with pytest.raises(MeterError, match="one would have counted twice"):
+        merge([one, one])
+    with pytest.raises(MeterError, match="shards is 1 of 2: must all be tallied"):
+        demand(one, ("hill",), shards=2)
+
+
+def test_a_tally_prints_no_number():
+    shard = Shard.of(Meters.in_one_zone("hill", bound_wh=[5000]))
+    assert "4321" not in repr(tally([Readings.of(meter=[0], energy_wh=[4321])], shard))
+
+
+def test_a_meter_that_nobody_knows_does_not_stop_the_interval():
+    meters = Meters.in_one_zone("hill", bound_wh=[5, 5], imputed_wh=1)
+    assert gather([Readings.of(meter=[2, 0], energy_wh=[5, 3])], meters).of("hill") == 4
