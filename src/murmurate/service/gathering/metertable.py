@@ -1,0 +1,207 @@
+"""The meter table, pinned: every version that an interval was closed under is kept, shard by shard, and never changes.
+
+The version is the digest of the operator's own file. One bound that is halved between two runs would change the demand
+of an interval that is gathered again; so a closed interval keeps the table it was closed under.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from murmurate.curator.gathering import Shard
+from murmurate.errors import MeterError
+from murmurate.quantities import Meters
+from murmurate.service.gathering import durable
+from murmurate.service.gathering.layout import Landing
+
+_NEEDED = ("meter", "zone", "bound_wh")
+_KINDS = {"meter": pa.types.is_integer, "zone": pa.types.is_string, "bound_wh": pa.types.is_integer}
+_KINDS |= {"imputed_wh": pa.types.is_integer, "protected": pa.types.is_boolean}
+_PACKED = dict.fromkeys(("meter", "zone", "bound_wh", "imputed_wh"), "DELTA_BINARY_PACKED")
+_SHOULD_BE = {"zone": "text", "protected": "true or false"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterTable:
+    """A version of the meter table in a landing."""
+
+    folder: Path
+    zones: tuple[str, ...]
+    shards: tuple[int, ...]
+    digests: tuple[str, ...]  # SHA-256 of the file of each shard
+    shard_meters: int  # meter m is in shard m // shard_meters
+    meters: int
+
+    @property
+    def version(self) -> str:
+        return self.folder.name
+
+    @property
+    def sharded(self) -> bool:
+        return self.shards != (0,)
+
+
+def pin(landing: Landing, source: Path) -> MeterTable:
+    """Keep this version of the meter table in the landing; one that is there already is not read again."""
+    folder = landing.root / "_meters" / _version(source)
+    if not _is_whole(folder):
+        meters = _read(source)
+        if folder.exists() and not _is_whole(folder):
+            shutil.rmtree(folder)
+        _write(folder, meters, landing)
+    return load(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    return folder.exists() and all((folder / f"shard={shard}.parquet").exists() for shard in load(folder).shards)
+
+
+def pinned(landing: Landing, version: str) -> MeterTable:
+    """A version that was pinned before."""
+    folder = landing.root / "_meters" / version
+    if not folder.is_dir():
+        raise MeterError("meters", version[:12], "is not in this landing; hand in the meter table with --meters")
+    return load(folder)
+
+
+@cache
+def load(folder: Path) -> MeterTable:
+    """What a pinned table says of itself; it never changes."""
+    contents = json.loads((folder / "table.json").read_bytes())
+    contents |= {name: tuple(contents[name]) for name in ("zones", "shards", "digests")}
+    return MeterTable(folder=folder, **contents)
+
+
+@lru_cache(maxsize=1)
+def load_shard(folder: Path, shard: int) -> Shard:
+    """One shard of a pinned table, ready to tally. Raises MeterError where it is not what was pinned."""
+    path, table = folder / f"shard={shard}.parquet", load(folder)
+    if _sha256(path) != table.digests[table.shards.index(shard)]:
+        raise MeterError(f"pinned meter table {folder.name[:12]}", "changed", "must stay as it was when it was pinned")
+    with pq.ParquetFile(path, pre_buffer=False) as parquet:
+        rows = parquet.read(use_threads=False)
+    column = {name: rows[name].to_numpy() for name in rows.column_names}
+    meters = Meters(
+        zones=table.zones,
+        zone=column["zone"],
+        bound_wh=column["bound_wh"],
+        imputed_wh=column["imputed_wh"],
+        number=column["meter"],
+        protected=column["protected"],
+    )
+    return Shard.of(meters, shard)
+
+
+def _files(source: Path) -> list[Path]:
+    """The files of a table; in a folder those that lie in it, not what lies deeper."""
+    if not source.is_dir():
+        return [source]
+    files = sorted(path for path in source.glob("*.parquet") if path.is_file() and not path.name.startswith((".", "_")))
+    if not files:
+        raise MeterError("meters", source, "must be a CSV or Parquet file, or a folder with *.parquet")
+    return files
+
+
+def _version(source: Path) -> str:
+    digests = [_sha256(path) for path in _files(source)]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(source: Path) -> Meters:
+    """The operator's table, checked, in the order of the meters' numbers."""
+    text = pv.ConvertOptions(column_types={"zone": pa.string()})
+    try:
+        if source.suffix == ".csv":
+            table = pv.read_csv(source, convert_options=text)
+        else:
+            table = pa.concat_tables([pq.read_table(path, partitioning=None) for path in _files(source)])
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise
+        raise MeterError(str(source), "unreadable", str(error).splitlines()[0]) from None
+    if not len(table):
+        raise MeterError(str(source), "empty", "must have a row for each meter")
+    names = [name for name in _KINDS if name in table.column_names or name in _NEEDED]
+    for name in names:
+        if table.column_names.count(name) != 1:
+            how = f"with {name} twice" if name in table.column_names else f"without {name}"
+            raise MeterError(str(source), how, f"must have the columns {', '.join(_NEEDED)}")
+    table = table.select(names).combine_chunks()
+    table = table.set_column(names.index("zone"), "zone", _plain(table["zone"]))
+    for name, kind in ((name, table.schema.field(name).type) for name in names):
+        fits = _KINDS[name](kind)
+        gaps = table[name].null_count or (fits and name == "zone" and pc.any(pc.equal(table[name], "")).as_py())
+        if not fits or gaps:
+            what = "empty here and there" if gaps else kind
+            raise MeterError(f"{source}: {name}", what, f"must be {_SHOULD_BE.get(name, 'whole numbers')} throughout")
+    return _meters(table.sort_by("meter"))
+
+
+def _plain(zone: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text is text, however it is packed."""
+    packed = pa.types.is_dictionary(zone.type) or pa.types.is_large_string(zone.type)
+    return zone.cast(pa.string()) if packed or pa.types.is_string_view(zone.type) else zone
+
+
+def _meters(table: pa.Table) -> Meters:
+    named = pc.dictionary_encode(table["zone"].combine_chunks())
+    names = np.array(named.dictionary.to_pylist(), dtype=object)
+    order = np.argsort(names)
+    position = np.empty(len(names), np.int64)
+    position[order] = np.arange(len(names))
+    column = {name: table[name].to_numpy() for name in table.column_names if name != "zone"}
+    return Meters(
+        zones=tuple(names[order]),
+        zone=position[named.indices.to_numpy()],
+        bound_wh=column["bound_wh"],
+        imputed_wh=column.get("imputed_wh", np.zeros(len(table), np.int64)),
+        number=column["meter"],
+        protected=column.get("protected", np.ones(len(table), np.bool_)),
+    )
+
+
+def _write(folder: Path, meters: Meters, landing: Landing) -> None:
+    """One file a shard, in a folder that appears when it is complete."""
+    columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
+    whole = pa.table(columns | {"imputed_wh": meters.imputed_wh, "protected": meters.protected})
+    number = whole["meter"].to_numpy()
+    shards, first = np.unique(number // landing.shard_meters, return_index=True)
+    if len(shards) > 4 * (len(meters) // landing.shard_meters + 16):
+        allowed = f"must be numbered from 0 up with few gaps: {len(meters):,} meters lie in {len(shards):,} shards"
+        raise MeterError("meter", int(number[-1]), allowed)
+    part = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
+    durable.folder(part)
+    digests = []
+    for shard, begin, end in zip(shards, first, [*first[1:], len(meters)], strict=True):
+        sink = pa.BufferOutputStream()
+        pq.write_table(whole.slice(begin, end - begin), sink, use_dictionary=False, column_encoding=_PACKED)
+        data = memoryview(sink.getvalue())
+        digests.append(hashlib.sha256(data).hexdigest())
+        durable.write(part / f"shard={shard}.parquet", data)
+    size = {"shard_meters": landing.shard_meters, "meters": len(meters)}
+    contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests} | size
+    durable.write(part / "table.json", json.dumps(contents).encode())
+    try:
+        part.rename(folder)
+    except OSError:  # another run has pinned it meanwhile
+        shutil.rmtree(part)
+        if not folder.is_dir():
+            raise
+    durable.settle(folder.parent)

@@ -1,0 +1,180 @@
+"""Small landings that hold every kind of reading, and what a person makes of them with pencil and paper."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from murmurate.quantities import Demand, Readings
+from murmurate.service.gathering.job import Gathered, close_all, gather
+from murmurate.service.gathering.layout import Landing
+from murmurate.service.gathering.metertable import MeterTable, pin
+
+START_S = 1_740_830_400  # 2025-03-01 12:00 UTC
+STEP_S = 900
+SHARD_METERS = 3
+_PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+class Meter(NamedTuple):
+    number: int
+    zone: str
+    bound_wh: int
+    imputed_wh: int = 0
+    protected: bool = True
+
+
+class Row(NamedTuple):
+    """A reading as a file holds it; None is a null."""
+
+    meter: int | None
+    energy_wh: int | None
+    start_s: int | None = START_S
+
+
+class Line(NamedTuple):
+    """What is said of a zone."""
+
+    energy_wh: int
+    reported: int
+    imputed: int
+    largest_bound_wh: int
+
+
+METERS = (
+    Meter(0, "hill", 3000, 120),
+    Meter(1, "hill", 3000, 120),
+    Meter(2, "harbour", 5000, 200),
+    Meter(4, "harbour", 9000, 70, protected=False),  # silent
+    Meter(7, "hill", 4000, 33),  # its clock is wrong
+    Meter(8, "mill", 2500, 0),
+)
+ROWS = (
+    *(Row(0, 250), Row(0, 900), Row(0, 251), Row(0, 900)),  # which of them counts?
+    Row(1, 5000),  # clipped
+    Row(2, -40),  # no less than nothing
+    Row(7, 1234, START_S - STEP_S),
+    Row(8, 333),
+    *(Row(5, 100), Row(99, 100)),  # strangers: in a shard that is known, and in one that is not
+)
+HONEST = tuple(row for row in ROWS if row.start_s == START_S)  # what a writer appends who looks at the time
+BY_HAND = {
+    "harbour": Line(0 + 70, 1, 1, 5000),
+    "hill": Line(900 + 3000 + 33, 2, 1, 4000),
+    "mill": Line(333, 1, 0, 2500),
+}
+
+
+def by_hand(meters: Sequence[Meter], rows: Iterable[Row], start_s: int = START_S) -> dict[str, Line]:
+    """The demand of each zone, in plain Python."""
+    said: dict[int, int] = {}
+    for meter, energy_wh, when in rows:
+        if None not in (meter, energy_wh, when) and when == start_s:
+            said[meter] = max(energy_wh, said.get(meter, 0))
+    lines = {}
+    for zone in sorted({meter.zone for meter in meters}):
+        here = [meter for meter in meters if meter.zone == zone]
+        heard = [min(max(said[meter.number], 0), meter.bound_wh) for meter in here if meter.number in said]
+        silent = [meter.imputed_wh for meter in here if meter.number not in said]
+        largest = max((meter.bound_wh for meter in here if meter.protected), default=0)
+        lines[zone] = Line(sum(heard) + sum(silent), len(heard), len(silent), largest)
+    return lines
+
+
+def left_out(meters: Sequence[Meter], rows: Iterable[Row], start_s: int, shard_meters: int) -> tuple[int, int, int]:
+    """Readings that are there, with a wrong clock, and of strangers: of rows that lie in the shards they belong to."""
+    known = {meter.number for meter in meters}
+    shards = {number // shard_meters for number in known}
+    whole = [row for row in rows if None not in row]
+    beyond = [row for row in whole if row.meter // shard_meters not in shards]
+    inside = [row for row in whole if row.meter // shard_meters in shards]
+    astray = [row for row in inside if row.start_s != start_s]
+    unknown = [row for row in inside if row.start_s == start_s and row.meter not in known]
+    return len(whole), len(astray), len(unknown) + len(beyond)
+
+
+def lines(demand: Demand) -> dict[str, Line]:
+    columns = (demand.energy_wh, demand.reported, demand.imputed, demand.largest_bound_wh)
+    said = zip(*(column.tolist() for column in columns), strict=True)
+    return {zone: Line(*line) for zone, line in zip(demand.zones, said, strict=True)}
+
+
+def meter_rows(meters: Sequence[Meter]) -> pa.Table:
+    names = ("meter", "zone", "bound_wh", "imputed_wh", "protected")
+    return pa.table(dict(zip(names, map(list, zip(*meters, strict=True)), strict=True)))
+
+
+def meter_csv(path: Path, meters: Sequence[Meter] = METERS) -> Path:
+    rows = [f"{m.number},{m.zone},{m.bound_wh},{m.imputed_wh},{str(m.protected).lower()}" for m in meters]
+    path.write_text("\n".join(["meter,zone,bound_wh,imputed_wh,protected", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def reading_rows(rows: Iterable[Row], *, unit: str = "us", whole: pa.DataType | None = None) -> pa.Table:
+    """Rows as a file of readings has them."""
+    meter, energy_wh, start_s = zip(*rows, strict=True) if (rows := list(rows)) else ((), (), ())
+    start = [None if when is None else when * _PER_S[unit] for when in start_s]
+    return pa.table(
+        {
+            "meter": pa.array(meter, whole or pa.int64()),
+            "interval_start": pa.array(start, pa.int64()).cast(pa.timestamp(unit, "UTC")),
+            "energy_wh": pa.array(energy_wh, whole or pa.int64()),
+        }
+    )
+
+
+def leave(
+    landing: Landing, start_s: int, rows: Iterable[Row], name: str = "a", *, row_group_size: int | None = None, **how
+) -> list[Path]:
+    """Do as any other program does that writes into a landing: a file a shard. A null lands in the first shard."""
+    shards: dict[int, list[Row]] = {}
+    for row in rows:
+        shards.setdefault((row.meter or 0) // landing.shard_meters, []).append(row)
+    paths = []
+    for shard, some in shards.items():
+        paths.append(landing.shard(start_s, shard) / f"{name}.parquet")
+        paths[-1].parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(reading_rows(some, **how), paths[-1], row_group_size=row_group_size)
+    return paths
+
+
+def readings(rows: Iterable[Row]) -> Readings:
+    """Rows as a writer hands them to append."""
+    meter, energy_wh, _ = zip(*rows, strict=True)
+    return Readings(meter=np.array(meter), energy_wh=np.array(energy_wh))
+
+
+def a_landing(folder: Path, meters: Sequence[Meter] = METERS, **make: int) -> tuple[Landing, MeterTable]:
+    """A new landing with its meter table."""
+    landing = Landing.create(folder / "landing", **{"shard_meters": SHARD_METERS} | make)
+    return landing, pin(landing, meter_csv(folder / "meters.csv", meters))
+
+
+def gathered(landing: Landing, table: MeterTable, starts_s: Sequence[int] = (START_S,)) -> list[Gathered]:
+    """Close and gather, as the command does."""
+    return gather(landing, table, close_all(landing, starts_s, table))
+
+
+def demand_of(landing: Landing, table: MeterTable, start_s: int = START_S) -> dict[str, Line]:
+    return lines(gathered(landing, table, [start_s])[0].demand)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Everything in a folder, byte for byte."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """A disk that never waits: only a power cut can tell the difference."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
