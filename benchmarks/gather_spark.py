@@ -1,0 +1,107 @@
+"""Gather on Spark as one would write it by hand for one landing, and Spark's own bare sum of it.
+
+Nothing of murmurate is in here: what a worker runs needs NumPy and PyArrow alone. The plan is ours: a task opens the
+files of its shard itself, and the driver adds up what comes back. It trusts what it reads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_MICRO = 10**6
+_SLICES = 8  # four a core
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What every worker must know."""
+
+    root: str
+    meters: str  # folder of the pinned table
+    shard_meters: int
+    shards: tuple[int, ...]
+    starts: tuple[tuple[int, str], ...]  # (begin [s of UTC], folder) of each interval
+
+
+def by_hand(spark: Any, plan: Plan, zones: Sequence[str]) -> pa.Table:
+    """Demand of every interval and zone."""
+    from pyspark import cloudpickle  # noqa: PLC0415  the extra is not for everyone
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    tasks = spark.range(0, len(plan.shards), 1, min(_SLICES, len(plan.shards)))
+    sums = np.zeros((3, len(plan.starts), len(zones)), np.int64)
+    largest = np.zeros(len(zones), np.int64)
+    for row in tasks.mapInArrow(lambda batches: _work(plan, batches), "part binary").collect():
+        numbers = np.frombuffer(row["part"], np.int64).reshape(2 + 3 * len(plan.starts), -1)
+        sums[:, :, numbers[0]] += numbers[2:].reshape(3, len(plan.starts), -1)
+        largest[numbers[0]] = np.maximum(largest[numbers[0]], numbers[1])
+    start = np.repeat([begin * _MICRO for begin, _ in plan.starts], len(zones))
+    columns = {"interval_start": pa.array(start, pa.timestamp("us", "UTC")), "zone": list(zones) * len(plan.starts)}
+    columns |= dict(zip(("energy_wh", "reported", "imputed"), sums.reshape(3, -1), strict=True))
+    return pa.table(columns | {"largest_bound_wh": np.tile(largest, len(plan.starts))})
+
+
+def _work(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On a worker: the parts of the shards whose numbers come in."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            part = _one_shard(plan, plan.shards[number])
+            yield pa.record_batch([pa.array([part.tobytes()], pa.binary())], names=["part"])
+
+
+def _one_shard(plan: Plan, shard: int) -> Any:
+    """Zones, largest bounds, then energy, reported and imputed of each interval.
+
+    Everything is indexed by the meter's number in its shard: numbers without a meter have a zone of their own, cut off.
+    """
+    table = pq.read_table(f"{plan.meters}/shard={shard}.parquet", use_threads=False, partitioning=None)
+    column = {name: table[name].to_numpy() for name in table.column_names}
+    first, size = shard * plan.shard_meters, plan.shard_meters
+    at = column["meter"] - first
+    everyone = np.bincount(column["zone"])
+    zones = np.flatnonzero(everyone)
+    of_meter = np.cumsum(everyone > 0)[column["zone"]] - 1
+    zone, bound_wh, imputed_wh = np.full(size, len(zones)), np.zeros(size, np.int64), np.zeros(size, np.int64)
+    zone[at], bound_wh[at], imputed_wh[at] = of_meter, column["bound_wh"], column["imputed_wh"]
+    largest = np.zeros(len(zones), np.int64)
+    secret = column["protected"]
+    np.maximum.at(largest, of_meter[secret], column["bound_wh"][secret])
+    energy, imputed = [], []
+    for start_s, folder in plan.starts:
+        heard = _heard(Path(plan.root) / folder / f"shard={shard}", start_s * _MICRO, first, size)
+        silent = heard < 0
+        counted = np.where(silent, imputed_wh, np.minimum(heard, bound_wh))
+        total = np.zeros(len(zones) + 1, np.int64)
+        np.add.at(total, zone, counted)
+        energy.append(total[:-1])
+        imputed.append(np.bincount(zone[silent], minlength=len(zones) + 1)[:-1])
+    return np.stack([zones, largest, *energy, *(everyone[zones] - some for some in imputed), *imputed])
+
+
+def _heard(folder: Path, start_us: int, first: int, size: int) -> Any:
+    """The largest reading of each meter, -1 where there is none."""
+    heard = np.full(size, -1)
+    for path in folder.glob("*.parquet"):
+        with pq.ParquetFile(path, pre_buffer=False) as parquet:
+            for batch in parquet.iter_batches(131_072, use_threads=False):
+                meter, start, energy_wh = (column.view(pa.int64()).to_numpy() for column in batch.columns)
+                np.maximum.at(heard, meter - first, np.where(start == start_us, np.maximum(energy_wh, 0), -1))
+    return heard
+
+
+def bare_sum(spark: Any, root: Path, zone_numbers: int) -> int:
+    """Spark's own sum of each interval and zone: nothing is joined, deduplicated or clipped. Returns its rows."""
+    schema = "meter long, interval_start timestamp, energy_wh long, interval string, shard int"
+    readings = spark.read.schema(schema).parquet(str(root))
+    zone = f"meter div {zone_numbers}"  # of all the tables that say which zone a meter is in, the cheapest
+    return len(
+        readings.selectExpr("interval", f"{zone} AS zone", "energy_wh").groupBy("interval", "zone").sum().collect()
+    )
