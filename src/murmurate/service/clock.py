@@ -34,6 +34,29 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """The time of a service [s of UTC]: the wall clock, or the past played faster, as a demonstration does.
+
+    >>> Clock(played_s=1000.0, real_s=5000.0, speed=60.0).at(5002.0)
+    1120.0
+    """
+
+    played_s: float = 0.0
+    real_s: float = 0.0
+    speed: float = 1.0
+
+    def at(self, real_s: float) -> float:
+        return self.played_s + self.speed * (real_s - self.real_s)
+
+    def now(self) -> float:
+        return self.at(time.time())
+
+    def real(self, played_s: float) -> float:
+        """When the wall clock shows what this clock calls `played_s`."""
+        return self.real_s + (played_s - self.played_s) / self.speed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeatClock:
     """Everything that is published leaves on a beat: the time it leaves does not tell how long it took to make."""
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from murmurate.errors import MurmurateError
 from murmurate.publication.wish import Change, Wish
-from murmurate.service.clock import Schedule
 from murmurate.service.databases import Databases, failures_in_one_line, heads
 from murmurate.service.keyring import add_signing_key, load_keys, make_keys
 from murmurate.service.office import NO_RELEASE, Office, out, status, zones_word
@@ -29,20 +28,13 @@ def release(databases: Databases, keys: Path, *, grace_s: int, beat_s: float, pa
     databases.check()
     with failures_in_one_line():
         office = Office.of(databases, keys, beat_s)
-        openings = office.state.openings()
-        if not openings:
+        wishes, unplanned = office.due(time.time(), grace_s)
+        zones = wishes.keys() | unplanned.keys()
+        if not zones:
             raise MurmurateError("zones", "none", "open one first: murmurate open plan.json")
-        now, wishes, unplanned = time.time(), {}, {}
-        for zone, opening in openings.items():
-            terms = office.state.terms(opening.plan)
-            if terms is None:
-                unplanned[zone] = f"plan {opening.plan} is not registered; run murmurate open with its plan.json"
-                continue
-            schedule = Schedule(interval_s=terms.interval_s, lead=opening.lead, grace_s=grace_s)
-            wishes[zone] = schedule.wish(now, opening)
         outcome, failed = office.publish(wishes, patience_s)
     outcome.aside |= unplanned
-    out.print(f"{len(outcome.done):,} of {len(openings):,} {zones_word(openings)} up to date.")
+    out.print(f"{len(outcome.done):,} of {len(zones):,} {zones_word(zones)} up to date.")
     return status(outcome, failed)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,25 +14,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from murmurate.errors import MurmurateError
-from murmurate.publication.record import encode
+from murmurate.service.board.archive import AT_ONCE, log_lines
 from murmurate.service.databases import Database, failures_in_one_line
 
-AT_ONCE = 2000
-
-_PLANS = """
-    SELECT document FROM public_log.plan WHERE %(zone)s::text IS NULL OR digest IN (
-        SELECT line::jsonb ->> 'plan' FROM public_log.entry
-        WHERE zone = %(zone)s AND (seq = 0 OR line LIKE '%%"kind":"plan"%%'))
-    ORDER BY digest"""
 _COUNT = "SELECT coalesce(sum(seq + 1), 0)::bigint FROM public_log.head WHERE %(zone)s::text IS NULL OR zone = %(zone)s"
-_ENTRIES = """
-    SELECT line FROM public_log.entry WHERE %(zone)s::text IS NULL OR zone = %(zone)s ORDER BY zone, seq"""
 
 
 def export(log: Database, out: Path, zone: str | None) -> None:
     """Write the log, or one zone of it, as it stands at one moment. A file appears only when it is whole."""
     log.check()
-    written, error = 0, Console(stderr=True)
+    error = Console(stderr=True)
     with failures_in_one_line(), psycopg.connect(log.dsn) as connection, _whole(out) as file:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         asked = {"zone": zone}
@@ -42,20 +32,13 @@ def export(log: Database, out: Path, zone: str | None) -> None:
         if not total:
             what = "the log" if zone is None else f"zone {zone}"
             raise MurmurateError(what, "empty", "there is nothing to export yet")
-        for (document,) in connection.execute(_PLANS, asked):
-            file.write(encode(json.loads(document)).encode() + b"\n")
-        with (
-            connection.cursor("export") as cursor,
-            Progress(console=error, transient=True, disable=not error.is_terminal) as bar,
-        ):
+        with Progress(console=error, transient=True, disable=not error.is_terminal) as bar:
             task = bar.add_task("exporting", total=total)
-            cursor.itersize = AT_ONCE
-            for (line,) in cursor.execute(_ENTRIES, asked):
+            for written, line in enumerate(log_lines(connection, zone)):
                 file.write(line.encode() + b"\n")
-                written += 1
                 if written % AT_ONCE == 0:
                     bar.update(task, completed=written)
-    Console(highlight=False, soft_wrap=True, markup=False).print(f"{written:,} records written to {out}.")
+    Console(highlight=False, soft_wrap=True, markup=False).print(f"{total:,} records written to {out}.")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from murmurate.privacy.noise import SystemNoise
 from murmurate.publication.desk import Desk
 from murmurate.publication.publisher import Outcome
 from murmurate.publication.wish import Wish
-from murmurate.service.clock import BeatClock
+from murmurate.service.clock import BeatClock, Schedule
 from murmurate.service.databases import Databases
 from murmurate.service.keyring import Keyring, load_keys
 from murmurate.service.publiclog import PostgresLog
@@ -42,14 +42,29 @@ class Office:
     def of(cls, databases: Databases, keys: Path, beat_s: float = 1.0) -> Office:
         return cls(PostgresState(databases.state.dsn), PostgresLog(databases.log.dsn), load_keys(keys), beat_s)
 
-    def publish(self, wishes: Mapping[str, Wish], patience_s: float = PATIENCE_S) -> tuple[Outcome, set[str]]:
-        """Fulfil these wishes; also the names of what failed on the way."""
+    def publisher(self) -> Publisher:
+        """Whoever draws, signs and offers."""
         signers = {signer.public: signer for signer in self.keys.signers}
         desk = Desk(terms=self.state.terms, signers=signers, noise=SystemNoise(), input_key=self.keys.input_key)
-        publisher = Publisher(state=self.state, log=self.log, write=desk.write, wait=BeatClock(beat_s=self.beat_s).wait)
+        return Publisher(state=self.state, log=self.log, write=desk.write, wait=BeatClock(beat_s=self.beat_s).wait)
+
+    def publish(self, wishes: Mapping[str, Wish], patience_s: float = PATIENCE_S) -> tuple[Outcome, set[str]]:
+        """Fulfil these wishes; also the names of what failed on the way."""
         failed: set[str] = set()
         with aside.status(f"publishing for {len(wishes):,} {zones_word(wishes)}"):
-            return publisher.publish(wishes, patience_s=patience_s, failed=failed.add), failed
+            return self.publisher().publish(wishes, patience_s=patience_s, failed=failed.add), failed
+
+    def due(self, now: float, grace_s: int) -> tuple[dict[str, Wish], dict[str, str]]:
+        """What every zone wants at this time [s of UTC], and the zones whose plan is lost, with the remedy."""
+        wishes, unplanned = {}, {}
+        for zone, opening in self.state.openings().items():
+            terms = self.state.terms(opening.plan)
+            if terms is None:
+                unplanned[zone] = f"plan {opening.plan} is not registered; run murmurate open with its plan.json"
+                continue
+            schedule = Schedule(interval_s=terms.interval_s, lead=opening.lead, grace_s=grace_s)
+            wishes[zone] = schedule.wish(now, opening)
+        return wishes, unplanned
 
     def register(self, text: str) -> None:
         """Keep a proven plan, and show it to everybody."""

@@ -26,10 +26,12 @@ from murmurate.service.migrate import migrate
 from murmurate.service.office import NO_RELEASE, Office, aside, out, status
 
 
-def open_zones(plans: Sequence[Path], databases: Databases, keys: Path, *, lead: int, first: str | None) -> int:
+def open_zones(
+    plans: Sequence[Path], databases: Databases, keys: Path, *, lead: int, first: str | None, quiet: bool = False
+) -> int:
     """`murmurate open`: prepare both databases, prove the plans, show them, begin the chain of each plan's zone."""
     databases.check(prepared=False)
-    if databases.together:
+    if databases.together and not quiet:
         aside.print("Warning: state and log are on one server. What destroys one must not reach the other:")
         aside.print("keep the log on another machine, with other disks, other backups and another administrator.")
     texts = {path: path.read_text(encoding="utf-8") for path in plans}
@@ -53,7 +55,7 @@ def open_zones(plans: Sequence[Path], databases: Databases, keys: Path, *, lead:
             office.state.register(digest, text)
         office.state.open(openings)
         outcome, failed = office.publish({zone: Wish(until=NO_RELEASE, opening=at) for zone, at in openings.items()})
-    for zone in sorted(outcome.done):
+    for zone in [] if quiet else sorted(outcome.done):
         out.print(_opened(zone, openings[zone], proven, is_new=zone not in begun))
     return status(outcome, failed)
 

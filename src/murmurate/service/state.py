@@ -159,6 +159,26 @@ class PostgresState:
             self._terms[plan] = Terms.of(row[0])
         return self._terms[plan]
 
+    def forget_demand(self, zones: Iterable[str], before: int) -> None:
+        """Delete the demand of intervals before `before`: it was released, or never will be."""
+        query = "DELETE FROM confidential.demand WHERE zone = ANY(%s) AND interval < %s"
+        with self._session.transaction() as connection:
+            connection.execute(query, (list(zones), before))
+
+    def beat(self, part: str, said: Mapping[str, object]) -> None:
+        """Have a part of the service say that it lives."""
+        query = """
+            INSERT INTO curator.heartbeat VALUES (%s, clock_timestamp(), %s)
+            ON CONFLICT (part) DO UPDATE SET at = excluded.at, said = excluded.said"""
+        with self._session.transaction() as connection:
+            connection.execute(query, (part, json.dumps(said)))
+
+    def heartbeats(self) -> dict[str, tuple[float, dict[str, object]]]:
+        """When each part last spoke [s of UTC], and what it said."""
+        query = "SELECT part, extract(epoch FROM at)::float8, said FROM curator.heartbeat"
+        with self._session.transaction() as connection:
+            return {part: (at, said) for part, at, said in connection.execute(query).fetchall()}
+
 
 def _seq(entry: Entry | None) -> int | None:
     return None if entry is None else entry.record.seq

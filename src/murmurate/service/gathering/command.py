@@ -15,7 +15,7 @@ from murmurate.curator.gathering import Tally
 from murmurate.errors import MeterError, MurmurateError
 from murmurate.publication.publisher import Outcome
 from murmurate.service.clock import begin_of
-from murmurate.service.databases import Database
+from murmurate.service.databases import Database, failures_in_one_line
 from murmurate.service.gathering import demandfile
 from murmurate.service.gathering.closing import Closing, closed, forget, late, refuse_forgotten
 from murmurate.service.gathering.handover import hand_over
@@ -23,6 +23,7 @@ from murmurate.service.gathering.job import Gathered, Run, Task, close_all, gath
 from murmurate.service.gathering.layout import Landing, stamp
 from murmurate.service.gathering.metertable import MeterTable, pin, pinned
 from murmurate.service.office import aside, out, status, zones_word
+from murmurate.service.state import PostgresState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,10 @@ def gather_intervals(
         demandfile.write(to, gathered)
         out.print(f"Demand, confidential, written to {to}.")
         return 0
-    left, zones = hand_over(Database("state", state), landing.interval_s, gathered), _zones(gathered)
+    database, zones = Database("state", state), _zones(gathered)
+    database.check()
+    with failures_in_one_line():
+        left = hand_over(PostgresState(database.dsn), landing.interval_s, gathered)
     handed = len(zones - left.keys())
     out.print(f"Demand of {handed:,} of {len(zones):,} {zones_word(zones)} handed over to the state.")
     return status(Outcome(aside=left), set())

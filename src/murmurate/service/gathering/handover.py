@@ -8,23 +8,27 @@ import numpy as np
 
 from murmurate.curator.terms import Terms
 from murmurate.quantities import Demand
-from murmurate.service.databases import Database, failures_in_one_line
 from murmurate.service.gathering.job import Gathered
 from murmurate.service.state import PostgresState
 
 
-def hand_over(database: Database, interval_s: int, gathered: Sequence[Gathered]) -> dict[str, str]:
-    """Remember each demand until it is released. Returns the zones that were set aside, and why."""
-    database.check()
-    with failures_in_one_line():
-        state = PostgresState(database.dsn)
-        terms = {zone: state.terms(plan) for zone, plan in state.plans().items()}
-        aside: dict[str, str] = {}
-        for one in gathered:
-            aside |= unfit(one.demand, terms, interval_s)
-        for one in gathered:
-            state.remember(one.start_s // interval_s, _without(one.demand, aside))
-    return aside
+def hand_over(
+    state: PostgresState, interval_s: int, gathered: Sequence[Gathered], quorum: float = 0.0
+) -> dict[str, str]:
+    """Remember each demand until it is released. Returns the zones that were set aside, and why.
+
+    A zone in which less than `quorum` of the meters have reported is set aside for that interval.
+    """
+    terms = {zone: state.terms(plan) for zone, plan in state.plans().items()}
+    aside: dict[str, str] = {}
+    for one in gathered:
+        aside |= unfit(one.demand, terms, interval_s)
+    silent: dict[str, str] = {}
+    for one in gathered:
+        few = _too_few(one.demand, quorum)
+        silent |= few
+        state.remember(one.start_s // interval_s, _without(one.demand, aside | few))
+    return silent | aside
 
 
 def unfit(demand: Demand, terms: Mapping[str, Terms | None], interval_s: int) -> dict[str, str]:
@@ -42,6 +46,14 @@ def unfit(demand: Demand, terms: Mapping[str, Terms | None], interval_s: int) ->
             found[zone] = f"is planned for intervals of {plan.interval_s} s, not {interval_s} s"
         elif bound_wh > plan.bound_wh:
             found[zone] = f"has a protected meter with bound_wh {bound_wh}; its plan protects up to {plan.bound_wh}"
+    return found
+
+
+def _too_few(demand: Demand, quorum: float) -> dict[str, str]:
+    found = {}
+    for zone, reported, imputed in zip(demand.zones, demand.reported.tolist(), demand.imputed.tolist(), strict=True):
+        if reported < quorum * (reported + imputed):
+            found[zone] = f"{reported:,} of {reported + imputed:,} meters reported; the quorum is {quorum:g}"
     return found
 
 

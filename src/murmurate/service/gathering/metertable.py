@@ -29,8 +29,10 @@ from murmurate.service.gathering.layout import Landing
 _NEEDED = ("meter", "zone", "bound_wh")
 _KINDS = {"meter": pa.types.is_integer, "zone": pa.types.is_string, "bound_wh": pa.types.is_integer}
 _KINDS |= {"imputed_wh": pa.types.is_integer, "protected": pa.types.is_boolean}
+_KINDS |= {"id": pa.types.is_string, "key": pa.types.is_string}
+_TEXT = ("zone", "id", "key")
 _PACKED = dict.fromkeys(("meter", "zone", "bound_wh", "imputed_wh"), "DELTA_BINARY_PACKED")
-_SHOULD_BE = {"zone": "text", "protected": "true or false"}
+_SHOULD_BE = dict.fromkeys(_TEXT, "text") | {"protected": "true or false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ def pin(landing: Landing, source: Path) -> MeterTable:
     """Keep this version of the meter table in the landing; one that is there already is not read again."""
     folder = landing.root / "_meters" / _version(source)
     if not _is_whole(folder):
-        meters = _read(source)
+        meters = _meters(read_table(source))
         if folder.exists() and not _is_whole(folder):
             shutil.rmtree(folder)
         _write(folder, meters, landing)
@@ -124,9 +126,9 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(source: Path) -> Meters:
-    """The operator's table, checked, in the order of the meters' numbers."""
-    text = pv.ConvertOptions(column_types={"zone": pa.string()})
+def read_table(source: Path) -> pa.Table:
+    """The operator's table, checked, in the order of the meters' numbers. `key` may be empty, nothing else."""
+    text = pv.ConvertOptions(column_types=dict.fromkeys(_TEXT, pa.string()))
     try:
         if source.suffix == ".csv":
             table = pv.read_csv(source, convert_options=text)
@@ -144,20 +146,22 @@ def _read(source: Path) -> Meters:
             how = f"with {name} twice" if name in table.column_names else f"without {name}"
             raise MeterError(str(source), how, f"must have the columns {', '.join(_NEEDED)}")
     table = table.select(names).combine_chunks()
-    table = table.set_column(names.index("zone"), "zone", _plain(table["zone"]))
+    for name in set(_TEXT).intersection(names):
+        table = table.set_column(names.index(name), name, _plain(table[name]))
     for name, kind in ((name, table.schema.field(name).type) for name in names):
         fits = _KINDS[name](kind)
-        gaps = table[name].null_count or (fits and name == "zone" and pc.any(pc.equal(table[name], "")).as_py())
-        if not fits or gaps:
+        gaps = table[name].null_count or (fits and name in _TEXT and pc.any(pc.equal(table[name], "")).as_py())
+        if not fits or (gaps and name != "key"):
             what = "empty here and there" if gaps else kind
             raise MeterError(f"{source}: {name}", what, f"must be {_SHOULD_BE.get(name, 'whole numbers')} throughout")
-    return _meters(table.sort_by("meter"))
+    return table.sort_by("meter")
 
 
-def _plain(zone: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain(text: pa.ChunkedArray) -> pa.ChunkedArray:
     """Text is text, however it is packed."""
-    packed = pa.types.is_dictionary(zone.type) or pa.types.is_large_string(zone.type)
-    return zone.cast(pa.string()) if packed or pa.types.is_string_view(zone.type) else zone
+    packed = pa.types.is_dictionary(text.type) or pa.types.is_large_string(text.type)
+    empty = pa.types.is_null(text.type)  # a column that CSV or Parquet has nothing in
+    return text.cast(pa.string()) if packed or empty or pa.types.is_string_view(text.type) else text
 
 
 def _meters(table: pa.Table) -> Meters:
@@ -166,7 +170,7 @@ def _meters(table: pa.Table) -> Meters:
     order = np.argsort(names)
     position = np.empty(len(names), np.int64)
     position[order] = np.arange(len(names))
-    column = {name: table[name].to_numpy() for name in table.column_names if name != "zone"}
+    column = {name: table[name].to_numpy() for name in table.column_names if name not in _TEXT}
     return Meters(
         zones=tuple(names[order]),
         zone=position[named.indices.to_numpy()],

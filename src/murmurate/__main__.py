@@ -1,0 +1,6 @@
+"""`python -m murmurate`."""
+
+from murmurate.cli import main
+
+if __name__ == "__main__":
+    main()

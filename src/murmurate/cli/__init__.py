@@ -1,0 +1,43 @@
+"""The command line. Whatever is heavy is loaded by the command that needs it, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from murmurate import __version__
+from murmurate.cli import gathering, laboratory, publishing, serving  # noqa: F401  their commands hang themselves on the app
+from murmurate.cli.app import app, stop
+from murmurate.errors import MurmurateError
+
+
+def main() -> None:
+    """Run a command; say what went wrong in one line that a person can act on."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
+    try:
+        app()
+    except MurmurateError as error:
+        stop(str(error), 2)
+    except OSError as error:
+        stop(f"{error.strerror}: {error.filename}" if error.strerror else str(error), 2)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"murmurate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version

@@ -1,0 +1,1 @@
+"""A town that is made up, on a service that is real."""

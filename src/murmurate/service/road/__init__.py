@@ -1,0 +1,1 @@
+"""The road on a fixed clock: intervals are closed, gathered, released and forgotten."""

@@ -1,0 +1,301 @@
+"""The pages for people: they say what the log says, a name in them is text, and every link leads somewhere."""
+
+import asyncio
+import re
+import time
+from dataclasses import replace
+from fractions import Fraction
+from html.parser import HTMLParser
+from math import log
+from urllib.parse import unquote, urlsplit
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.routing import Match
+
+from murmurate.curator.terms import Terms
+from murmurate.pricing.rate import RateCurve, Segment
+from murmurate.privacy.noise import NoiseLaw
+from murmurate.publication.record import Kind
+from murmurate.service.board.app import public_app
+from murmurate.service.board.band import band
+from murmurate.service.board.board import Board
+from murmurate.service.board.grid import day_of, intervals_of
+from murmurate.service.board.page import zone_page, zones_page
+from murmurate.service.board.pages import pages_routes
+from murmurate.service.board.view import Price
+from murmurate.service.clock import Clock
+from murmurate.service.settings import Settings
+from tests.board.views import TICK, seconds, view_of, views
+
+BASE = "https://prices.example.ch"
+NOW_S = seconds(2026, 11, 14, 0, 20)
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>'&amp;"
+VOID = {"meta", "link", "br", "circle", "rect", "line", "path"}  # those of SVG close themselves
+
+
+class Parsed(HTMLParser):
+    """Elements in their order, cells of the table of the day, links; refuses tags that do not balance."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.elements, self.rows, self.text = [], [], [], ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td":
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        tags = [tag for tag, _ in self.open]
+        self.text += data if "style" not in tags else ""
+        if "td" in tags:
+            self.rows[-1][-1] += data
+
+    @property
+    def links(self):
+        return [own["href"] for tag, own in self.elements if tag == "a"]
+
+
+def terms_of(law=NoiseLaw.LAPLACE, curve=None):
+    curve = curve or RateCurve.affine(alpha="0.0002", beta="0.08", tick="0.00001", floor="0", cap="2")
+    day = np.full(96, 5000.0)
+    cost = np.full(96, 1000)
+    ticks = curve.price_ticks(np.full(96, 100_000))
+    named = {"plan": "0" * 64, "zone": "harbour", "currency": "CHF", "bound_wh": 1000}
+    return Terms(
+        **named, curve=curve, law=law, scale_wh=day, epsilon_micro=cost, rho_micro=0 * cost, forecast_ticks=ticks
+    )
+
+
+def board_of(*of, clock=None):
+    board = Board(
+        "postgresql://nobody@127.0.0.1:1/none", Settings(url=BASE, playback=clock or Clock()), lambda *_, **__: None
+    )
+    board.views = {view.zone: view for view in of}
+    return board
+
+
+def fetch(app, path, **headers):
+    async def get():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE) as client:
+            return await client.get(path, headers=headers)
+
+    return asyncio.run(get())
+
+
+def ticks_of(text, tick):
+    return None if text == "none" else Fraction(text) / tick
+
+
+@settings(max_examples=60, deadline=None)
+@given(view=views(), at=st.floats(min_value=-0.2, max_value=1.2))
+def test_every_price_of_the_day_is_on_the_page_tick_for_tick(view, at):
+    now_s = view.begin_s(view.first) + at * (view.decided + 1 - view.first) * view.interval_s
+    page = Parsed(zone_page(view, now_s, BASE))
+    own = [view.prices[n] for n in intervals_of(view, day_of(view, view.at(now_s))) if n in view.prices]
+    shown = [row for row in page.rows if len(row) == 3]
+    assert [ticks_of(row[1], view.tick) for row in shown] == [price.ticks for price in own]
+    words = {Kind.MEASURED: "Measured", Kind.FORECAST: "Forecast", Kind.WITHHELD: "No price"}
+    assert [row[2] for row in shown] == [words[price.kind] for price in own]
+
+
+@settings(max_examples=60, deadline=None)
+@given(view=views(), at=st.floats(min_value=0, max_value=1))
+def test_the_price_now_is_that_of_the_log_tick_for_tick(view, at):
+    now_s = view.begin_s(view.first) + at * (view.decided + 1 - view.first) * view.interval_s
+    found = re.search(r'<p class="big">(.*?)(?:<small>.*)?</p>', zone_page(view, now_s, BASE))
+    price = view.prices.get(view.at(now_s))
+    expected = None if price is None else price.ticks
+    assert (None if found[1] == "No price" else Fraction(found[1]) / view.tick) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(view=views(), at=st.floats(min_value=0, max_value=1))
+def test_a_page_is_the_same_at_every_moment_of_an_interval(view, at):
+    interval = view.first + int(at * (view.decided + 1 - view.first))
+    begin_s = view.begin_s(interval)
+    pages = {zone_page(view, begin_s + part * view.interval_s, BASE) for part in (0, 0.3, 0.999)}
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "<script>", "' onload='x", "</style><script>x</script>", "a\u2028b"])
+def test_what_others_have_named_is_text_and_never_markup(name):
+    """`tidy` has the same page with an innocent name: a name that adds an element or an attribute is markup."""
+    view, tidy = view_of(zone=name, currency=name), view_of(zone="x", currency="x")
+    titled = tuple(replace(one, sign=replace(one.sign, title=f"{one.zone}!")) for one in (view, tidy))
+    for bad, good in ((view, tidy), titled):
+        html, calm = zone_page(bad, NOW_S, BASE), zone_page(good, NOW_S, BASE)
+        assert "<script" not in html
+        assert _skeleton(html) == _skeleton(calm)
+        assert name in Parsed(html).text
+    html = zones_page([view], NOW_S, BASE)
+    assert "<script" not in html
+    assert _skeleton(html) == _skeleton(zones_page([tidy], NOW_S, BASE))
+
+
+def _skeleton(html):
+    return [(tag, sorted(own)) for tag, own in Parsed(html).elements]
+
+
+def test_there_is_no_script_and_nothing_from_elsewhere():
+    view = view_of()
+    for html in (zone_page(view, NOW_S, BASE), zones_page([view], NOW_S, BASE)):
+        elements = Parsed(html).elements
+        assert not {tag for tag, _ in elements} & {"script", "iframe", "object", "embed", "img", "form", "base"}
+        assert not [own for _, own in elements if any(name.startswith("on") for name in own)]
+        fetched = [own.get("src") or own["href"] for tag, own in elements if "src" in own or tag == "link"]
+        assert all(address.startswith("data:") for address in fetched)
+        assert "url(" not in html.replace("url(#hatch)", "")
+
+
+@pytest.mark.parametrize("currency", ["CHF", "EUR"])
+@pytest.mark.parametrize("zone", ["harbour", "old town?#%", "Zürich"])
+def test_every_link_leads_to_a_route(zone, currency):
+    view = view_of(zone=zone, currency=currency)
+    board = board_of(view)
+    routes = public_app(board, pages_routes(board))._inner.routes
+    links = [*Parsed(zone_page(view, NOW_S, BASE)).links, *Parsed(zones_page([view], NOW_S, BASE)).links]
+    assert len(links) > 9
+    assert any("/vse/" in link for link in links) == (currency == "CHF")
+    for link in links:
+        assert link.startswith(f"{BASE}/")
+        scope = {"type": "http", "method": "GET", "path": unquote(urlsplit(link).path), "headers": []}
+        matches = [(match, child) for match, child in (route.matches(scope) for route in routes) if match is Match.FULL]
+        assert matches, link
+        assert matches[0][1]["path_params"].get("zone", zone) == zone
+
+
+def test_the_words_for_each_kind_are_on_the_page():
+    kinds = (Kind.MEASURED, Kind.FORECAST, Kind.WITHHELD)
+    for kind, words in zip(kinds, ("with noise added", "No reading was used", "No price"), strict=True):
+        view = view_of((100,) * 4)
+        at = view.first + 1
+        price = Price(at, kind, None if kind is Kind.WITHHELD else 100, TICK, None, 0.0)
+        view = replace(view, prices=view.prices | {at: price})
+        html = zone_page(view, view.begin_s(at), BASE)
+        assert words in html[html.index('class="now"') : html.index("<h2>")]
+    assert html.count('class="gap"') == 1
+    assert 'class="key gap"' in html
+
+
+def test_each_hour_of_a_day_on_which_the_clock_changes_has_its_own_name():
+    view = view_of((100,) * 120, begin_s=seconds(2026, 10, 24, 22))
+    page = Parsed(zone_page(view, seconds(2026, 10, 25, 12), BASE))
+    names = [row[0] for row in page.rows if len(row) == 3]
+    assert len(names) == len(set(names)) == 100
+    assert {"02:00 (UTC+02:00)", "02:00 (UTC+01:00)"} <= set(names)
+
+
+@pytest.mark.parametrize(("law", "factor"), [(NoiseLaw.LAPLACE, log(20)), (NoiseLaw.GAUSSIAN, 1.96)])
+def test_the_band_is_the_tariff_at_the_95_percent_points_of_the_noise(law, factor):
+    terms = terms_of(law)
+    ticks = int(terms.curve.price_ticks(300_000))
+    ((low, high),) = band(terms, [Price(7, Kind.MEASURED, ticks, TICK, 5000.0, 0.0)]).values()
+    assert low == pytest.approx(0.08 + 0.0002 * (300 - 5 * factor), abs=3e-5)
+    assert high == pytest.approx(0.08 + 0.0002 * (300 + 5 * factor), abs=3e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(demand_wh=st.integers(-50_000, 900_000), noise_wh=st.integers(-400_000, 400_000))
+def test_the_band_holds_the_price_without_noise_wherever_the_noise_stays_within_its_reach(demand_wh, noise_wh):
+    """Also over steps, level stretches, floor and cap."""
+    pieces = [Segment(0, Fraction(1, 10), Fraction(0)), Segment(100_000, Fraction(2, 10), Fraction(1, 1000))]
+    pieces.append(Segment(300_000, Fraction(6, 10), Fraction(0)))
+    curve = RateCurve.through(pieces, tick="0.00001", floor="0.1", cap="0.5")
+    scale_wh = (abs(noise_wh) + 1) / log(20)
+    noised = int(curve.price_ticks(demand_wh + noise_wh))
+    ((low, high),) = band(terms_of(curve=curve), [Price(7, Kind.MEASURED, noised, TICK, scale_wh, 0.0)]).values()
+    assert low <= float(curve.price(demand_wh)) <= high
+
+
+def test_a_tariff_that_falls_has_no_band():
+    falling = RateCurve.affine(alpha="-0.0002", beta="2", tick="0.00001")
+    assert band(terms_of(curve=falling), [Price(7, Kind.MEASURED, 100, TICK, 5000.0, 0.0)]) == {}
+
+
+def test_a_page_is_sent_with_headers_that_keep_anything_foreign_out():
+    view = view_of()
+    board = board_of(view, clock=Clock(played_s=NOW_S + 0.0, real_s=0.0, speed=1e-12))
+    app = public_app(board, pages_routes(board))
+    for path in ("/", "/zones/harbour"):
+        answer = fetch(app, path)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline';")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        again = fetch(app, path, **{"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    assert fetch(app, "/zones/nowhere").status_code == 404
+    assert fetch(app, "/zones/harbour?x=1").status_code == 400
+
+
+def test_a_page_is_asked_for_again_just_after_the_price_changes():
+    board = board_of(view_of())
+    for part_s in (0.0, 400.0, 899.0):
+        board.clock = Clock(played_s=NOW_S // 900 * 900 + part_s, real_s=time.time())
+        left_s = 900 - part_s
+        refresh = int(fetch(public_app(board, pages_routes(board)), "/zones/harbour").headers["refresh"])
+        assert left_s < refresh <= left_s + 4
+
+
+def test_a_page_follows_the_log():
+    view = view_of((8120, 9000))
+    board = board_of(view, clock=Clock(played_s=NOW_S + 0.0, real_s=0.0, speed=1e-12))
+    app = public_app(board, pages_routes(board))
+    assert "0.09000" in fetch(app, "/zones/harbour").text
+    board.views = {"harbour": view_of((8120, 9001))}
+    assert "0.09001" in fetch(app, "/zones/harbour").text
+
+
+def test_the_page_tells_how_to_verify_and_which_key_signs():
+    view = replace(view_of(zone="old town; rm -rf"), key="ab" * 32)
+    text = Parsed(zone_page(view, NOW_S, BASE)).text
+    assert f"murmurate verify {BASE}/zones/old%20town%3B%20rm%20-rf/log.jsonl --key" in text
+    assert "ab" * 32 in text
+    assert "Compare it with one that the operator shows elsewhere" in text
+
+
+def test_the_cost_on_the_page_is_that_of_the_chain():
+    view = replace(view_of(), total_epsilon_micro=12_345_678, total_rho_micro=0, terms=terms_of())
+    assert "ε = 12.345678" in Parsed(zone_page(view, NOW_S, BASE)).text
+
+
+def test_all_text_can_be_read_by_day_and_by_night():
+    """WCAG 2.2, 1.4.3: a contrast of at least 4.5 to 1, on the paper and on a card."""
+    style = zones_page([], NOW_S, BASE).partition("<style>")[2]
+    for mode in style.split(":root")[1:3]:
+        colours = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", mode))
+        assert colours.keys() >= {"paper", "card", "ink", "soft", "accent", "forecast", "withheld", "good", "bad"}
+        for under in ("paper", "card"):
+            for name in ("ink", "soft", "accent", "forecast", "withheld", "good", "bad"):
+                light, dark = sorted((_luminance(colours[name]), _luminance(colours[under])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, under)
+
+
+def _luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_many_zones_fill_one_page_and_no_more():
+    many = [view_of(zone=f"zone {n}") for n in range(1003)]
+    page = Parsed(zones_page(many, NOW_S, BASE))
+    assert sum(len(row) == 3 for row in page.rows) == 1000
+    assert "3 zones more" in page.text

@@ -1,0 +1,263 @@
+"""Green Button feeds: what they say is read, whatever their order and prefixes; what they do not say is not guessed."""
+
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmurate.errors import ReadingError
+from murmurate.service.doors import espi
+from murmurate.service.doors.espi import espi_readings
+
+INTERVAL_S = 900
+CANARY = 8675309
+ROOT = "https://data.example/espi/1_1/resource/RetailCustomer/9"
+DELTA = {"accumulationBehaviour": 4, "flowDirection": 1, "powerOfTenMultiplier": 0, "uom": 72}
+
+
+@dataclass
+class Meter:
+    """A usage point with one meter reading; its readings are (start, duration, value)."""
+
+    name: str
+    readings: list = field(default_factory=list)
+    kind: str = "07"
+
+
+def entry(content, link, *related):
+    links = f'<a:link rel="self" href="{link}"/>' + "".join(f'<a:link rel="related" href="{r}"/>' for r in related)
+    return f"<a:entry>{links}<a:content>{content}</a:content></a:entry>"
+
+
+def reading(start, duration, value):
+    period = f"<timePeriod><duration>{duration}</duration><start>{start}</start></timePeriod>"
+    return f"<IntervalReading><cost>974</cost>{period}<value>{value}</value></IntervalReading>"
+
+
+def kind_entry(name, said):
+    inner = "".join(f"<{key}>{value}</{key}>" for key, value in said.items())
+    return entry(f"<ReadingType>{inner}</ReadingType>", f"{ROOT}/ReadingType/{name}")
+
+
+def entries(meters, kinds):
+    for meter in meters:
+        point = f"{ROOT}/UsagePoint/{meter.name}"
+        types = [f"{ROOT}/ReadingType/{meter.kind}"] if meter.kind else []
+        yield entry("<UsagePoint><ServiceCategory><kind>0</kind></ServiceCategory></UsagePoint>", point)
+        yield entry("<MeterReading/>", f"{point}/MeterReading/01", *types)
+        block = "".join(reading(*one) for one in meter.readings)
+        whole = f"<interval><duration>86400</duration><start>0</start></interval>{block}"
+        yield entry(f"<IntervalBlock>{whole}</IntervalBlock>", f"{point}/MeterReading/01/IntervalBlock/173")
+    yield from (kind_entry(name, said) for name, said in kinds.items())
+
+
+def feed(parts):
+    spaces = 'xmlns:a="http://www.w3.org/2005/Atom" xmlns="http://naesb.org/espi"'
+    return f'<?xml version="1.0" encoding="UTF-8"?><a:feed {spaces}>{"".join(parts)}</a:feed>'.encode()
+
+
+def one(*readings, **changes):
+    return feed(entries([Meter("5446AF3F", list(readings))], {"07": DELTA | changes}))
+
+
+names = st.text("abcdefXYZ0123456789-_.", min_size=1, max_size=12)
+whole = st.tuples(st.integers(0, 10**7).map(lambda k: k * INTERVAL_S), st.just(INTERVAL_S), st.integers(0, 10**9))
+worlds = st.lists(st.builds(Meter, names, st.lists(whole, max_size=4)), max_size=4, unique_by=lambda meter: meter.name)
+
+
+@given(worlds, st.integers(0, 3), st.randoms(use_true_random=False))
+def test_a_feed_is_read_as_it_was_written_in_whatever_order_its_entries_come(meters, power, random):
+    parts = list(entries(meters, {"07": DELTA | {"powerOfTenMultiplier": power}}))
+    random.shuffle(parts)
+    slip, refused = espi_readings(feed(parts), interval_s=INTERVAL_S)
+    assert not refused
+    expected = [(m.name, start, value * 10**power) for m in meters for start, _, value in m.readings]
+    assert sorted(zip(slip.meter, slip.start_s.tolist(), slip.energy_wh.tolist(), strict=True)) == sorted(expected)
+    assert slip.line.tolist() == list(range(1, len(expected) + 1))
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(-12, 12))
+def test_energy_is_the_value_times_its_power_of_ten_or_refused(value, power):
+    slip, refused = espi_readings(one((0, 900, value), powerOfTenMultiplier=power), interval_s=INTERVAL_S)
+    exact = value * 10 ** (power + 12)
+    if exact % 10**12 == 0 and 0 <= exact // 10**12 < 2**53:
+        assert slip.energy_wh.tolist() == [exact // 10**12]
+    else:
+        assert (len(slip), list(refused)) == (0, [1])
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=20))
+def test_each_reading_is_either_taken_or_refused_by_its_ordinal(good):
+    slip, refused = espi_readings(one(*((0, 900, 5 if fine else -5) for fine in good)), interval_s=INTERVAL_S)
+    assert slip.line.tolist() == [n for n, fine in enumerate(good, 1) if fine]
+    assert list(refused) == [n for n, fine in enumerate(good, 1) if not fine]
+
+
+@given(st.binary(max_size=200), st.floats(0, 1))
+def test_no_bytes_raise_anything_but_a_reading_error(some, place):
+    body = one((0, 900, CANARY), (900, 900, -CANARY))
+    at = int(place * len(body))
+    for spoiled in (some, body[:at], body[:at] + some + body[at:], body[:at] + some + body[at + len(some) :]):
+        try:
+            _, refused = espi_readings(spoiled, interval_s=INTERVAL_S)
+        except ReadingError as error:
+            assert str(CANARY) not in str(error)  # noqa: PT017 - some are read all the same
+        else:
+            assert str(CANARY) not in str(refused)
+
+
+REFUSED = [
+    ((0, 900, CANARY), {"uom": 169}, "uom is another unit: must be 72"),
+    ((0, 900, CANARY), {"flowDirection": 19}, "flowDirection is received"),
+    ((0, 900, CANARY), {"flowDirection": 4}, "flowDirection is another"),
+    ((0, 900, CANARY), {"accumulationBehaviour": 3}, "send totals to the register door"),
+    ((0, 900, CANARY), {"accumulationBehaviour": 1}, "send totals to the register door"),
+    ((0, 900, CANARY), {"accumulationBehaviour": 12}, "must be 4, that is deltaData"),
+    ((0, 900, CANARY), {"powerOfTenMultiplier": -3}, "value is a fraction"),
+    ((0, 900, CANARY), {"powerOfTenMultiplier": 12}, "energy_wh is too large"),
+    ((0, 900, CANARY), {"powerOfTenMultiplier": 999999999}, "powerOfTenMultiplier is out of range"),
+    ((0, 900, CANARY), {"powerOfTenMultiplier": CANARY}, "powerOfTenMultiplier is out of range"),
+    ((0, 900, CANARY), {"powerOfTenMultiplier": ""}, "powerOfTenMultiplier is out of range"),
+    ((0, 900, -CANARY), {}, "energy_wh is negative"),
+    ((0, 900, f"{CANARY}.5"), {}, "reading is not whole"),
+    ((0, 900, f"<v>{CANARY}</v>"), {}, "reading is not whole"),
+    ((0, 900, ""), {}, "reading is not whole"),
+    ((0, 900, 10**400), {}, "reading is not whole"),
+    ((0, 900, "٣"), {}, "reading is not whole"),
+    (("2026-01-01T00:00:00Z", 900, CANARY), {}, "reading is not whole"),
+    ((450, 900, CANARY), {}, "must begin on an interval boundary"),
+    ((-900, 900, CANARY), {}, "start is no time"),
+    ((10**17, 900, CANARY), {}, "start is no time"),
+    ((0, 3600, CANARY), {}, "several intervals long"),
+    ((0, 300, CANARY), {}, "reading is of another length"),
+    ((0, 0, CANARY), {}, "reading is of another length"),
+    ((0, 900, f"{CANARY}</value><value>{CANARY}"), {}, "reading is not whole"),
+]
+
+
+@pytest.mark.parametrize(("sent", "changes", "why"), REFUSED, ids=range(len(REFUSED)))
+def test_a_reading_that_breaks_a_rule_is_refused_by_it_without_a_word_of_its_value(sent, changes, why):
+    slip, refused = espi_readings(one(sent, **changes), interval_s=INTERVAL_S)
+    assert (len(slip), list(refused)) == (0, [1])
+    assert why in refused[1]
+    assert str(CANARY) not in refused[1]
+
+
+@pytest.mark.parametrize("missing", ["uom", "flowDirection", "accumulationBehaviour"])
+def test_what_a_type_does_not_say_is_not_guessed(missing):
+    said = {key: value for key, value in DELTA.items() if key != missing}
+    body = feed(entries([Meter("1", [(0, 900, 5)])], {"07": said}))
+    assert list(espi_readings(body, interval_s=INTERVAL_S)[1]) == [1]
+
+
+def test_a_type_without_a_power_of_ten_means_its_unit():
+    said = {key: value for key, value in DELTA.items() if key != "powerOfTenMultiplier"}
+    body = feed(entries([Meter("1", [(0, 900, 5)])], {"07": said}))
+    assert espi_readings(body, interval_s=INTERVAL_S)[0].energy_wh.tolist() == [5]
+
+
+def test_each_meter_reading_is_of_the_type_that_it_links_to():
+    meters = [Meter("in", [(0, 900, 5)], "07"), Meter("out", [(0, 900, 6)], "08"), Meter("kilo", [(0, 900, 7)], "09")]
+    kinds = {"07": DELTA, "08": DELTA | {"flowDirection": 19}, "09": DELTA | {"powerOfTenMultiplier": 3}}
+    slip, refused = espi_readings(feed(entries(meters, kinds)), interval_s=INTERVAL_S)
+    assert (slip.meter, slip.energy_wh.tolist(), list(refused)) == (["in", "kilo"], [5, 7000], [2])
+
+
+def test_without_a_link_the_only_type_counts_and_of_two_none():
+    meters = [Meter("1", [(0, 900, 5)], "")]
+    assert len(espi_readings(feed(entries(meters, {"07": DELTA})), interval_s=INTERVAL_S)[0]) == 1
+    slip, refused = espi_readings(feed(entries(meters, {"07": DELTA, "08": DELTA})), interval_s=INTERVAL_S)
+    assert (len(slip), "of no ReadingType" in refused[1]) == (0, True)
+    slip, refused = espi_readings(
+        feed(entries([Meter("1", [(0, 900, 5)], "99")], {"07": DELTA})), interval_s=INTERVAL_S
+    )
+    assert (len(slip), "of no ReadingType" in refused[1]) == (0, True)
+
+
+def test_a_block_of_a_usage_point_that_the_feed_does_not_hold_is_refused():
+    parts = [part for part in entries([Meter("1", [(0, 900, 5)])], {"07": DELTA}) if "<UsagePoint>" not in part]
+    slip, refused = espi_readings(feed(parts), interval_s=INTERVAL_S)
+    assert (len(slip), "of no UsagePoint" in refused[1]) == (0, True)
+
+
+def test_two_usage_points_of_one_name_are_ambiguous():
+    other = entry("<UsagePoint/>", "https://data.example/espi/1_1/resource/RetailCustomer/8/UsagePoint/1")
+    with pytest.raises(ReadingError, match="UsagePoint is ambiguous"):
+        espi_readings(feed([*entries([Meter("1", [(0, 900, 5)])], {"07": DELTA}), other]), interval_s=INTERVAL_S)
+
+
+def test_one_type_that_says_two_things_is_ambiguous():
+    other = kind_entry("07", DELTA | {"flowDirection": 19})
+    with pytest.raises(ReadingError, match="ReadingType is ambiguous"):
+        espi_readings(feed([*entries([Meter("1", [(0, 900, 5)])], {"07": DELTA}), other]), interval_s=INTERVAL_S)
+
+
+def test_prefixes_do_not_matter_and_namespaces_do():
+    body = one((0, 900, 5)).decode()
+    swapped = body.replace("<a:", "<").replace("</a:", "</").replace("xmlns:a=", "xmlns=", 1)
+    swapped = swapped.replace(' xmlns="http://naesb.org/espi"', "")
+    for kind in ("UsagePoint", "MeterReading", "ReadingType", "IntervalBlock"):
+        for end in (">", "/>"):
+            swapped = swapped.replace(f"<content><{kind}{end}", f'<content><{kind} xmlns="http://naesb.org/espi"{end}')
+    assert len(espi_readings(swapped.encode(), interval_s=INTERVAL_S)[0]) == 1
+    other = body.replace("naesb.org/espi", "example.org/espi", 1)
+    assert len(espi_readings(other.encode(), interval_s=INTERVAL_S)[0]) == 0
+
+
+FEED, END = '<feed xmlns="http://www.w3.org/2005/Atom">', "</feed>"
+LAUGHS = '<!ENTITY a "ha">' + "".join(f'<!ENTITY a{i} "{f"&a{i - 1 if i else str()};" * 10}">' for i in range(9))
+XML = '<?xml version="1.0" encoding="{}"?>' + FEED + END
+HOSTILE = {  # what is sent, and what the refusal says
+    f"<!DOCTYPE feed>{FEED}{END}": "DOCTYPE",
+    f"<!DOCTYPE feed [{LAUGHS}]>{FEED}&a8;{END}": "DOCTYPE",
+    f'<!DOCTYPE feed [<!ENTITY x SYSTEM "file:///etc/passwd">]>{FEED}&x;{END}': "DOCTYPE",
+    f'<!DOCTYPE feed SYSTEM "http://127.0.0.1:9/x.dtd">{FEED}{END}': "DOCTYPE",
+    f"{FEED}&x;{END}": "not XML",
+    "": "not XML",
+    f"{FEED}\x00{END}": "not XML",
+    f"{FEED}&#xD800;{END}": "not XML",
+    f"{FEED}{END}{FEED}{END}": "not XML",
+    XML.format("no-such"): "not XML",
+    XML.format("shift_jis"): "not XML",
+    XML.format("zlib"): "not XML",
+    "<html/>": "not Green Button",
+    '<entry xmlns="http://www.w3.org/2005/Atom"/>': "not Green Button",
+    f"{FEED}<feed/>{END}": "not Green Button",
+    f"{FEED}<entry><entry/></entry>{END}": "not Green Button",
+    f'{FEED}<IntervalReading xmlns="http://naesb.org/espi"/>{END}': "not Green Button",
+    f"{FEED}{'<a>' * 100_000}{'</a>' * 100_000}{END}": "feed is too large",
+    f'{FEED}<link rel="self" href="{"x" * 5000}"/>{END}': "link is too long",
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_xml_is_refused_as_a_whole(body):
+    with pytest.raises(ReadingError, match=HOSTILE[body]):
+        espi_readings(body.encode(), interval_s=INTERVAL_S)
+
+
+def test_bytes_that_are_not_utf_8_are_refused():
+    with pytest.raises(ReadingError):
+        espi_readings(one((0, 900, "5")).replace(b"974", b"\xff"), interval_s=INTERVAL_S)
+
+
+@pytest.mark.parametrize(("bound", "most"), [("MOST_ELEMENTS", 10), ("MOST_ENTRIES", 2), ("MOST_LEVELS", 4)])
+def test_more_than_a_feed_may_have_is_refused(monkeypatch, bound, most):
+    monkeypatch.setattr(espi, bound, most)
+    with pytest.raises(ReadingError, match="feed is too large"):
+        espi_readings(one((0, 900, 5)), interval_s=INTERVAL_S)
+
+
+def test_a_reading_around_a_reading_does_not_count_it_twice():
+    inner = f"5</value>{reading(900, 900, 6)}<value>7"
+    slip, refused = espi_readings(one((0, 900, inner)), interval_s=INTERVAL_S)
+    assert (slip.energy_wh.tolist(), list(refused)) == ([6], [2])
+
+
+def test_a_year_of_quarter_hours_is_quick():
+    body = one(*((i * 900, 900, 5) for i in range(35_000)))
+    begin = time.process_time()
+    assert len(espi_readings(body, interval_s=INTERVAL_S)[0]) == 35_000
+    assert time.process_time() - begin < 4

@@ -1,0 +1,162 @@
+"""The counter that all doors lead to: what is acknowledged counts, once, and what is refused was refused by a rule."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmurate.errors import MeterError
+from murmurate.service.doors import intake as counter
+from murmurate.service.doors.intake import Intake
+from murmurate.service.doors.roster import Roster
+from murmurate.service.doors.slip import Receipt, Slip
+from murmurate.service.gathering import append as appending
+from murmurate.service.gathering.closing import close
+from murmurate.service.gathering.job import gather
+from murmurate.service.gathering.layout import Landing
+from murmurate.service.gathering.metertable import pin
+
+STEP_S, GRACE_S = 900, 60
+NOW_S = 1_794_658_500 + 30  # half a minute after the interval has ended
+OPEN_S = NOW_S - 30 - STEP_S
+BOUND_WH, IMPUTED_WH = 1000, 200
+ZONES = {0: "harbour", 1: "harbour", 2: "harbour", 5: "quay", 7: "quay"}
+
+
+def new_intake(root: Path, now_s: float = NOW_S) -> Intake:
+    rows = [f"{meter},{zone},{BOUND_WH},{IMPUTED_WH}" for meter, zone in ZONES.items()]
+    (root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh", *rows]) + "\n")
+    landing = Landing.create(root / "landing")
+    return Intake(landing=landing, roster=Roster.of(root / "meters.csv"), now=lambda: now_s, grace_s=GRACE_S)
+
+
+def demand_of(intake: Intake, root: Path, start_s: int = OPEN_S) -> dict[str, tuple[int, int]]:
+    table = pin(intake.landing, root / "meters.csv")
+    found = gather(intake.landing, table, [close(intake.landing, start_s, table.version)])[0].demand
+    return {
+        zone: (energy, reported)
+        for zone, energy, reported in zip(found.zones, found.energy_wh.tolist(), found.reported.tolist(), strict=True)
+    }
+
+
+sent = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 2, 3, 5, 7, -1, 2**62]),
+        st.sampled_from([OPEN_S, OPEN_S - STEP_S, OPEN_S + STEP_S, OPEN_S + 1, 0]),
+        st.integers(min_value=-5, max_value=2**60),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(sent, min_size=1, max_size=4), st.sampled_from([None, frozenset({"quay"}), frozenset()]))
+def test_what_counts_is_what_was_accepted_and_every_reading_has_one_fate(tmp_path_factory, batches, zones):
+    root = tmp_path_factory.mktemp("intake")
+    intake = new_intake(root)
+    best: dict[int, int] = {}
+    for batch in batches:
+        receipt = intake.take(Slip.numbered(batch), zones)
+        assert receipt.accepted + receipt.late + len(receipt.refused) == len(batch)
+        for line, (meter, start_s, energy_wh) in enumerate(batch, 1):
+            known = meter in ZONES and (zones is None or ZONES[meter] in zones)
+            whole = start_s % STEP_S == 0 and start_s + STEP_S <= NOW_S + counter.EARLY_S
+            fine = known and whole and 0 <= energy_wh < counter.MOST_WH
+            assert (line in receipt.refused) == (not fine)
+            if fine and start_s == OPEN_S:
+                best[meter] = max(best.get(meter, 0), min(energy_wh, BOUND_WH))
+    expected = {
+        zone: (
+            sum(best.get(meter, IMPUTED_WH) for meter, its in ZONES.items() if its == zone),
+            sum(ZONES[meter] == zone for meter in best),
+        )
+        for zone in ("harbour", "quay")
+    }
+    assert demand_of(intake, root) == expected
+
+
+def test_after_the_deadline_a_reading_is_late_whether_or_not_anybody_has_closed(tmp_path):
+    early = new_intake(tmp_path, OPEN_S + STEP_S + GRACE_S - 1)
+    assert early.take(Slip.numbered([(0, OPEN_S, 5)]), None).accepted == 1
+    late = new_intake(tmp_path, OPEN_S + STEP_S + GRACE_S)
+    receipt = late.take(Slip.numbered([(1, OPEN_S, 5)]), None)
+    assert (receipt.accepted, receipt.late, receipt.refused) == (0, 1, {})
+    assert demand_of(late, tmp_path)["harbour"] == (5 + 2 * IMPUTED_WH, 1)
+
+
+def test_once_the_interval_is_closed_a_reading_is_late_and_changes_nothing(tmp_path):
+    intake = new_intake(tmp_path)
+    intake.take(Slip.numbered([(0, OPEN_S, 5)]), None)
+    before = demand_of(intake, tmp_path)
+    receipt = intake.take(Slip.numbered([(1, OPEN_S, 5)]), None)
+    assert (receipt.accepted, receipt.late) == (0, 1)
+    assert demand_of(intake, tmp_path) == before
+    assert intake.counts == {"accepted": 1, "late": 1, "refused": 0}
+
+
+def test_what_cannot_be_written_is_not_acknowledged(tmp_path, monkeypatch):
+    intake = new_intake(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(appending.durable, "write", full)
+    with pytest.raises(OSError, match="no space"):
+        intake.take(Slip.numbered([(0, OPEN_S, 5)]), None)
+    assert intake.counts["accepted"] == 0
+
+
+def test_a_refusal_says_where_and_why_and_never_how_much(tmp_path):
+    receipt = new_intake(tmp_path).take(Slip.numbered([(0, OPEN_S, -8675309), (3, OPEN_S, 8675309)]), None)
+    told = receipt.document()
+    assert told["refused"] == 2
+    assert "8675309" not in str(told)
+
+
+def test_a_long_list_of_refusals_is_cut_and_counted():
+    told = Receipt(refused=dict.fromkeys(range(1000), "no")).document()
+    assert (told["refused"], len(told["refusals"])) == (1000, 100)
+
+
+@given(st.dictionaries(st.integers(0, 2**40), st.sampled_from(["a", "b"]), min_size=1, max_size=30), st.data())
+def test_a_meter_is_found_by_number_and_by_name(tmp_path_factory, table, data):
+    path = tmp_path_factory.mktemp("roster") / "meters.csv"
+    rows = [f"{meter},{zone},1000,x{meter}x" for meter, zone in table.items()]
+    path.write_text("\n".join(["meter,zone,bound_wh,id", *rows]) + "\n")
+    roster = Roster.of(path)
+    asked = data.draw(st.lists(st.one_of(st.sampled_from(sorted(table)), st.integers(0, 2**62)), max_size=20))
+    by_number = roster.find(np.array(asked, np.int64))
+    by_name = roster.find([f"x{meter}x" for meter in asked])
+    assert by_number.tolist() == by_name.tolist()
+    for meter, place in zip(asked, by_number.tolist(), strict=True):
+        assert (place >= 0) == (meter in table)
+        if place >= 0:
+            assert roster.number[place] == meter
+            assert roster.zones[roster.zone[place]] == table[meter]
+            assert roster.within(np.array([place]), {table[meter]}).all()
+            assert not roster.within(np.array([place]), {"a", "b"} - {table[meter]}).any()
+
+
+@pytest.mark.parametrize("name", ["007", " 7", "7 ", "+7", "7.0", "٧", "", "9" * 30, "-1"])
+def test_a_number_has_one_name(tmp_path, name):
+    assert new_intake(tmp_path).roster.find([name]).tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("meter,zone,bound_wh\n1,a,5\n1,a,5\n", "once"),
+        ("meter,zone,bound_wh,id\n1,a,5,x\n2,a,5,x\n", "once"),
+        ("meter,zone,bound_wh,id\n1,a,5,\n2,a,5,x\n", "text throughout"),
+        ("meter,zone,bound_wh,key\n1,a,5,abc\n", "64 hexadecimal"),
+    ],
+)
+def test_a_table_that_does_not_say_who_is_who_is_refused(tmp_path, rows, why):
+    (tmp_path / "meters.csv").write_text(rows)
+    with pytest.raises(MeterError if "64" not in why else Exception, match=why):
+        Roster.of(tmp_path / "meters.csv")

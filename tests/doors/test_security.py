@@ -1,0 +1,203 @@
+"""Readings that must not count: of another's meter, repeated, wrongly signed, with an expired token, out of scope.
+
+Each family is at least a hundred cases drawn anew from one seed; every single one is refused, and nothing of it lands.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.doors.gate import HARBOUR, KEYS, OPEN_S, QUAY, SIGNING, STEP_S, gate, lines, parquet, reading, signed
+from tests.service.conftest import database
+
+from murmurate.service.access import Access, Client
+from murmurate.service.doors.signed import signed_bytes
+from murmurate.service.migrate import migrate
+
+CASES = 120
+SEED = 20261115
+
+
+@pytest.fixture
+def door(tmp_path):
+    with database("state") as dsn:
+        migrate(dsn, "state")
+        with gate(tmp_path, dsn) as made:
+            yield made
+
+
+@pytest.fixture
+def rng():
+    return random.Random(SEED)  # noqa: S311  cases, not secrets
+
+
+def batch(meters, rng, form):
+    """A body in one of the formats, and its content type."""
+    if form == "parquet":
+        return parquet(meters), "application/vnd.apache.parquet"
+    if form == "csv":
+        rows = [f"m-{meter},{OPEN_S},{rng.randrange(600)}" for meter in meters]
+        return "\n".join(["meter_id,interval_start,energy_wh", *rows]).encode(), "text/csv"
+    return lines([reading(meter, energy_wh=rng.randrange(600)) for meter in meters]), "application/x-ndjson"
+
+
+def test_readings_for_another_operators_meter_are_refused(door, rng, figure):
+    token, refused, mine = door.bearer("north"), 0, set()
+    for case in range(CASES):
+        own = rng.sample(HARBOUR, rng.randrange(3))
+        foreign = rng.sample(QUAY, rng.randint(1, 4))
+        meters = [*own, *foreign]
+        rng.shuffle(meters)
+        body, kind = batch(meters, rng, ("parquet", "csv", "json")[case % 3])
+        answer = door.post(token, body, kind)
+        assert answer.status_code == 422
+        assert (answer.json()["accepted"], answer.json()["refused"]) == (len(own), len(foreign))
+        refused += answer.json()["refused"]
+        mine |= set(own)
+    assert refused >= 100
+    demand = door.counted()
+    assert dict(zip(demand.zones, demand.reported.tolist(), strict=True)) == {"harbour": len(mine), "quay": 0}
+    figure(f"{refused} readings for another's meter, all refused")
+
+
+def test_a_signed_reading_is_taken_once_however_it_comes_back(door, rng, figure):
+    token, refused = door.bearer("south"), 0
+    known = [signed(meter, OPEN_S, rng.randrange(600)) for meter in SIGNING]
+    assert door.post(token, lines(known)).json()["accepted"] == len(known)
+    landed = door.landed()
+    while refused < CASES:
+        some = [dict(row) for row in rng.sample(known, rng.randint(1, 3))]
+        for row in some:
+            if rng.random() < 0.3:
+                row["signature"] = str(row["signature"]).upper()
+            if rng.random() < 0.3:
+                row["interval_start"] = "2026-11-14T14:30:00Z"
+            if rng.random() < 0.3:
+                row.update(
+                    signed(int(str(row["meter"]).removeprefix("m-")), OPEN_S, rng.randrange(600))
+                )  # another value
+        answer = door.post(token, lines(some))
+        assert (answer.status_code, answer.json()["accepted"]) == (422, 0)
+        refused += answer.json()["refused"]
+    assert door.landed() == landed
+    figure(f"{refused} repeated readings, all refused")
+
+
+def test_twice_in_one_batch_counts_once(door):
+    row = signed(SIGNING[0])
+    answer = door.post(door.bearer("south"), lines([row, row, row]))
+    assert (answer.json()["accepted"], answer.json()["refused"]) == (1, 2)
+
+
+def forgeries(rng):
+    """Ways to sign wrongly."""
+    meter = rng.choice(SIGNING)
+    other = rng.choice([one for one in SIGNING if one != meter])
+    energy = rng.randrange(600)
+    row = signed(meter, OPEN_S, energy)
+    signature = str(row["signature"])
+    position = rng.randrange(len(signature))
+    flipped = (
+        signature[:position]
+        + format(int(signature[position], 16) ^ rng.randint(1, 15), "x")
+        + signature[position + 1 :]
+    )
+    name = f"m-{meter}"
+    return rng.choice(
+        (
+            row | {"signature": flipped},
+            row | {"energy_wh": energy + rng.randint(1, 50)},
+            row | {"signature": KEYS[other].sign(signed_bytes(name, OPEN_S, energy))},
+            row | {"signature": KEYS[meter].sign(signed_bytes(f"m-{other}", OPEN_S, energy))},
+            row | {"signature": KEYS[meter].sign(signed_bytes(name, OPEN_S - STEP_S, energy))},
+            row | {"signature": KEYS[meter].sign(f"{meter}{OPEN_S}{energy}".encode())},
+            row | {"signature": signature[:-2]},
+            row | {"signature": signature + "00"},
+            row | {"signature": "00" * 64},
+            {key: value for key, value in row.items() if key != "signature"},
+        )
+    )
+
+
+def test_wrongly_signed_readings_are_refused(door, rng, figure):
+    token, refused = door.bearer("south"), 0
+    for _ in range(CASES):
+        answer = door.post(token, lines([forgeries(rng)]))
+        assert (answer.status_code, answer.json()["accepted"]) == (422, 0), answer.text
+        refused += answer.json()["refused"]
+    assert refused == CASES
+    assert door.landed() == 0
+    figure(f"{refused} wrongly signed readings, all refused")
+
+
+def test_meters_that_sign_cannot_be_spoken_for_by_parquet(door):
+    answer = door.post(door.bearer("south"), parquet(list(SIGNING)), "application/vnd.apache.parquet")
+    assert (answer.status_code, answer.json()["refused"]) == (422, len(SIGNING))
+
+
+def test_expired_revoked_and_invented_tokens_are_refused(door, rng, figure):
+    refused, body = 0, lines([reading(1)])
+    for case in range(CASES):
+        token = door.bearer("north")
+        if case % 4 == 0:
+            door.query("UPDATE access.token SET expires = now() - make_interval(secs => %s)", rng.uniform(0, 1e6))
+        elif case % 4 == 1:
+            door.query("DELETE FROM access.client WHERE id = 'north'")
+        elif case % 4 == 2:
+            token = token[:-1] + format(int(token[-1], 16) ^ rng.randint(1, 15), "x")
+        else:
+            token = rng.choice(("x", "anonymous", token.upper() + "0", token[:32], "' OR 1=1", f"{token}, {token}"))
+        answer = door.post(token, body)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        refused += 1
+        if case % 4 == 1:
+            with_access(door, lambda access: door.secrets.update(north=access.add(_north())))
+    assert refused == CASES
+    assert door.landed() == 0
+    figure(f"{refused} requests with an expired, revoked or invented token, all refused")
+
+
+def with_access(door, do):
+    access = Access(door.dsn)
+    try:
+        do(access)
+    finally:
+        access.close()
+
+
+def _north():
+    return Client(id="north", zones=frozenset({"harbour"}))
+
+
+def test_no_scope_beyond_the_clients_own_is_granted_or_honoured(door, rng, figure):
+    refused = 0
+    wide = (
+        "readings:quay",
+        "readings:harbour readings:quay",
+        "readings:*",
+        "read_all",
+        "readings:",
+        "readings:HARBOUR",
+    )
+    for case in range(CASES):
+        if case % 2:
+            answer = door.token("north", rng.choice(wide))
+            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_scope")
+        else:
+            narrow = door.token("both", "readings:harbour").json()
+            assert narrow["scope"] == "readings:harbour"
+            answer = door.post(narrow["access_token"], lines([reading(rng.choice(QUAY))]))
+            assert (answer.status_code, answer.json()["accepted"]) == (422, 0)
+        refused += 1
+    assert refused == CASES
+    assert door.landed() == 0
+    figure(f"{refused} requests beyond their scope, all refused")
+
+
+def test_a_zone_that_a_client_has_lost_is_lost_for_its_tokens_too(door):
+    token = door.bearer("both")
+    door.query("UPDATE access.client SET zones = '{harbour}' WHERE id = 'both'")
+    answer = door.post(token, lines([reading(QUAY[0]), reading(HARBOUR[0])]))
+    assert (answer.json()["accepted"], answer.json()["refused"]) == (1, 1)

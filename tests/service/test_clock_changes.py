@@ -1,0 +1,121 @@
+"""Days on which the clock changes, through a real log and a real server: 92 and 100 quarter hours, each once."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+
+from murmurate.curator.terms import Terms
+from murmurate.privacy.noise import SystemNoise
+from murmurate.publication.desk import Desk
+from murmurate.publication.wish import Opening, Wish, next_task
+from murmurate.service.board.app import public_app
+from murmurate.service.board.board import Board
+from murmurate.service.clock import Clock
+from murmurate.service.migrate import migrate
+from murmurate.service.publiclog import PostgresLog
+from murmurate.service.settings import Settings
+from tests.publication.chains import NO_DEMAND, demand
+from tests.service.api.world import LEAD, SIGNER, STEP_S, ZONES, free_port, listening, plan_of
+from tests.service.conftest import database
+
+DAYS = [
+    ("harbour", "2026-03-29", 92),
+    ("harbour", "2026-10-25", 100),
+    ("old town", "2026-03-08", 92),
+    ("old town", "2026-11-01", 100),
+    ("harbour", "2026-11-01", 96),
+]
+
+
+def write_log(dsn, zone, first, last):
+    """Releases of the intervals first, .., last. Returns the price in ticks of each interval that pays one."""
+    text = plan_of(zone)
+    terms, log = Terms.of(text), PostgresLog(dsn)
+    log.publish_plan(terms.plan, text)
+    opening = Opening(plan=terms.plan, key=SIGNER.public, first=first, lead=LEAD)
+    desk = Desk(
+        terms={terms.plan: terms}.get, signers={SIGNER.public: SIGNER}, noise=SystemNoise(), input_key=b"a test"
+    )
+    head, ticks = None, {}
+    for interval in range(first - 1, last + 1):
+        task = next_task(head, Wish(until=interval, opening=opening))
+        used = NO_DEMAND if interval % 9 == 1 else demand(**{zone: 400_000 + interval % 96 * 1000})
+        head = desk.write({zone: (head, task)}, used).written[zone]
+        log.append([head])
+        ticks[head.record.applies] = head.record.price_ticks
+    log.close()
+    return ticks, Fraction(terms.tick)
+
+
+@pytest.fixture(scope="module", params=DAYS, ids=lambda case: f"{case[1]} in {case[0]}")
+def changed(request):
+    """The log of a day and a little more, its local midnights, and a client of the door that shows it."""
+    zone, text, count = request.param
+    timezone = ZoneInfo(ZONES[zone][1])
+    begin = datetime.fromisoformat(text).replace(tzinfo=timezone)
+    end = datetime.fromisoformat(text).replace(tzinfo=timezone) + timedelta(days=1)
+    first, last = (int(at.timestamp()) // STEP_S for at in (begin, end))
+    with database("log") as dsn:
+        migrate(dsn, "log")
+        ticks, tick = write_log(dsn, zone, first - LEAD - 2, last - LEAD + 1)
+        clock = Clock(played_s=last * STEP_S - 60, real_s=time.time(), speed=1e-6)
+        port = free_port()
+        settings = Settings(timezone=timezone.key, public=f"127.0.0.1:{port}", playback=clock)
+        board = Board(dsn, settings, lambda *_, **__: None)
+        with listening(public_app(board), port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            yield zone, text, count, first, ticks, tick, client
+        board.archives.close()
+        board._follower.close()
+
+
+def seconds(text):
+    assert text.endswith("Z")
+    return int(datetime.fromisoformat(text).astimezone(UTC).timestamp())
+
+
+def test_the_day_has_every_quarter_hour_once(changed):
+    zone, day, count, first, ticks, tick, client = changed
+    rows = client.get(f"/zones/{zone}/days/{day}.json").raise_for_status().json()["prices"]
+    assert [seconds(row["start"]) // STEP_S for row in rows] == list(range(first, first + count))
+    assert all(seconds(one["end"]) == seconds(other["start"]) for one, other in pairwise(rows))
+    assert [row["price_ticks"] for row in rows] == [ticks[first + number] for number in range(count)]
+    assert [round(Fraction(row["price"]) / tick) for row in rows] == [row["price_ticks"] for row in rows]
+
+
+def test_openadr_has_the_same_day_in_quarter_hours_and_in_hours(changed):
+    zone, day, count, first, ticks, tick, client = changed
+    events = {one["id"]: one for one in client.get("/openadr3/3.1.0/events").raise_for_status().json()}
+    name = zone.replace(" ", "_20")
+    native, hours = events[f"{name}-PT15M-{day}"], events[f"{name}-PT1H-{day}"]
+    values = [one["payloads"][0]["values"][0] for one in native["intervals"]]
+    assert [round(Fraction(value) / tick) for value in values] == [ticks[first + number] for number in range(count)]
+    assert len(hours["intervals"]) == count // 4
+    for number, hour in enumerate(hours["intervals"]):
+        four = [ticks[first + 4 * number + part] for part in range(4)]
+        assert hour["payloads"] == [{"type": "PRICE", "values": [float(sum(four) * tick / 4)]}]
+
+
+def test_history_and_verification_see_the_same(changed):
+    zone, _, count, first, ticks, _, client = changed
+    start, end = (
+        datetime.fromtimestamp(at * STEP_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for at in (first, first + count)
+    )
+    lines = client.get(f"/zones/{zone}/history.csv", params={"start": start, "end": end}).text.splitlines()
+    column = lines[0].split(",").index("price_ticks")
+    assert [int(line.split(",")[column]) for line in lines[1:]] == [ticks[first + number] for number in range(count)]
+    records = [json.loads(line) for line in client.get(f"/zones/{zone}/log.jsonl").text.splitlines()]
+    assert [one["price_ticks"] for one in records if one.get("applies") == first] == [ticks[first]]
+
+
+def test_the_next_day_is_not_whole_and_so_not_there(changed):
+    zone, day, _, _, _, _, client = changed
+    after = (datetime.fromisoformat(day) + timedelta(days=1)).date().isoformat()
+    assert client.get(f"/zones/{zone}/days/{after}.json").status_code == 404
