@@ -1,0 +1,117 @@
+"""The meters of a town: what each draws, and how it gets to the service. Four ways in, with the mishaps of each."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from dataclasses import dataclass, field
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
+
+from murmurate.publication.signing import Ed25519Signer
+from murmurate.service.doors.signed import signed_bytes
+from tests.road.town import BOUND_WH, HOMES, IMPUTED_WH, STEP_S, Instance, Town
+
+PARQUET, SIGNED, BATCHED, REGISTERS = range(400), range(400, 450), range(450, 900), range(900, HOMES)
+SIGNERS = {home: Ed25519Signer(home.to_bytes(32, "big")) for home in SIGNED}
+RESET_AT = 30  # the interval in which one register falls back to nearly nothing
+MORE_WH = 2**40  # a reading far beyond its bound
+
+
+@dataclass
+class Feed:
+    """Plays a day. `expected` is what the curator must come to know: interval → (energy, reported, imputed)."""
+
+    town: Town
+    seed: int = 7
+    expected: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    receipts: list[dict[str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.registers = self.rng.integers(0, 10**7, len(REGISTERS))
+        self.mqtt = Client(CallbackAPIVersion.VERSION2)
+        self.mqtt.connect("127.0.0.1")
+        self.mqtt.loop_start()
+        self.web = httpx.Client(timeout=30)
+        self.token = ""
+
+    def close(self) -> None:
+        self.mqtt.disconnect()
+        self.mqtt.loop_stop()
+        self.web.close()
+
+    def sign_in(self, instance: Instance) -> None:
+        form = {"grant_type": "client_credentials", "client_id": "head-end"}
+        answer = self.web.post(
+            f"http://127.0.0.1:{instance.private}/auth/token",
+            data=form | {"client_secret": self.town.secrets["head-end"]},
+        )
+        self.token = answer.raise_for_status().json()["access_token"]
+
+    def post(self, instance: Instance, body: bytes, kind: str) -> dict[str, int]:
+        headers = {"authorization": f"Bearer {self.token}", "content-type": kind}
+        answer = self.web.post(f"http://127.0.0.1:{instance.private}/readings", content=body, headers=headers)
+        self.receipts.append(answer.json())
+        return answer.json()
+
+    def play(self, instance: Instance, number: int) -> None:
+        """Everything that the meters say about one interval, once it is over."""
+        start_s = self.town.first_s + number * STEP_S
+        if number == 0:
+            self._tell_registers(start_s)
+        time.sleep(max(0.0, self.town.clock.real(start_s + STEP_S) - time.time()))
+        energy = self.rng.integers(0, 600, HOMES)
+        energy[number % len(PARQUET)] = MORE_WH  # clipped on the road
+        self._parquet(instance, start_s, energy)
+        self._signed(instance, start_s, energy)
+        self._batched(start_s, energy)
+        silent = self._registers(start_s, number, energy)
+        counted = np.minimum(energy, BOUND_WH)
+        counted[list(silent)] = IMPUTED_WH
+        interval = start_s // STEP_S
+        self.expected[interval] = (int(counted.sum()), HOMES - len(silent), len(silent))
+
+    def _parquet(self, instance: Instance, start_s: int, energy: np.ndarray) -> None:
+        homes = np.array(PARQUET)
+        start = pa.array(np.full(len(homes), start_s * 10**6), pa.timestamp("us", "UTC"))
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"meter": homes, "interval_start": start, "energy_wh": energy[homes]}), sink)
+        for _ in range(1 + (start_s // STEP_S) % 2):  # every other batch is sent twice
+            receipt = self.post(instance, sink.getvalue(), "application/vnd.apache.parquet")
+            assert receipt["accepted"] == len(homes), receipt
+
+    def _signed(self, instance: Instance, start_s: int, energy: np.ndarray) -> None:
+        rows = []
+        for home in SIGNED:
+            name, drew = f"home-{home:04}", int(energy[home])
+            signature = SIGNERS[home].sign(signed_bytes(name, start_s, drew))
+            rows.append({"meter": name, "interval_start": start_s, "energy_wh": drew, "signature": signature})
+        body = "\n".join(json.dumps(row) for row in rows).encode()
+        receipt = self.post(instance, body, "application/x-ndjson")
+        assert receipt["accepted"] == len(SIGNED), receipt
+
+    def _batched(self, start_s: int, energy: np.ndarray) -> None:
+        for some in np.array_split(np.array(BATCHED), 3):
+            rows = ({"meter": f"home-{n:04}", "interval_start": start_s, "energy_wh": int(energy[n])} for n in some)
+            self.mqtt.publish("murmurate/readings", "\n".join(map(json.dumps, rows)), qos=1)
+
+    def _registers(self, start_s: int, number: int, energy: np.ndarray) -> set[int]:
+        """Registers move on. Returns whose energy of this interval nobody can know."""
+        self.registers += energy[list(REGISTERS)]
+        first, silent = REGISTERS[0], set()
+        if number == RESET_AT:
+            self.registers[0], silent = 5, {first}
+        self._tell_registers(start_s + STEP_S)
+        return silent
+
+    def _tell_registers(self, at_s: int) -> None:
+        for home, total in zip(REGISTERS, self.registers.tolist(), strict=True):
+            message = json.dumps({"timestamp": at_s, "value": total})
+            self.mqtt.publish(f"smartmeter/home-{home:04}/ACTIVE_ENERGY_P", message, qos=1)

@@ -1,0 +1,173 @@
+"""A town with a real service: its folder, its databases, its clock, and what its meters must add up to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psycopg
+
+from murmurate.service.clock import Clock
+from tests.service.conftest import database
+
+HOMES = 1000
+STEP_S = 900
+BOUND_WH = 1000
+IMPUTED_WH = 200
+LEAD = 8
+
+
+def free_port() -> int:
+    """A port that nobody uses, below those that the system hands out."""
+    for _ in range(100):
+        port = 20_000 + int.from_bytes(os.urandom(2), "big") % 12_000
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise AssertionError("no free port")
+
+
+@dataclass
+class Instance:
+    """One `murmurate serve`."""
+
+    town: Town
+    settings: Path
+    public: int
+    private: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Instance:
+        command = [sys.executable, "-m", "murmurate", "serve", str(self.settings)]
+        with (self.town.root / "serve.log").open("ab") as log:
+            self.process = subprocess.Popen(command, env=self.town.environment, stdout=log, stderr=log)
+        self.until_ready()
+        return self
+
+    def until_ready(self) -> None:
+        end = time.monotonic() + 30
+        for port in (self.public, self.private):
+            while True:
+                try:
+                    if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                assert time.monotonic() < end, (self.town.root / "serve.log").read_text()[-2000:]
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            assert self.process.wait(20) == 0
+            self.process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def parts(self) -> list[int]:
+        """The processes of its parts."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def kill_a_part(self, number: int) -> None:
+        """As a crash would: without a word. The service starts it again."""
+        os.kill(self.parts()[number % 3], signal.SIGKILL)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.public}{path}"
+
+
+@dataclass
+class Town:
+    """Everything an operator would have, in one folder."""
+
+    root: Path
+    state: str
+    log: str
+    clock: Clock
+    first_s: int  # when the first measured interval begins
+    secrets: dict[str, str] = field(default_factory=dict)
+    instances: list[Instance] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"MURMURATE_STATE": self.state, "MURMURATE_LOG": self.log, "PYTHONUNBUFFERED": "1"}
+
+    def run(self, *words: str, status: int = 0) -> str:
+        """A command as the operator types it."""
+        command = [sys.executable, "-m", "murmurate", *words]
+        done = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout
+
+    def prepare(self, *, currency: str = "CHF", keys: dict[int, str] | None = None) -> None:
+        """Plan, keys, landing, meters, an open zone and two clients."""
+        zone = self.run("plan", "--example").replace('currency = "EUR"', f'currency = "{currency}"')
+        zone = zone.replace("count = 800", f"count = {HOMES}").split('[[households]]\nname = "fish market"')[0]
+        (self.root / "zone.toml").write_text(zone)
+        self.run("plan", "zone.toml")
+        self.run("keys", "keys")
+        self.run("landing", "landing")
+        rows = [f"{n},home-{n:04},harbour,{BOUND_WH},{IMPUTED_WH},{(keys or {}).get(n, '')}" for n in range(HOMES)]
+        (self.root / "meters.csv").write_text("\n".join(["meter,id,zone,bound_wh,imputed_wh,key", *rows]) + "\n")
+        first = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(self.first_s))
+        self.run("open", "plan.json", "--first", first, "--lead", str(LEAD))
+        for name, options in (("head-end", ("--zone", "harbour")), ("ops", ("--operator",))):
+            told = self.run("client", "add", name, *options)
+            self.secrets[name] = told.split("client_secret:")[1].split()[0]
+
+    def begin(self, in_s: float) -> None:
+        """Have the first interval begin `in_s` seconds from now."""
+        self.clock = Clock(played_s=self.first_s, real_s=time.time() + in_s, speed=self.clock.speed)
+
+    def instance(self, *, mqtt: bool = True, grace_s: int = 2 * STEP_S) -> Instance:
+        number, public, private = len(self.instances), free_port(), free_port()
+        clock = self.clock
+        text = f"""
+            grace_s = {grace_s}
+            beat_s = 0.1
+            public = "127.0.0.1:{public}"
+            private = "127.0.0.1:{private}"
+            timezone = "Europe/Zurich"
+            country = "CH"
+            [playback]
+            played_s = {clock.played_s}
+            real_s = {clock.real_s}
+            speed = {clock.speed}
+        """
+        path = self.root / f"service-{number}.toml"
+        path.write_text(text + ("[mqtt]\n" if mqtt else ""))
+        made = Instance(self, path, public, private)
+        self.instances.append(made)
+        return made
+
+    def demand(self) -> dict[int, tuple[int, int, int]]:
+        """What the curator remembers: interval → energy, reported, imputed. No door shows it."""
+        query = "SELECT interval, energy_wh, reported, imputed FROM confidential.demand WHERE zone = 'harbour'"
+        with psycopg.connect(self.state) as connection:
+            return {at: tuple(rest) for at, *rest in connection.execute(query).fetchall()}
+
+
+@contextmanager
+def town(root: Path, first_s: int, speed: float) -> Iterator[Town]:
+    with database("state") as state, database("log") as log:
+        made = Town(root, state, log, Clock(speed=speed), first_s)
+        try:
+            yield made
+        finally:
+            for instance in made.instances:
+                if instance.process is not None and instance.process.poll() is None:
+                    instance.process.terminate()
+                    instance.process.wait(20)
