@@ -25,9 +25,10 @@ from murmurate.publication.record import Kind
 from murmurate.quantities import IntArray
 from murmurate.service.access import Client
 from murmurate.service.board.page import zone_page
-from murmurate.service.board.view import Price, Sign, ZoneView
-from murmurate.service.operator_facts import OperatorFacts, facts_of
-from murmurate.service.operator_page import operator_page
+from murmurate.service.board.view import Price, ZoneView
+from murmurate.service.operator.facts import OperatorFacts, facts_of
+from murmurate.service.operator.page import operator_page
+from murmurate.service.settings import Sign
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 ZURICH = ZoneInfo("Europe/Zurich")

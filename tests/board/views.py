@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 
 from murmurate.publication.record import Kind
-from murmurate.service.board.view import Price, Sign, ZoneView
+from murmurate.service.board.view import Price, ZoneView
+from murmurate.service.settings import Sign
 
 AWKWARD = (
     "Europe/Zurich",

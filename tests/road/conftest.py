@@ -17,6 +17,7 @@ import pytest
 from tests.road.clients import OPENADR, TOO_OLD, Environment, environment, newer_python
 from tests.road.feed import SIGNERS, Feed
 from tests.road.town import LEAD, STEP_S, Instance, Town, town
+from tests.service.conftest import log_dsn, state_dsn  # noqa: F401
 
 DAY_S = int(datetime(2026, 11, 13, 23, tzinfo=UTC).timestamp())  # midnight in Zurich
 INTERVALS = 96

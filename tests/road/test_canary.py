@@ -44,7 +44,7 @@ def secrets_of(feed):
 
 
 def answers(day):
-    made, instance, _ = day
+    made, instance = day.town, day.instance
     for path in PUBLIC:
         yield f"public {path}", httpx.get(instance.url(path))
     for path in PRIVATE:
@@ -53,7 +53,7 @@ def answers(day):
 
 
 def test_no_answer_and_no_header_carries_a_demand(day):
-    secret, seen = secrets_of(day[2]), 0
+    secret, seen = secrets_of(day.feed), 0
     for name, answer in answers(day):
         said = answer.text + "\n" + "\n".join(f"{key}: {value}" for key, value in answer.headers.items())
         assert not secret.search(said), name
@@ -62,7 +62,7 @@ def test_no_answer_and_no_header_carries_a_demand(day):
 
 
 def test_no_part_of_the_service_has_logged_a_demand(day):
-    made, _, feed = day
+    made, feed = day.town, day.feed
     said = (made.root / "serve.log").read_text()
     assert '"gathered"' in said
     assert '"released"' in said
@@ -71,7 +71,7 @@ def test_no_part_of_the_service_has_logged_a_demand(day):
 
 
 def test_the_canary_would_be_heard(day):
-    made, _, feed = day
+    made, feed = day.town, day.feed
     known = made.demand()
     energy_wh = next(iter(feed.expected.values()))[0]
     assert any(energy_wh == one[0] for one in known.values())  # it is there, where only the curator reads
@@ -80,7 +80,7 @@ def test_the_canary_would_be_heard(day):
 
 
 def test_readings_lie_where_only_the_curator_can_read(day):
-    made, _, feed = day
+    made, feed = day.town, day.feed
     paths = [made.root / "landing", *(made.root / "landing").rglob("*")]
     assert len(paths) > len(feed.expected)
     open_to_others = [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
@@ -89,7 +89,7 @@ def test_readings_lie_where_only_the_curator_can_read(day):
 
 @pytest.mark.parametrize("path", ["/zones/harbour/now", "/zones/harbour/days/2026-11-14.json", "/zones/harbour"])
 def test_an_answer_says_how_long_it_keeps(day, path):
-    _, instance, feed = day
+    instance, feed = day.instance, day.feed
     answer = httpx.get(instance.url(path))
     for_ever = path.endswith(".json")
     assert ("immutable" in answer.headers["cache-control"]) == for_ever

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import httpx
 import psycopg
+from paho.mqtt.client import Client as MqttClient
+from paho.mqtt.enums import CallbackAPIVersion
 
 from murmurate.service.clock import Clock
 from tests.service.conftest import database
@@ -34,6 +36,17 @@ def free_port() -> int:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
     raise AssertionError("no free port")
+
+
+def end_session(name: str) -> None:
+    """Have the broker forget a client, and what it keeps for it."""
+    client = MqttClient(CallbackAPIVersion.VERSION2, client_id=name, clean_session=True)
+    client.connect("127.0.0.1")
+    client.loop_start()
+    while not client.is_connected():
+        time.sleep(0.01)
+    client.disconnect()
+    client.loop_stop()
 
 
 @dataclass
@@ -171,3 +184,4 @@ def town(root: Path, first_s: int, speed: float) -> Iterator[Town]:
                 if instance.process is not None and instance.process.poll() is None:
                     instance.process.terminate()
                     instance.process.wait(20)
+                end_session(f"murmurate-readings-{socket.gethostname()}-{instance.private}")

@@ -27,10 +27,10 @@ from murmurate.service.access import Access, Client
 from murmurate.service.clock import Clock
 from murmurate.service.databases import Databases
 from murmurate.service.doors.http import private_app
-from murmurate.service.operator import OperatorDoor
-from murmurate.service.operator_facts import MOST_ZONES, LogSide, facts_of
-from murmurate.service.operator_metrics import metrics
-from murmurate.service.operator_page import operator_page
+from murmurate.service.operator.door import OperatorDoor
+from murmurate.service.operator.facts import MOST_ZONES, LogSide, facts_of
+from murmurate.service.operator.metrics import metrics
+from murmurate.service.operator.page import operator_page
 from murmurate.service.pool import Pool
 from murmurate.service.publiclog import PostgresLog
 from murmurate.service.publishing import Publisher

@@ -42,6 +42,11 @@ class Office:
     def of(cls, databases: Databases, keys: Path, beat_s: float = 1.0) -> Office:
         return cls(PostgresState(databases.state.dsn), PostgresLog(databases.log.dsn), load_keys(keys), beat_s)
 
+    def close(self) -> None:
+        """Hang up on both stores; a later call connects again."""
+        self.state.close()
+        self.log.close()
+
     def publisher(self) -> Publisher:
         """Whoever draws, signs and offers."""
         signers = {signer.public: signer for signer in self.keys.signers}

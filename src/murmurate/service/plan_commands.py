@@ -55,6 +55,7 @@ def open_zones(
             office.state.register(digest, text)
         office.state.open(openings)
         outcome, failed = office.publish({zone: Wish(until=NO_RELEASE, opening=at) for zone, at in openings.items()})
+        office.close()
     for zone in [] if quiet else sorted(outcome.done):
         out.print(_opened(zone, openings[zone], proven, is_new=zone not in begun))
     return status(outcome, failed)

@@ -37,7 +37,7 @@ from murmurate.service.doors.mqtt import MqttDoor
 from murmurate.service.gathering.layout import Landing
 from murmurate.service.migrate import migrate
 from murmurate.service.office import Office
-from murmurate.service.operator import OperatorDoor
+from murmurate.service.operator.door import OperatorDoor
 from murmurate.service.pool import Pool
 from murmurate.service.road.road import Road
 from murmurate.service.saying import speaker

@@ -10,7 +10,6 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from murmurate.errors import MurmurateError
-from murmurate.service.board.view import Sign
 from murmurate.service.clock import Clock
 
 EXAMPLE = """\
@@ -41,6 +40,15 @@ country = "CH"
 # title = "The old harbour"
 # timezone = "Europe/Lisbon"
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """What an operator says about a zone beyond its plan: how it is shown, never what it costs."""
+
+    timezone: ZoneInfo
+    country: str | None = None  # ISO 3166-1, such as CH
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

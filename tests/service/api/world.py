@@ -27,7 +27,7 @@ from murmurate.service.doors.current import CurrentIntake
 from murmurate.service.doors.http import ReadingsDoor, private_app
 from murmurate.service.doors.memory import DoorMemory
 from murmurate.service.gathering.layout import Landing
-from murmurate.service.operator import OperatorDoor
+from murmurate.service.operator.door import OperatorDoor
 from murmurate.service.pool import Pool
 from murmurate.service.publiclog import PostgresLog
 from murmurate.service.settings import Broker, Settings

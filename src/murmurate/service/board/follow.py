@@ -19,8 +19,9 @@ from murmurate.publication.chain import refuse_misfit, refuse_unsigned
 from murmurate.publication.record import RELEASES, Entry, encode, read
 from murmurate.publication.signing import verify
 from murmurate.service.board.archive import Archive, price_in, price_of
-from murmurate.service.board.view import Price, Sign, ZoneView
+from murmurate.service.board.view import Price, ZoneView
 from murmurate.service.connection import Session
+from murmurate.service.settings import Sign
 
 RECENT_S = 3 * DAY_S  # what is kept in memory
 AT_ONCE = 500  # zones in one answer

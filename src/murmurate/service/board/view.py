@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from zoneinfo import ZoneInfo
 
 from murmurate.curator.terms import Terms
 from murmurate.publication.record import Kind
+from murmurate.service.settings import Sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,6 @@ class Price:
     def value(self) -> float | None:
         """[currency/kWh], the double nearest to it."""
         return None if self.ticks is None else float(self.ticks * self.tick)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
-    """What an operator says about a zone beyond its plan: how it is shown, never what it costs."""
-
-    timezone: ZoneInfo
-    country: str | None = None  # ISO 3166-1, such as CH
-    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from murmurate.service.access import Access
 from murmurate.service.board.shell import HEADERS, HTML
 from murmurate.service.databases import Databases
 from murmurate.service.doors.http import operator
-from murmurate.service.operator_facts import Beat, LogSide, OperatorFacts, facts_of
-from murmurate.service.operator_metrics import TEXT, metrics
-from murmurate.service.operator_page import operator_page
+from murmurate.service.operator.facts import Beat, LogSide, OperatorFacts, facts_of
+from murmurate.service.operator.metrics import TEXT, metrics
+from murmurate.service.operator.page import operator_page
 from murmurate.service.pool import Pool
 from murmurate.service.settings import Settings
 from murmurate.service.state import PostgresState

@@ -11,7 +11,7 @@ from murmurate.publication.record import Kind
 from murmurate.service.access import Client, scope_of
 from murmurate.service.board.page import cost_words
 from murmurate.service.board.shell import document, section, table
-from murmurate.service.operator_facts import OperatorFacts, ZoneFacts
+from murmurate.service.operator.facts import OperatorFacts, ZoneFacts
 
 _ZONES = ("Zone", "State", "Decided until", "Measured", "Forecast", "No price", "Cost so far", "Plan", "Key")
 _MOST_SCOPES = 5

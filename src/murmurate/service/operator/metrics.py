@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from murmurate.publication.record import Kind
-from murmurate.service.operator_facts import OperatorFacts, ZoneFacts
+from murmurate.service.operator.facts import OperatorFacts, ZoneFacts
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _KINDS = (Kind.MEASURED, Kind.FORECAST, Kind.WITHHELD)

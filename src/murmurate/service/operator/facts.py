@@ -15,8 +15,9 @@ import psycopg
 from murmurate.publication.record import Kind
 from murmurate.service.access import Client
 from murmurate.service.board.follow import Follower
-from murmurate.service.board.view import Sign, ZoneView
+from murmurate.service.board.view import ZoneView
 from murmurate.service.clock import Schedule
+from murmurate.service.settings import Sign
 
 MOST_ZONES = 1000
 DAY_S = 86_400

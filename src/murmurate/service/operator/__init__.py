@@ -1,0 +1,1 @@
+"""For whoever runs the service: a page and figures. Never a demand."""
