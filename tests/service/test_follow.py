@@ -1,0 +1,143 @@
+"""Whoever follows the log shows what follows, stands still at what does not, and finds every price again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+
+from murmurate.curator.terms import Terms
+from murmurate.privacy.noise import SystemNoise
+from murmurate.publication.desk import Desk
+from murmurate.publication.record import RELEASES, sign
+from murmurate.publication.wish import Change, Opening, Wish, next_task
+from murmurate.service.board.archive import Archive
+from murmurate.service.board.follow import Follower
+from murmurate.service.publiclog import PostgresLog
+from murmurate.service.settings import Sign
+from tests.publication.chains import NEW_KEY, NO_DEMAND, OLD_KEY, demand
+from tests.service.api.world import plan_of
+
+ZONE, FIRST, LEAD = "harbour", 1_900_000, 2
+
+
+class Writer:
+    """Writes a chain into the log, honestly or not."""
+
+    def __init__(self, dsn):
+        self.dsn, self.log, self.head, self.entries = dsn, PostgresLog(dsn), None, []
+        text = plan_of(ZONE)
+        self.terms = Terms.of(text)
+        self.log.publish_plan(self.terms.plan, text)
+        signers = {key.public: key for key in (OLD_KEY, NEW_KEY)}
+        plans = {self.terms.plan: self.terms}
+        self.desk = Desk(terms=plans.get, signers=signers, noise=SystemNoise(), input_key=b"a test")
+        self.opening = Opening(plan=self.terms.plan, key=OLD_KEY.public, first=FIRST, lead=LEAD)
+
+    def draft(self, **wish):
+        task = next_task(self.head, Wish(**{"until": 10**9, "opening": self.opening} | wish))
+        used = NO_DEMAND if task.interval % 3 else demand(**{ZONE: 400_000})
+        return self.desk.write({ZONE: (self.head, task)}, used).written[ZONE]
+
+    def write(self, count=1, **wish):
+        for _ in range(count):
+            self.head = self.draft(**wish)
+            self.log.append([self.head])
+            self.entries.append(self.head)
+
+    def rotate(self):
+        key = self.head.key
+        other = NEW_KEY.public if key == OLD_KEY.public else OLD_KEY.public
+        self.write(key=Change(key, other))
+
+    def smuggle(self, entry):
+        """Past the rules of the log, as whoever owns its database could."""
+        with psycopg.connect(self.dsn) as connection:
+            query = "INSERT INTO public_log.entry (zone, seq, line) VALUES (%s, %s, %s)"
+            connection.execute(query, (ZONE, entry.record.seq, entry.line))
+            connection.execute("UPDATE public_log.head SET seq = %s", (entry.record.seq,))
+
+    def prices(self):
+        return {one.record.applies: one.record.price_ticks for one in self.entries if one.record.kind in RELEASES}
+
+
+@pytest.fixture
+def writer(log_dsn):
+    made = Writer(log_dsn)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture
+def follower(log_dsn):
+    made = Follower(log_dsn, lambda _: Sign(timezone=ZoneInfo("UTC")))
+    yield made
+    made.close()
+
+
+def shown(follower):
+    return {at: price.ticks for at, price in follower.views[ZONE].prices.items()}
+
+
+def test_what_is_new_is_shown_and_called_new_once(writer, follower):
+    writer.write(4)
+    assert [prices for _, prices in follower.refresh()] == [[]]  # of old prices none is new
+    assert shown(follower) == writer.prices()
+    assert follower.refresh() == []
+    writer.write(2)
+    writer.rotate()
+    writer.write(1)
+    ((view, prices),) = follower.refresh()
+    assert [price.interval for price in prices] == sorted(writer.prices())[-3:]
+    assert (view.key, view.seq, view.decided) == (NEW_KEY.public, writer.head.record.seq, max(writer.prices()))
+    assert shown(follower) == writer.prices()
+
+
+@pytest.mark.parametrize("forgery", ["another price", "another key", "another past", "a gap", "a second draw"])
+def test_what_does_not_follow_is_not_shown(writer, follower, forgery):
+    writer.write(5)
+    follower.refresh()
+    before, honest = shown(follower), writer.draft()
+    record = honest.record
+    if forgery == "another price":
+        entry = replace(honest, line=honest.line.replace(f'"price_ticks":{record.price_ticks}', '"price_ticks":77777'))
+    elif forgery == "another key":
+        entry = sign(replace(record, key=NEW_KEY.public), NEW_KEY)
+    elif forgery == "another past":
+        entry = sign(replace(record, prev="f" * 64), OLD_KEY)
+    elif forgery == "a gap":
+        entry = sign(replace(record, interval=record.interval + 1, applies=record.applies + 1), OLD_KEY)
+    else:
+        entry = sign(replace(record, interval=record.interval - 1, applies=record.applies - 1), OLD_KEY)
+    writer.smuggle(entry)
+    assert follower.refresh() == []
+    assert ZONE in follower.broken
+    assert shown(follower) == before
+    assert follower.refresh() == []
+
+
+def test_a_log_whose_last_record_nobody_signed_is_not_shown_at_all(writer, follower):
+    writer.write(5)
+    honest = writer.draft()
+    writer.smuggle(replace(honest, line=honest.line.replace('"interval_s":900', '"interval_s":901')))
+    assert follower.refresh() == []
+    assert ZONE not in follower.views
+    assert ZONE in follower.broken
+
+
+def test_every_price_is_found_again_whatever_stands_between(writer, follower, log_dsn):
+    writer.write(3)
+    for number in range(12):
+        for _ in range(number % 4):
+            writer.rotate()
+        writer.write(1 + number % 3)
+    follower.refresh()
+    view, known, archive = follower.views[ZONE], writer.prices(), Archive(log_dsn)
+    intervals = sorted(known)
+    for first in intervals:
+        for last in intervals:
+            found = {price.interval: price.ticks for price in archive.history(view, first, last)}
+            assert found == {at: ticks for at, ticks in known.items() if first <= at <= last}
+    archive.close()
