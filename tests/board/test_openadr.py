@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murmurate.service.board.grid import day_of, intervals_of, recent_days, steps_of
@@ -220,6 +220,7 @@ def test_what_a_view_has_forgotten_does_not_change_the_days_it_knows() -> None:
     assert date(2026, 11, 14) + timedelta(days=1) == recent_days(short)[0]
 
 
+@settings(max_examples=60)
 @given(views(), st.integers(min_value=1, max_value=7))
 def test_whoever_hears_every_notice_knows_every_event(view: ZoneView, at_once: int) -> None:
     heard: dict[str, Any] = {}

@@ -165,3 +165,16 @@ def test_a_register_goes_on_where_it_stood_before_a_restart(street, open_door):
     street.until(lambda: street.intake.counts["accepted"] == 1)
     memory.close()
     assert street.counted() == (444 + 9 * 100, 1)
+
+
+def test_a_door_that_breaks_says_so_and_is_missed(street, monkeypatch):
+    monkeypatch.setattr(Intake, "take", lambda *_: 1 / 0)
+    missed, door = [], street.door()
+    thread = door.start(died=lambda: missed.append(True))
+    street.until(lambda: ("broker connected", {"host": "127.0.0.1"}) in street.said)
+    time.sleep(0.2)
+    street.send(BATCHES, street.reading(1, 50))
+    thread.join(10)
+    assert missed
+    assert ("broken", {"door": "mqtt", "why": "ZeroDivisionError"}) in street.said
+    door.memory.close()

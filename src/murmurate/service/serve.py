@@ -90,7 +90,7 @@ def _private(settings: Settings, databases: Databases) -> None:
         name, now = _name("readings", settings), settings.playback.now
         memory = DoorMemory(databases.state.dsn)
         door = MqttDoor(broker=settings.mqtt, name=name, intake=intake, memory=memory, now=now, say=say)
-        door.start()
+        door.start(died=lambda: os.kill(os.getpid(), signal.SIGTERM))  # whoever watches starts this part again
     try:
         _listen(private_app(routes, say), settings.private_address, say)
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
@@ -52,16 +53,24 @@ class MqttDoor:
         client = connect(self.broker, self.name, self.say, topics=(BATCHES, REGISTERS), heard=self._waiting.put)
         try:
             while not self._stopped.is_set():
-                if messages := self._some():
-                    self._keep(messages)
+                if (messages := self._some()) and self._keep(messages):
                     for message in messages:
                         client.ack(message.mid, message.qos)
         finally:
             client.disconnect()
             client.loop_stop()
 
-    def start(self) -> Thread:
-        thread = Thread(target=self.run, name="mqtt", daemon=True)
+    def start(self, died: Callable[[], None] = lambda: None) -> Thread:
+        """Take messages in a thread of its own. `died` is called should it end by itself: half a service is none."""
+
+        def run() -> None:
+            try:
+                self.run()
+            except Exception as error:  # noqa: BLE001  whatever it is, readings no longer come in
+                self.say("broken", door="mqtt", why=type(error).__name__)
+                died()
+
+        thread = Thread(target=run, name="mqtt", daemon=True)
         thread.start()
         return thread
 
@@ -70,15 +79,14 @@ class MqttDoor:
 
     def _some(self) -> list[MQTTMessage]:
         """All that wait, once one does."""
-        try:
-            messages = [self._waiting.get(timeout=0.2)]
+        messages: list[MQTTMessage] = []
+        with suppress(queue.Empty):
+            messages.append(self._waiting.get(timeout=0.2))
             while len(messages) < MOST_AT_ONCE:
                 messages.append(self._waiting.get_nowait())
-        except queue.Empty:
-            pass
-        return messages if "messages" in locals() else []
+        return messages
 
-    def _keep(self, messages: list[MQTTMessage]) -> None:
+    def _keep(self, messages: list[MQTTMessage]) -> bool:
         """Keep what they carry; while the disk or the state fails, try again. What cannot be read is only counted."""
         while not self._stopped.is_set():
             try:
@@ -87,7 +95,8 @@ class MqttDoor:
                 self.say("failing", door="mqtt", why=type(error).__name__)
                 time.sleep(_AGAIN_S)
             else:
-                return
+                return True
+        return False
 
     def _take(self, messages: list[MQTTMessage]) -> None:
         intake, refused, points = self.intake(), 0, []
