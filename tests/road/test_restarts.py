@@ -6,6 +6,7 @@ import io
 import random
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -18,7 +19,7 @@ from tests.road.town import BOUND_WH, HOMES, IMPUTED_WH, STEP_S, town
 
 FIRST_S = 1_794_614_400  # 2026-11-14 00:00 UTC
 SPEED = 600.0
-INTERVALS = 30
+INTERVALS = 24
 KILL_AT = {5: 0, 9: 1, 13: 2, 17: 0, 21: 1}  # interval → part
 RESTART_AT = 12
 SILENT = {7, 8}  # intervals in which hardly anybody reports
@@ -141,3 +142,16 @@ def test_a_service_that_is_told_to_stop_stops(night):
     with pytest.raises(httpx.TransportError):
         httpx.get(instances[0].url("/healthz"))
     assert "Traceback" not in (made.root / "serve.log").read_text()
+
+
+def test_parts_whose_service_was_killed_end_too(night):
+    _, instances, _ = night
+    parts = instances[1].parts()
+    instances[1].process.kill()
+    instances[1].process.wait(10)
+    end = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in parts):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    with pytest.raises(httpx.TransportError):
+        httpx.get(instances[1].url("/healthz"))

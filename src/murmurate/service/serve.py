@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import psycopg
 
@@ -45,6 +45,7 @@ from murmurate.service.settings import Settings, load_settings
 from murmurate.service.web import server
 
 PARTS = ("private", "road", "public")
+_WATCHED = "MURMURATE_SERVE_PID"  # of the process that starts the parts
 _AGAIN_S = 2.0
 _PATIENCE_S = 10.0
 
@@ -61,8 +62,17 @@ def serve(settings_file: Path, state: str, log: str, only: str | None) -> int:
         "private": lambda: _private(settings, Databases.of(state=state, log=log)),
         "road": lambda: _road(settings, Databases.of(state=state, log=log)),
     }[only]
+    if parent := os.environ.get(_WATCHED):
+        Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     run()
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """End this part when whoever started it is gone: nobody would start it again, and its port would stay taken."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _public(settings: Settings, log: Database) -> None:
@@ -126,6 +136,8 @@ def _road(settings: Settings, databases: Databases) -> None:
     while not stopped.is_set():
         try:
             road.turn()
+        except MurmurateError as error:
+            say("failing", why=str(error))
         except (psycopg.Error, OSError) as error:
             say("failing", why=type(error).__name__)
         stopped.wait(min(1.0, settings.beat_s))
@@ -144,7 +156,7 @@ def _all(settings_file: Path, settings: Settings, state: str, log: str) -> int:
     say, stopped = speaker("serve"), Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    environment = os.environ | {"MURMURATE_STATE": state, "MURMURATE_LOG": log}
+    environment = os.environ | {"MURMURATE_STATE": state, "MURMURATE_LOG": log, _WATCHED: str(os.getpid())}
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         while not stopped.is_set():

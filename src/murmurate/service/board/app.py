@@ -71,12 +71,14 @@ class PublicDoor:
         """Make an answer once; the next who asks the same gets it from the shelf."""
 
         async def endpoint(request: Request) -> Response:
+            emptied = self.board.ready.emptied
             made = answer(request)
             ready = made if isinstance(made, Ready) else await made
             key = (request.scope["raw_path"], request.scope["query_string"])
-            for_ever = any(value == FOR_EVER.encode() for _, value in ready.headers)
-            if ready.status == 200:
-                self.board.keep(key, ready, for_ever=for_ever)
+            if (b"cache-control", FOR_EVER.encode()) in ready.headers:
+                self.board.kept.put(key, ready)
+            elif emptied == self.board.ready.emptied:  # nothing has moved while it was made
+                self.board.ready.put(key, ready)
             return (ready.unchanged if _knows(request.scope, ready) else ready).response()
 
         return endpoint
@@ -146,7 +148,7 @@ class PublicDoor:
     async def history_csv(self, request: Request) -> Ready:
         queries.refuse_unknown(request, ("start", "end"))
         view, prices = await self._stretch(request, "start", "end")
-        text = "".join(csv_lines(prices, view.interval_s, view.currency))
+        text = await run_in_threadpool("".join, csv_lines(prices, view.interval_s, view.currency))
         return Ready.of(text.encode(), "text/csv; charset=utf-8", MOVING)
 
     async def history_parquet(self, request: Request) -> Ready:

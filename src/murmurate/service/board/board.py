@@ -26,7 +26,8 @@ from murmurate.service.settings import Settings
 MOVING = "public, max-age=5"
 FOR_EVER = "public, max-age=31536000, immutable"
 STALE_S = 30.0
-MOST_READY = 20_000
+MOST_KEPT_BYTES = 64 * 2**20  # of answers on each shelf
+MOST_ANSWER_BYTES = 2**20  # a longer one is made anew each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,30 @@ class Ready:
         return response
 
 
+class Shelf:
+    """Answers by path and query, within a bound: whoever asks for many different things makes room for others."""
+
+    def __init__(self, most_bytes: int = MOST_KEPT_BYTES) -> None:
+        self._most_bytes, self._bytes = most_bytes, 0
+        self._answers: dict[tuple[bytes, bytes], Ready] = {}
+        self.emptied = 0  # how often: an answer that was begun before belongs to what was then
+        self.get = self._answers.get
+
+    def put(self, key: tuple[bytes, bytes], answer: Ready) -> None:
+        if len(answer.body) > MOST_ANSWER_BYTES or key in self._answers:
+            return
+        size = len(answer.body) + len(key[0]) + len(key[1]) + 1000
+        if self._bytes + size > self._most_bytes:
+            self.clear()
+        self._answers[key] = answer
+        self._bytes += size
+
+    def clear(self) -> None:
+        self._answers.clear()
+        self._bytes = 0
+        self.emptied += 1
+
+
 class Board:
     """Follows the log, tells whoever listens, and keeps what was asked for until it changes."""
 
@@ -68,8 +93,8 @@ class Board:
         self.clock: Clock = settings.playback
         self.archives = Pool(lambda: Archive(log))
         self.stream = Stream()
-        self.ready: dict[tuple[bytes, bytes], Ready] = {}  # by path and query, until something moves
-        self.kept: dict[tuple[bytes, bytes], Ready] = {}  # what never changes
+        self.ready = Shelf()  # until something moves
+        self.kept = Shelf()  # what never changes
         self.views: Mapping[str, ZoneView] = {}
         self._follower = Follower(log, settings.sign)
         self._fresh = float("-inf")  # when the log last answered, by the monotonic clock
@@ -95,8 +120,8 @@ class Board:
             self.ready.clear()
         for view, prices in moved:
             self.stream.tell(view, prices)
-            if self.notices is not None:
-                self.notices.tell(view, prices)
+        if self.notices is not None:
+            await run_in_threadpool(self.notices.tell, moved)
         for zone, why in self._follower.broken.items():
             if self._said.get(zone) != why:
                 self._said[zone] = why
@@ -117,9 +142,3 @@ class Board:
         if not self.views:
             return "no zone is open yet"
         return f"{len(self._follower.broken)} zones have a broken log" if self._follower.broken else ""
-
-    def keep(self, key: tuple[bytes, bytes], answer: Ready, *, for_ever: bool) -> None:
-        shelf = self.kept if for_ever else self.ready
-        if len(shelf) >= MOST_READY:
-            shelf.clear()
-        shelf[key] = answer

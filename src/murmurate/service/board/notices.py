@@ -18,8 +18,13 @@ class Notices:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def tell(self, view: ZoneView, prices: Iterable[Price]) -> None:
-        for operation, event in changes(view, {price.interval for price in prices}):
+    def tell(self, moved: Iterable[tuple[ZoneView, list[Price]]]) -> None:
+        """Of each zone that has moved, the events that its new prices have changed."""
+        for view, prices in moved:
+            self._tell(view, {price.interval for price in prices})
+
+    def _tell(self, view: ZoneView, new: set[int]) -> None:
+        for operation, event in changes(view, new):
             topic = notifier_topics(str(event["programID"]))["topics"][operation]
             message = json.dumps(notification(operation, event), separators=(",", ":"))
             self._client.publish(topic, message, qos=1)

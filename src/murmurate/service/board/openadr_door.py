@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
+from typing import TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,8 +13,8 @@ from starlette.responses import Response
 
 from murmurate.service.board import queries
 from murmurate.service.board.board import Board, Ready
-from murmurate.service.board.openadr_event import events
-from murmurate.service.board.openadr_program import notifier_topics, programs
+from murmurate.service.board.openadr_event import days, event_of
+from murmurate.service.board.openadr_program import notifier_topics, programs, programs_of, slug
 from murmurate.service.web import as_json
 
 BASE = "/openadr3/3.1.0"
@@ -23,6 +24,7 @@ _BEFORE_3_1 = ("targetType", "targetValues")  # how version 3.0 asked for a name
 _ID = re.compile("[a-zA-Z0-9_-]{1,128}")  # objectID
 
 Document = dict[str, object]
+T = TypeVar("T")
 
 
 class OpenAdrDoor:
@@ -68,17 +70,16 @@ class OpenAdrDoor:
         found = []
         for view in self._board.views.values():
             today = now.astimezone(view.sign.timezone).date() if active else date.min
-            for event in events(view):
-                day = date.fromisoformat(str(event["id"])[-10:])
-                if program in {None, event["programID"]} and max(first, today) <= day <= last:
-                    found.append(event)
-        return Ready.json(_page(request, sorted(found, key=lambda event: str(event["id"]))))
+            if program is None or any(one.id == program for one in programs_of(view)):
+                found += [one for one in days(view) if max(first, today) <= one.day <= last]
+        wanted = (one for one in found if program in {None, one.program.id})
+        return Ready.json([event_of(one) for one in _page(request, sorted(wanted, key=lambda one: one.id))])
 
     def event(self, request: Request) -> Ready:
         queries.refuse_unknown(request, ())
         name = request.path_params["id"]
-        found = (event for view in self._board.views.values() for event in events(view))
-        return Ready.json(_only(event for event in found if event["id"] == name))
+        views = [view for view in self._board.views.values() if name.startswith(slug(view.zone))]
+        return Ready.json(event_of(_only(day for view in views for day in days(view) if day.id == name)))
 
     def notifiers(self, request: Request) -> Ready:
         queries.refuse_unknown(request, ())
@@ -113,7 +114,7 @@ def openadr_routes(board: Board) -> dict[str, Callable[[Request], Ready]]:
     return OpenAdrDoor(board).paths()
 
 
-def _page(request: Request, found: list[Document]) -> list[Document]:
+def _page(request: Request, found: list[T]) -> list[T]:
     if not all(0 < len(target) <= 128 for target in request.query_params.getlist("targets")):
         raise HTTPException(400, "targets must be of 1 to 128 characters each")
     skip = queries.whole(request, "skip", 2**31 - 1) or 0
@@ -121,7 +122,7 @@ def _page(request: Request, found: list[Document]) -> list[Document]:
     return found[skip : skip + (MOST_LISTED if limit is None else limit)]
 
 
-def _only(found: Iterable[Document]) -> Document:
+def _only(found: Iterable[T]) -> T:
     for one in found:
         return one
     raise HTTPException(404, "there is no such object here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from typing import Literal
@@ -22,21 +23,47 @@ from murmurate.service.board.view import Price, ZoneView, rfc3339
 Operation = Literal["CREATE", "UPDATE"]
 
 
+@dataclass(frozen=True, slots=True)
+class Day:
+    """An event that can be made: a program and a local day with a price in it."""
+
+    program: Program
+    day: date
+
+    @property
+    def id(self) -> str:
+        return f"{self.program.id}-{self.day.isoformat()}"
+
+    @property
+    def steps(self) -> range:
+        return steps_of(self.program.view.sign.timezone, self.day, self.program.step_s)
+
+    @property
+    def known(self) -> list[Price]:
+        """The prices in it."""
+        return [price for step in self.steps for price in _known(self.program, step)]
+
+
+def days(view: ZoneView) -> list[Day]:
+    """The events of a zone's programs that could be made, sorted by program and begin."""
+    known = recent_days(view)
+    found = [Day(program, day) for program in programs_of(view) for day in known]
+    # A day of hours may begin after the last price: where the first hour of UTC is half an hour after a local midnight.
+    return [one for one in found if any(True for step in one.steps for _ in _known(one.program, step))]
+
+
 def events(view: ZoneView) -> list[dict[str, object]]:
     """The events of a zone's programs, sorted by program and begin."""
-    pairs = [(program, day) for program in programs_of(view) for day in recent_days(view)]
-    return [event for program, day in pairs if (event := _event(program, day)) is not None]
+    return [event_of(day) for day in days(view)]
 
 
 def changes(view: ZoneView, new: Collection[int]) -> list[tuple[Operation, dict[str, object]]]:
     """The events that the prices of these intervals have changed. One whose prices are all new has just been made."""
     found: list[tuple[Operation, dict[str, object]]] = []
-    for program in programs_of(view):
-        for day in recent_days(view):
-            steps = steps_of(view.sign.timezone, day, program.step_s)
-            known = {price.interval for step in steps for price in _known(program, step)}
-            if not known.isdisjoint(new) and (event := _event(program, day)) is not None:
-                found.append(("CREATE" if known <= set(new) else "UPDATE", event))
+    for day in days(view):
+        known = {price.interval for price in day.known}
+        if not known.isdisjoint(new):
+            found.append(("CREATE" if known <= set(new) else "UPDATE", event_of(day)))
     return found
 
 
@@ -45,20 +72,16 @@ def notification(operation: Operation, event: dict[str, object]) -> dict[str, ob
     return {"objectType": "EVENT", "operation": operation, "object": event}
 
 
-def _event(program: Program, day: date) -> dict[str, object] | None:
-    """None: no price in it yet, as where the first hour of UTC begins half an hour after a local midnight."""
-    steps = steps_of(program.view.sign.timezone, day, program.step_s)
-    taken_s = [price.taken_s for step in steps for price in _known(program, step)]
-    if not taken_s:
-        return None
-    own = f"{program.id}-{day.isoformat()}"
+def event_of(day: Day) -> dict[str, object]:
+    program, steps = day.program, day.steps
+    taken_s = [price.taken_s for price in day.known]
     return {
-        "id": own,
+        "id": day.id,
         "createdDateTime": rfc3339(min(taken_s)),
         "modificationDateTime": rfc3339(max(taken_s)),
         "objectType": "EVENT",
         "programID": program.id,
-        "eventName": own,
+        "eventName": day.id,
         "priority": None,
         "targets": None,
         "payloadDescriptors": descriptors(program.view),

@@ -146,7 +146,7 @@ PUBLIC: Schema = {
             "objectType": {"const": "PROGRAM"},
             "programName": ID,
             "programDescriptions": rows(strict({"URL": URI})),
-            "payloadDescriptors": rows(_DESCRIPTOR, minItems=2, maxItems=2),
+            "payloadDescriptors": rows(_DESCRIPTOR, minItems=3, maxItems=3),
             "attributes": rows(_ATTRIBUTE),
             "targets": NOTHING,
         }
@@ -159,7 +159,7 @@ PUBLIC: Schema = {
             "eventName": ID,
             "priority": NOTHING,
             "targets": NOTHING,
-            "payloadDescriptors": rows(_DESCRIPTOR, minItems=2, maxItems=2),
+            "payloadDescriptors": rows(_DESCRIPTOR, minItems=3, maxItems=3),
             "intervalPeriod": _PERIOD,
             "intervals": rows(_STEP, minItems=1),
         }

@@ -11,12 +11,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from murmurate.service.board import queries
-from murmurate.service.board.board import MOST_READY, MOVING, Board, Ready
+from murmurate.service.board.board import MOVING, Board, Ready
 from murmurate.service.board.page import zone_page, zones_page
 from murmurate.service.board.shell import HEADERS, HTML
 from murmurate.service.board.view import ZoneView
 
 _AFTER_S = 2.0  # the board has seen the next interval by then
+
+_MOST_MADE = 2000
 
 
 class Pages:
@@ -30,7 +32,7 @@ class Pages:
         queries.refuse_unknown(request, ())
         board = self._board
         ready = _ready(zones_page(list(board.views.values()), board.clock.now(), board.settings.base_url))
-        board.keep((request.scope["raw_path"], request.scope["query_string"]), ready, for_ever=False)
+        board.ready.put((request.scope["raw_path"], request.scope["query_string"]), ready)
         return _answer(request, ready)
 
     async def zone(self, request: Request) -> Response:
@@ -49,7 +51,7 @@ class Pages:
         of, at, ready = self._made.get(view.zone, (None, 0, None))
         if ready is None or of is not view or at != view.at(now_s):
             ready = _ready(zone_page(view, now_s, self._board.settings.base_url))
-            if len(self._made) >= MOST_READY:
+            if len(self._made) >= _MOST_MADE:
                 self._made.clear()
             self._made[view.zone] = (view, view.at(now_s), ready)
         return ready
