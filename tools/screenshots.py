@@ -85,6 +85,7 @@ def seefeld(terms: Terms) -> ZoneView:
         interval_s=STEP_S,
         lead=LEAD,
         plan=terms.plan,
+        opening_key=KEY,
         key=KEY,
         seq=decided - first + 1,
         opened_s=first * STEP_S - 7200.0,

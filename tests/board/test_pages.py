@@ -264,11 +264,12 @@ def test_a_page_follows_the_log():
 
 
 def test_the_page_tells_how_to_verify_and_which_key_signs():
-    view = replace(view_of(zone="old town; rm -rf"), key="ab" * 32)
+    view = replace(view_of(zone="old town; rm -rf"), opening_key="ab" * 32, key="cd" * 32)
     text = Parsed(zone_page(view, NOW_S, BASE)).text
-    assert f"murmurate verify {BASE}/zones/old%20town%3B%20rm%20-rf/log.jsonl --key" in text
-    assert "ab" * 32 in text
-    assert "Compare it with one that the operator shows elsewhere" in text
+    assert f"murmurate verify {BASE}/zones/old%20town%3B%20rm%20-rf/log.jsonl --key {'ab' * 32}" in text
+    assert "now signed by cdcdcdcd…, its successor" in text
+    assert "Compare it with the one that the operator shows elsewhere" in text
+    assert "successor" not in zone_page(replace(view, key=view.opening_key), NOW_S, BASE)
 
 
 def test_the_cost_on_the_page_is_that_of_the_chain():

@@ -60,6 +60,7 @@ def view_of(
         interval_s=interval_s,
         lead=lead,
         plan="0" * 64,
+        opening_key="0" * 64,
         key="0" * 64,
         seq=len(ticks),
         opened_s=begin_s - 7200.5,

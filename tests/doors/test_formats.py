@@ -17,8 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from murmurate.errors import ReadingError
-from murmurate.service.doors import formats
-from murmurate.service.doors.formats import csv_rows, json_lines, parquet_rows
+from murmurate.service.doors import parquet_body
+from murmurate.service.doors.formats import csv_rows, json_lines
+from murmurate.service.doors.parquet_body import parquet_rows
 
 INTERVAL_S = 900
 START_S = 1_767_225_600  # 2026-01-01T00:00:00Z
@@ -448,7 +449,7 @@ def test_a_spoiled_parquet_file_is_refused_or_read_and_never_anything_else(body,
 SWEEP = """
 import sys
 from murmurate.errors import ReadingError
-from murmurate.service.doors.formats import parquet_rows
+from murmurate.service.doors.parquet_body import parquet_rows
 body = sys.stdin.buffer.read()
 for place in range(len(body)):
     for flip in (1, 16):
@@ -486,4 +487,4 @@ def test_a_hundred_thousand_rows_are_quick():
 
 def test_no_rule_has_room_for_a_value():
     """What a refusal says is made of constants and of the interval's length alone."""
-    assert all(not re.search(r"\d{5,}", rule) for rule in formats._rules(INTERVAL_S))
+    assert all(not re.search(r"\d{5,}", rule) for rule in parquet_body._rules(INTERVAL_S))

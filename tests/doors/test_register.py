@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmurate.errors import ReadingError
-from murmurate.service.doors.register import Point, Register, between, moment_ns, parse_point
+from murmurate.service.doors.register import Point, Register, between, parse_point
+from murmurate.service.doors.values import moment_ns
 
 INTERVAL_S = 900
 GAP_S = 7200

@@ -141,3 +141,12 @@ def test_every_price_is_found_again_whatever_stands_between(writer, follower, lo
             found = {price.interval: price.ticks for price in archive.history(view, first, last)}
             assert found == {at: ticks for at, ticks in known.items() if first <= at <= last}
     archive.close()
+
+
+def test_a_verifier_is_told_the_key_that_opened_the_chain_whoever_signs_now(writer, follower):
+    writer.write(2)
+    writer.rotate()
+    writer.write(1)
+    follower.refresh()
+    view = follower.views[ZONE]
+    assert (view.opening_key, view.key) == (OLD_KEY.public, NEW_KEY.public)

@@ -129,6 +129,7 @@ class Follower:
             interval_s=record.interval_s,
             lead=opened.lead,
             plan="",
+            opening_key=record.key,
             key=opened.key,
             seq=0,
             opened_s=opened_s,

@@ -205,18 +205,19 @@ def _noise(view: ZoneView, at: int) -> str:
 
 
 def _check(view: ZoneView, base_url: str) -> str:
-    command = f"murmurate verify {zone_url(view, base_url)}/log.jsonl --key KEY"
+    command = f"murmurate verify {zone_url(view, base_url)}/log.jsonl --key {view.opening_key}"
+    since = (
+        "" if view.key == view.opening_key else f" Records are now signed by {escape(view.key[:8])}…, its successor."
+    )
     return section(
         "Check it yourself",
         "<p>Every price is signed and chained to the one before. With the log alone, anybody can check that nothing "
         "was changed, that no interval was released twice, and that the plan keeps its promise:</p>\n",
         f"<pre><code>{escape(command)}</code></pre>\n",
-        f"<p>Records are now signed by the key that begins with <code>{escape(view.key[:8])}</code>:</p>\n",
-        f"<pre><code>{escape(view.key)}</code></pre>\n",
-        '<p class="soft">Compare it with one that the operator shows elsewhere, on paper or on a site of its own: a '
-        "page cannot vouch for itself. KEY is the key that opened the zone: this one, or an older one if the operator "
-        "has changed keys since. No check shows whether the demand was added up rightly, or whether the noise was "
-        "drawn at random.</p>\n",
+        f"<p>The key begins with <code>{escape(view.opening_key[:8])}</code>. Compare it with the one that the "
+        f"operator shows elsewhere, on paper or on a site of its own: a page cannot vouch for itself.{since}</p>\n",
+        '<p class="soft">No check shows whether the demand was added up rightly, or whether the noise was drawn at '
+        "random.</p>\n",
     )
 
 

@@ -40,6 +40,7 @@ class ZoneView:
     interval_s: int
     lead: int
     plan: str  # digest
+    opening_key: str  # of whoever signed the first record: what a verifier must know from elsewhere
     key: str  # of whoever signs the next record
     seq: int  # of the last record
     opened_s: float  # when the log took the first record [s of UTC]

@@ -13,9 +13,8 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from murmurate.errors import ReadingError
-from murmurate.service.doors.formats import interval_start_s, meter_name, refuse, whole_wh
-from murmurate.service.doors.register import MOST_SECONDS, NANO
 from murmurate.service.doors.slip import Refusals, Slip
+from murmurate.service.doors.values import MOST_SECONDS, NANO, interval_start_s, meter_name, refuse, whole_wh
 
 MOST_ELEMENTS = 2_000_000  # eight years of quarter-hours
 MOST_ENTRIES = 100_000

@@ -20,9 +20,10 @@ from starlette.routing import Route
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.access import Access, AccessError, Client
 from murmurate.service.doors.espi import espi_readings
-from murmurate.service.doors.formats import csv_rows, json_lines, parquet_rows
+from murmurate.service.doors.formats import csv_rows, json_lines
 from murmurate.service.doors.intake import Intake
 from murmurate.service.doors.openapi import document
+from murmurate.service.doors.parquet_body import parquet_rows
 from murmurate.service.doors.slip import Receipt, Refusals, Slip
 from murmurate.service.pool import Pool
 from murmurate.service.saying import Say

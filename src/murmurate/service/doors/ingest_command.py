@@ -10,8 +10,9 @@ from rich.progress import track
 
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.doors.espi import espi_readings
-from murmurate.service.doors.formats import csv_rows, json_lines, parquet_rows
+from murmurate.service.doors.formats import csv_rows, json_lines
 from murmurate.service.doors.intake import Intake
+from murmurate.service.doors.parquet_body import parquet_rows
 from murmurate.service.doors.roster import Roster
 from murmurate.service.doors.slip import Receipt
 from murmurate.service.gathering.layout import Landing

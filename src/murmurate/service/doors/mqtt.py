@@ -19,9 +19,10 @@ from paho.mqtt.client import MQTTMessage
 
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.broker import connect
-from murmurate.service.doors.formats import json_lines, parquet_rows
+from murmurate.service.doors.formats import json_lines
 from murmurate.service.doors.intake import STRANGER, Intake
 from murmurate.service.doors.memory import DoorMemory
+from murmurate.service.doors.parquet_body import parquet_rows
 from murmurate.service.doors.register import Point, Register, parse_point
 from murmurate.service.doors.roster import NOBODY
 from murmurate.service.doors.slip import Receipt, Slip

@@ -6,29 +6,17 @@ R(b + d) - R(b). Neighbours share a boundary, so energies telescope: nothing is 
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 from itertools import pairwise
-from typing import NoReturn
 
 from murmurate.errors import ReadingError
+from murmurate.service.doors.values import LONGEST_LINE, MOST_WH, NANO, moment_ns, parse_json
 
 LONGEST_GAP_S = 3 * 3600  # longer, and a straight line says nothing of what happened in between
-LONGEST_LINE = 4096  # bytes
-MOST_SECONDS = 253_402_300_800  # s of UTC: the year 10,000
-MOST_WH = 2**53  # whole numbers below are the same in every language
-NANO = 10**9
-NO_TEXT = ("line", "no text", "must be UTF-8")
-NO_JSON = ("line", "no JSON", "must be one JSON object")
 _UNIT_WH = {"Wh": 1, "kWh": 10**3, "MWh": 10**6}
 _MOST_DIGITS = 18  # before the point, and behind it
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -136,56 +124,3 @@ def _register_wh(value: object, unit_wh: int) -> int:
     if energy.denominator != 1 or not 0 <= energy < MOST_WH:
         raise ReadingError("value", "no register", "must be a whole number of Wh, 0 or more and below 2**53")
     return energy.numerator
-
-
-def moment_ns(field: str, value: object) -> int:
-    """A time [ns of UTC]: whole seconds since 1970, or RFC 3339 with its zone; without one nobody knows when it is.
-
-    >>> moment_ns("timestamp", "1970-01-01T01:00:01.5+01:00")
-    1500000000
-    """
-    seconds, part = value, "0"
-    if isinstance(value, str) and len(value) <= 40 and (found := _TIME.fullmatch(value)):
-        day, clock, fraction, zone = found.groups()
-        if not zone:
-            raise ReadingError(field, "without a zone", "must end in Z or in an offset such as +01:00")
-        seconds, part = _seconds(f"{day}T{clock}{zone.upper()}"), fraction or "0"
-    if type(seconds) is not int or not 0 <= seconds < MOST_SECONDS:
-        raise ReadingError(field, "no time", "must be RFC 3339 with a zone, or whole seconds since 1970")
-    return seconds * NANO + int(part.ljust(9, "0"))
-
-
-@lru_cache(1024)  # senders repeat themselves: a body has few times and many meters
-def _seconds(text: str) -> int | None:
-    try:
-        since = datetime.fromisoformat(text) - _EPOCH
-    except (ValueError, OverflowError):
-        return None
-    return since.days * 86_400 + since.seconds
-
-
-def parse_json(line: bytes) -> object:
-    """JSON as RFC 8259 has it, and no member twice. It raises outside `except`: the parser's error quotes the line."""
-    try:
-        value: object = _JSON.decode(line.decode())
-    except UnicodeDecodeError:
-        rule = NO_TEXT
-    except (ValueError, RecursionError, InvalidOperation):
-        rule = NO_JSON
-    else:
-        return value
-    raise ReadingError(*rule)
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    row = dict(pairs)
-    if len(row) != len(pairs):
-        raise ReadingError("line", "with a member twice", "must have each member once")
-    return row
-
-
-def _no_number(_constant: str) -> NoReturn:
-    raise ReadingError("line", "with NaN or Infinity", "must have numbers as JSON has them")
-
-
-_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=Decimal)

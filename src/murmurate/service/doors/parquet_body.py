@@ -1,0 +1,162 @@
+"""A Parquet body made into a slip, without believing what it says of itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from murmurate.errors import ReadingError
+from murmurate.quantities import BoolArray, IntArray
+from murmurate.service.doors.slip import Refusals, Slip
+from murmurate.service.doors.values import LONGEST_NAME, MOST_SECONDS, MOST_WH, refuse
+
+_MOST_BYTES = 2**28  # of a Parquet file once it is decompressed
+_MOST_CHUNKS = 100_000  # row groups times columns
+_ROWS_AT_ONCE = 131_072
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
+_CORRUPT = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, MemoryError, TypeError)
+
+
+def parquet_rows(body: bytes, *, interval_s: int, most_rows: int = 2_000_000) -> tuple[Slip, Refusals]:
+    """Columns meter (numbers) or meter_id (text), interval_start, energy_wh, and interval_end where it is there.
+
+    Names are read as a dictionary: one name of a megabyte that a thousand rows share would else be a gigabyte.
+    """
+    source = pa.BufferReader(body)
+    try:
+        metadata = pq.read_metadata(source)
+        _check_size(metadata, most_rows)
+        paths = {metadata.schema.column(i).path for i in range(metadata.num_columns)}
+        parquet = pq.ParquetFile(
+            source,
+            metadata=metadata,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+            read_dictionary=sorted({"meter_id"} & paths),
+        )
+        return _decode(parquet, _kinds(parquet), interval_s, most_rows)
+    except _CORRUPT:
+        raise ReadingError("body", "unreadable", "must be a Parquet file") from None
+
+
+def _check_size(metadata: pq.FileMetaData, most_rows: int) -> None:
+    """Look at what the file says of itself before any of it is decoded.
+
+    Row groups are asked, never their columns: from `row_group(g).column(c)` of a spoiled footer Arrow ends the process.
+    """
+    groups, columns = metadata.num_row_groups, metadata.num_columns
+    if not 0 <= metadata.num_rows <= most_rows:
+        raise ReadingError("body", "too long", f"must have at most {most_rows} rows")
+    if groups * columns > _MOST_CHUNKS:
+        raise ReadingError("body", "in too many pieces", f"must have at most {_MOST_CHUNKS} column chunks")
+    sizes = [metadata.row_group(group).total_byte_size for group in range(groups)]
+    if sum(map(abs, sizes)) > _MOST_BYTES:
+        raise ReadingError("body", "too large", f"must be at most {_MOST_BYTES} bytes when decompressed")
+
+
+def _kinds(parquet: pq.ParquetFile) -> dict[str, int]:
+    """The columns to read and, of those that are times, how many of their units make a second."""
+    names = parquet.schema_arrow.names
+    meter = "meter_id" if "meter_id" in names else "meter"
+    wanted = [meter, "interval_start", "energy_wh", *(["interval_end"] if "interval_end" in names else [])]
+    if any(names.count(name) != 1 for name in wanted) or {"meter", "meter_id"} <= set(names):
+        raise ReadingError(
+            "columns", "not of readings", "must be meter or meter_id, interval_start, energy_wh, each once"
+        )
+    for name in {"meter", "energy_wh"} & set(wanted):
+        kind = parquet.schema_arrow.field(name).type
+        if not pa.types.is_integer(kind) or kind == pa.uint64():
+            raise ReadingError(name, "of another type", "must be whole numbers that fit in 64 bits")
+    if meter == "meter_id" and not _is_text(parquet.schema_arrow.field(meter).type):
+        raise ReadingError(meter, "of another type", "must be text")
+    return {name: _per_second(parquet, name) if name.startswith("interval") else 1 for name in wanted}
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) and kind.value_type in {pa.string(), pa.large_string()}
+
+
+def _per_second(parquet: pq.ParquetFile, name: str) -> int:
+    leaves = [parquet.schema.column(i) for i in range(len(parquet.schema))]
+    if any(leaf.path == name and leaf.physical_type == "INT96" for leaf in leaves):
+        return _PER_SECOND["us"]  # how Spark writes UTC unless it is told otherwise; read as µs
+    kind = parquet.schema_arrow.field(name).type
+    if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit not in _PER_SECOND:
+        raise ReadingError(name, "of another type", "must be a timestamp in UTC, in s, ms or us")
+    return _PER_SECOND[kind.unit]
+
+
+def _decode(parquet: pq.ParquetFile, kinds: dict[str, int], interval_s: int, most_rows: int) -> tuple[Slip, Refusals]:
+    named = "meter_id" in kinds
+    columns: list[tuple[IntArray, ...]] = [(np.empty(0, np.int64),) * 3]
+    meters: list[IntArray] = [np.empty(0, object if named else np.int64)]
+    refused: Refusals = {}
+    row = 0
+    for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=list(kinds), use_threads=False):
+        start_s, energy_wh, faults = _faults(batch, kinds, interval_s)
+        good = np.flatnonzero(faults < 0)
+        for index in np.flatnonzero(faults >= 0).tolist():
+            refuse(refused, row + index + 1, _rules(interval_s)[faults[index]])
+        chosen = batch.column(0).take(pa.array(good)).cast(pa.string() if named else pa.int64())
+        meters.append(chosen.to_numpy(zero_copy_only=False))
+        columns.append((start_s[good], energy_wh[good], row + good + 1))
+        row += len(faults)
+        if row > most_rows:  # whatever the file says of itself
+            raise ReadingError("body", "too long", f"must have at most {most_rows} rows")
+    start_s, energy_wh, line = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    meter = np.concatenate(meters)
+    return Slip(meter=meter.tolist() if named else meter, start_s=start_s, energy_wh=energy_wh, line=line), refused
+
+
+def _rules(interval_s: int) -> tuple[str, ...]:
+    """Why a row is refused, in the order in which `_faults` looks."""
+    return (
+        "row is not whole: must have no nulls",
+        f"meter is no name: must be 1 to {LONGEST_NAME} printable characters, no space around them",
+        "interval_start is no time: must lie between 1970 and 9999",
+        "interval_start is within an interval: must begin on an interval boundary",
+        f"reading is of another length: covers another stretch than an interval of {interval_s} s",
+        "energy_wh is negative: must be 0 or more",
+        "energy_wh is too large: must be below 2**53",
+    )
+
+
+def _faults(batch: pa.RecordBatch, kinds: dict[str, int], interval_s: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Begin [s of UTC] and energy [Wh] of each row, and the first of the rules that it breaks; -1 if none."""
+    whole = np.logical_and.reduce([column.is_valid().to_numpy(zero_copy_only=False) for column in batch.columns])
+    start, energy_wh = (_numbers(batch.column(name)) for name in ("interval_start", "energy_wh"))
+    per_second = kinds["interval_start"]
+    start_s = start // per_second
+    other_end = np.zeros(len(start), np.bool_)
+    if "interval_end" in kinds:
+        end, end_per_second = _numbers(batch.column("interval_end")), kinds["interval_end"]
+        other_end = (end % end_per_second != 0) | (end // end_per_second != start_s + interval_s)
+    broken = [
+        ~whole,
+        ~_named(batch.column(0)) if "meter_id" in kinds else ~whole,
+        (start_s < 0) | (start_s >= MOST_SECONDS),
+        start % (interval_s * per_second) != 0,
+        other_end,
+        energy_wh < 0,
+        energy_wh >= MOST_WH,
+    ]
+    return start_s, energy_wh, np.select(broken, range(len(broken)), default=-1)
+
+
+def _numbers(column: pa.Array) -> IntArray:
+    whole = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int64())
+    return np.asarray(whole.fill_null(0).to_numpy(), np.int64)
+
+
+def _named(column: pa.DictionaryArray) -> BoolArray:
+    """Whether each row has a name that `meter_name` would take, asked once for each name."""
+    names = column.dictionary
+    names.validate(full=True)  # UTF-8 that is none would come out as an error far from here
+    length = pc.utf8_length(names)
+    fits = pc.and_(pc.and_(pc.greater(length, 0), pc.less_equal(length, LONGEST_NAME)), pc.utf8_is_printable(names))
+    fits = pc.and_(fits, pc.equal(pc.utf8_trim_whitespace(names), names)).to_numpy(zero_copy_only=False)
+    index = column.indices.fill_null(len(names)).to_numpy()
+    named: BoolArray = np.append(fits, np.False_)[index]
+    return named
