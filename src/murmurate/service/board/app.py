@@ -193,7 +193,8 @@ class PublicDoor:
         queries.refuse_unknown(request, ())
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 15 else None
-        stream = self.board.stream.listen(self.view(request), after)
+        zone = self.view(request).zone
+        stream = self.board.stream.listen(lambda: self.board.views[zone], after)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no", "access-control-allow-origin": "*"}
         return Flow(request, stream, "text/event-stream", headers)
 

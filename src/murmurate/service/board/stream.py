@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from murmurate.service.board.grid import span
 from murmurate.service.board.view import Price, ZoneView
@@ -13,11 +13,14 @@ ALIVE_S = 15.0
 MOST_WAITING = 64  # prices that a slow listener may be behind
 
 
+_Told = tuple[int, bytes] | None  # interval and message; none: hang up
+
+
 class Stream:
     """Who listens to which zone. Everything happens in one event loop."""
 
     def __init__(self) -> None:
-        self._listeners: dict[str, set[asyncio.Queue[bytes | None]]] = {}
+        self._listeners: dict[str, set[asyncio.Queue[_Told]]] = {}
 
     def __len__(self) -> int:
         return sum(len(listeners) for listeners in self._listeners.values())
@@ -35,11 +38,15 @@ class Stream:
                     queue.get_nowait()
                     queue.put_nowait(None)
                 else:
-                    queue.put_nowait(message)
+                    queue.put_nowait((price.interval, message))
 
-    async def listen(self, view: ZoneView, after: int | None) -> AsyncIterator[bytes]:
-        """Prices of intervals later than `after` that are known, then each new one. None: the last one known first."""
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
+    async def listen(self, now: Callable[[], ZoneView], after: int | None) -> AsyncIterator[bytes]:
+        """Prices of intervals later than `after` that are known, then each new one. None: the last one known first.
+
+        It listens before it looks at what is known `now`: what comes in between is heard, and heard once.
+        """
+        queue: asyncio.Queue[_Told] = asyncio.Queue(MOST_WAITING)
+        view = now()
         listeners = self._listeners.setdefault(view.zone, set())
         listeners.add(queue)
         try:
@@ -49,12 +56,14 @@ class Stream:
                 yield event(view, view.prices[interval])
             while True:
                 try:
-                    message = await asyncio.wait_for(queue.get(), ALIVE_S)
+                    told = await asyncio.wait_for(queue.get(), ALIVE_S)
                 except TimeoutError:
-                    message = b": still here\n\n"
-                if message is None:
+                    yield b": still here\n\n"
+                    continue
+                if told is None:
                     return
-                yield message
+                if told[0] > since:  # it may have heard this one elsewhere
+                    yield told[1]
         finally:
             listeners.discard(queue)
 
