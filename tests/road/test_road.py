@@ -19,6 +19,7 @@ from murmurate.service.gathering.layout import Landing
 from murmurate.service.keyring import make_keys
 from murmurate.service.office import Office
 from murmurate.service.plan_commands import open_zones
+from murmurate.service.road import road as handing
 from murmurate.service.road.road import Road
 from tests.service.operators import STEP_S, small_zone
 
@@ -186,3 +187,23 @@ def test_a_part_of_the_service_says_that_it_lives(works):
     assert at_s > 0
     assert said["done"] == 1
     assert "energy" not in json.dumps(said)
+
+
+def test_a_state_that_is_away_for_a_moment_costs_no_price(works, monkeypatch):
+    works.report(0)
+    works.report(1)
+    real, calls = handing.hand_over, []
+
+    def away_at_first(*given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise psycopg.OperationalError("gone")
+        return real(*given)
+
+    monkeypatch.setattr(handing, "hand_over", away_at_first)
+    with pytest.raises(psycopg.OperationalError):
+        works.at(0, GRACE_S)
+    assert works.kinds() == []
+    works.at(0, GRACE_S + 5)
+    works.at(1, GRACE_S)
+    assert works.kinds() == ["measured", "measured"]

@@ -150,3 +150,17 @@ def test_a_verifier_is_told_the_key_that_opened_the_chain_whoever_signs_now(writ
     follower.refresh()
     view = follower.views[ZONE]
     assert (view.opening_key, view.key) == (OLD_KEY.public, NEW_KEY.public)
+
+
+@pytest.mark.parametrize("line", ["{}", "no JSON", '{"kind":"measured"}', "[]"])
+def test_a_line_that_is_no_record_stops_its_zone_and_nobody_else(writer, follower, log_dsn, line):
+    writer.write(3)
+    with psycopg.connect(log_dsn) as connection:
+        connection.execute("INSERT INTO public_log.entry (zone, seq, line) VALUES ('odd', 0, %s)", (line,))
+        connection.execute(
+            "INSERT INTO public_log.head SELECT 'odd', 0, hash, key, plan, interval, interval_s, lead, 0, 0"
+            " FROM public_log.head"
+        )
+    follower.refresh()
+    assert shown(follower) == writer.prices()
+    assert set(follower.broken) == {"odd"}

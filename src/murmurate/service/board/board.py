@@ -104,7 +104,10 @@ class Board:
     async def follow(self) -> None:
         """Look at the log on every beat, for ever."""
         while True:
-            await self.refresh()
+            try:
+                await self.refresh()
+            except Exception as error:  # noqa: BLE001  a board that stands still would look alive
+                self.say("failing", why=type(error).__name__)
             await asyncio.sleep(min(1.0, self.settings.beat_s))
 
     async def refresh(self) -> None:

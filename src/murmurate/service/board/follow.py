@@ -90,6 +90,8 @@ class Follower:
                 moved.append(self._follow(zone, lines, openings.get(zone)))
             except MurmurateError as error:
                 self.broken[zone] = str(error)
+            except (ValueError, KeyError, TypeError) as error:
+                self.broken[zone] = f"a line of the log is no record ({type(error).__name__})"
         return moved
 
     @staticmethod

@@ -10,8 +10,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
-
 from murmurate.errors import MurmurateError
 from murmurate.publication.publisher import Outcome
 from murmurate.service.clock import Clock
@@ -60,7 +58,8 @@ class Road:
 
     def _gather(self, due: int) -> None:
         """Hand over the demand of each interval that may still get a price. What cannot be gathered is left to the
-        forecast, and is not tried again: the deadline is over.
+        forecast, and is not tried again: the deadline is over. Without the state there is no release either, so that
+        is waited for: the error goes up, and the next turn tries again.
         """
         longest = max((opening.lead for opening in self.office.state.openings().values()), default=0)
         for interval in range(max(self._gathered + 1, due - max(longest, 1) + 1), due + 1):
@@ -70,10 +69,9 @@ class Road:
                 aside = hand_over(self.office.state, self.landing.interval_s, gathered, self.quorum)
             except (MurmurateError, OSError) as error:
                 self.say("not gathered", interval=stamp(start_s), why=_reason(error))
-            except psycopg.Error as error:
-                self.say("not gathered", interval=stamp(start_s), why=type(error).__name__)
             else:
                 self._tell(gathered[0], aside)
+            self._gathered = interval
         self._gathered = due
 
     def _close_and_gather(self, start_s: int) -> list[Gathered]:
