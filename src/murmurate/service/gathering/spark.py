@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -36,7 +37,8 @@ def on_spark(spark: Any, *, slices: int | None = None) -> Run:
     def run(jobs: Sequence[Task]) -> Iterator[tuple[int, Tally]]:
         numbers = spark.range(0, len(jobs), 1, slices or slices_for(spark, most=len(jobs)))
         try:
-            rows = numbers.mapInArrow(partial(_run, tuple(jobs)), "tally binary, refusal string").collect()
+            packed = [pickle.dumps(job) for job in jobs]  # every slice gets all of them, and unpacks its own
+            rows = numbers.mapInArrow(partial(_run, packed), "tally binary, refusal string").collect()
         except Exception as error:  # Spark has many kinds, and each is a page long
             raise MurmurateError("Spark", "failed", _last_line(error)) from error
         for row in rows:
@@ -89,11 +91,11 @@ def slices_for(spark: Any, most: int) -> int:
     return max(1, min(wanted, most))
 
 
-def _run(jobs: Sequence[Task], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run(packed: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: the tallies of the tasks whose numbers come in."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield _answer(jobs[number])
+            yield _answer(pickle.loads(packed[number]))  # noqa: S301  from our own driver, as this function itself is
 
 
 def _answer(task: Task) -> pa.RecordBatch:
