@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
@@ -31,24 +32,47 @@ def connect(
         client.username_pw_set(broker.user, os.environ.get("MURMURATE_MQTT_PASSWORD"))
     if broker.tls:
         client.tls_set()
-
-    def connected(client: Client, _data: object, _flags: ConnectFlags, code: ReasonCode, _: Properties | None) -> None:
-        if code.is_failure:
-            say("broker refuses", why=str(code))
-            return
-        say("broker connected", host=broker.host)
-        if topics:
-            client.subscribe([(topic, 1) for topic in topics])
-
-    def lost(_c: Client, _data: object, _flags: DisconnectFlags, code: ReasonCode, _: Properties | None) -> None:
-        if code.is_failure:
-            say("broker lost", why=str(code))
-
-    client.on_connect = connected
-    client.on_disconnect = lost
+    watch = _Watch(broker, topics, say)
+    client.on_connect = watch.connected
+    client.on_subscribe = watch.subscribed
+    client.on_disconnect = watch.lost
     if heard is not None:
         client.on_message = lambda _client, _data, message: heard(message)
     client.reconnect_delay_set(1, 30)
     client.connect_async(broker.host, broker.port, keepalive=30)
     client.loop_start()
     return client
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Says what becomes of a connection, and subscribes whenever there is one."""
+
+    broker: Broker
+    topics: tuple[str, ...]
+    say: Say
+
+    def connected(
+        self, client: Client, _data: object, _flags: ConnectFlags, code: ReasonCode, _: Properties | None
+    ) -> None:
+        if code.is_failure:
+            self.say("broker refuses", why=str(code))
+            return
+        self.say("broker connected", host=self.broker.host)
+        if self.topics:
+            client.subscribe([(topic, 1) for topic in self.topics])
+
+    def subscribed(
+        self, _client: Client, _data: object, _id: int, codes: list[ReasonCode], _: Properties | None
+    ) -> None:
+        refused = [str(code) for code in codes if code.is_failure]
+        if refused:
+            self.say("broker refuses", why=refused[0])
+        else:
+            self.say("broker listens", topics=len(codes))
+
+    def lost(
+        self, _client: Client, _data: object, _flags: DisconnectFlags, code: ReasonCode, _: Properties | None
+    ) -> None:
+        if code.is_failure:
+            self.say("broker lost", why=str(code))
