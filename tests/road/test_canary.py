@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from pathlib import Path
 
 import httpx
 import pytest
@@ -95,3 +96,16 @@ def test_an_answer_says_how_long_it_keeps(day, path):
     assert ("immutable" in answer.headers["cache-control"]) == for_ever
     assert httpx.get(instance.url(path), headers={"if-none-match": answer.headers["etag"]}).status_code in {304, 200}
     assert min(feed.expected) * STEP_S
+
+
+def test_the_public_part_is_not_told_where_the_state_is(day):
+    told = {}
+    for pid in day.instance.parts():
+        command, environment = (
+            Path(f"/proc/{pid}/{what}").read_bytes().split(b"\0") for what in ("cmdline", "environ")
+        )
+        told[command[command.index(b"--only") + 1].decode()] = b"\n".join(environment).decode()
+    assert set(told) == {"private", "road", "public"}
+    assert day.town.state in told["road"]
+    assert day.town.state not in told["public"]
+    assert day.town.log in told["public"]

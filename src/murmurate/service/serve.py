@@ -157,6 +157,8 @@ def _all(settings_file: Path, settings: Settings, state: str, log: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     environment = os.environ | {"MURMURATE_STATE": state, "MURMURATE_LOG": log, _WATCHED: str(os.getpid())}
+    told = dict.fromkeys(PARTS, environment)
+    told["public"] = {name: value for name, value in environment.items() if name != "MURMURATE_STATE"}
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         while not stopped.is_set():
@@ -166,7 +168,7 @@ def _all(settings_file: Path, settings: Settings, state: str, log: str) -> int:
                     stopped.wait(_AGAIN_S)
                 if not stopped.is_set() and (part not in running or running[part].poll() is not None):
                     command = [sys.executable, "-m", "murmurate", "serve", str(settings_file), "--only", part]
-                    running[part] = subprocess.Popen(command, env=environment, start_new_session=True)  # noqa: S603
+                    running[part] = subprocess.Popen(command, env=told[part], start_new_session=True)  # noqa: S603
             stopped.wait(0.5)
     finally:
         _end(list(running.values()))
