@@ -16,7 +16,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.road.town import free_port
+from tests.ports import free_port
 
 from murmurate.publication.signing import Ed25519Signer
 from murmurate.quantities import Demand
@@ -115,7 +115,7 @@ def gate(root: Path, dsn: str, say: Say = silent) -> Iterator[Gate]:
     memories = Pool(lambda: DoorMemory(dsn))
     intake = CurrentIntake(landing, root / "meters.csv", clock, 60, memories, say)
     access = Pool(lambda: Access(dsn))
-    web, port = None, free_port()
+    port = free_port()
     app = private_app(ReadingsDoor(intake=intake, access=access, say=say).routes(), say)
     web = server(app, "127.0.0.1", port)
     thread = threading.Thread(target=web.run, daemon=True)

@@ -16,7 +16,7 @@ from murmurate.curator.terms import Terms
 from murmurate.curator.zonefile import EXAMPLE, parse_zone
 from murmurate.privacy.noise import NoiseLaw
 from murmurate.service.demo.simulated import Town, attack, read_back
-from tests.road.town import free_port
+from tests.ports import free_port
 from tests.service.conftest import SERVER
 
 

@@ -207,3 +207,16 @@ def test_a_state_that_is_away_for_a_moment_costs_no_price(works, monkeypatch):
     works.at(0, GRACE_S + 5)
     works.at(1, GRACE_S)
     assert works.kinds() == ["measured", "measured"]
+
+
+def test_nothing_that_the_road_says_tells_a_demand(works):
+    works.report(0)
+    works.at(0, GRACE_S)
+    works.report(1, homes=10)  # also where the quorum is missed
+    works.at(1, GRACE_S)
+    assert {"gathered", "released"} <= {one["event"] for one in works.said}
+    said = json.dumps([works.said, works.road.office.state.heartbeats()["road"][1]])
+    for homes in (HOMES, 10):
+        demand_wh = homes * 200 + (HOMES - homes) * 100
+        assert str(demand_wh) not in said
+        assert str(demand_wh / 1000) not in said

@@ -19,6 +19,7 @@ from paho.mqtt.client import Client as MqttClient
 from paho.mqtt.enums import CallbackAPIVersion
 
 from murmurate.service.clock import Clock
+from tests.ports import free_port
 from tests.service.conftest import database
 
 HOMES = 1000
@@ -26,16 +27,6 @@ STEP_S = 900
 BOUND_WH = 1000
 IMPUTED_WH = 200
 LEAD = 8
-
-
-def free_port() -> int:
-    """A port that nobody uses, below those that the system hands out."""
-    for _ in range(100):
-        port = 20_000 + int.from_bytes(os.urandom(2), "big") % 12_000
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
-    raise AssertionError("no free port")
 
 
 def end_session(name: str) -> None:

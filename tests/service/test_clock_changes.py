@@ -22,8 +22,9 @@ from murmurate.service.clock import Clock
 from murmurate.service.migrate import migrate
 from murmurate.service.publiclog import PostgresLog
 from murmurate.service.settings import Settings
+from tests.ports import free_port
 from tests.publication.chains import NO_DEMAND, demand
-from tests.service.api.world import LEAD, SIGNER, STEP_S, ZONES, free_port, listening, plan_of
+from tests.service.api.world import LEAD, SIGNER, STEP_S, ZONES, listening, plan_of
 from tests.service.conftest import database
 
 DAYS = [

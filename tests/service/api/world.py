@@ -1,12 +1,10 @@
 """Two zones with three whole local days behind them, and both doors open on real ports."""
 
 import re
-import socket
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from random import SystemRandom
 from threading import Thread
 
 import httpx
@@ -32,6 +30,7 @@ from murmurate.service.pool import Pool
 from murmurate.service.publiclog import PostgresLog
 from murmurate.service.settings import Broker, Settings
 from murmurate.service.web import server
+from tests.ports import free_port
 from tests.publication.chains import NO_DEMAND, demand
 
 STEP_S, LEAD = 900, 2
@@ -84,18 +83,6 @@ def _task(zone, interval, heads, terms):
 
 def _used(interval):
     return NO_DEMAND if interval % 5 == 1 else demand(**dict.fromkeys(ZONES, 400_000 + interval % 96 * 1000))
-
-
-def free_port() -> int:
-    """Below those that the system hands out by itself."""
-    while True:
-        with socket.socket() as one:
-            port = SystemRandom().randrange(20_000, 32_768)
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 @contextmanager
