@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.laws.tiny_worlds import model_classes
 
 from murmurate.errors import ModelError
 from murmurate.household.occupancy import (
@@ -13,6 +12,7 @@ from murmurate.household.occupancy import (
     occupancy_probability,
     sample,
 )
+from tests.laws.tiny_worlds import model_classes
 
 
 def brute_force(model, horizon):

@@ -200,8 +200,32 @@ def test_equal_events_are_counted_together():
     assert counted([a, b, a]) == [(a, 2), (b, 1)]
 
 
-def test_gaussian_noise_keeps_no_pure_promise():
-    assert PureAccountant().epsilon([(Event((GaussianCurve(U, 9.0 * U),)), 1)], 0.0) == np.inf
+@pytest.mark.parametrize(
+    "curve",
+    [GaussianCurve(U, 9.0 * U), gaussian_curve(PAPER, 9.0 * U), gaussian_curve(RANGE, 40.0 * U)],
+    ids=["shift", "laws", "range"],
+)
+def test_gaussian_noise_keeps_no_pure_promise(curve):
+    """Its loss grows without end, however it is computed; beside bounded noise too, and unless nothing is released."""
+    assert not curve.bounded
+    event = Event((PureCurve(0.1), curve))
+    assert PureAccountant().epsilon([(pure(0.1), 5), (event, 1)], 0.0) == np.inf
+    assert PureAccountant().epsilon([(pure(0.1), 5), (event, 0)], 0.0) == pytest.approx(0.5)
+    assert 0 < CurveAccountant().epsilon([(Event((curve,)), 96)], 1e-6) < np.inf
+
+
+@pytest.mark.parametrize("curve", [PureCurve(0.1), laplace_curve(PAPER, 2000.0), laplace_curve(RANGE, 2000.0)])
+def test_laplace_noise_keeps_a_pure_promise(curve):
+    assert curve.bounded
+    assert PureAccountant().epsilon([(Event((curve,)), 2)], 0.0) == pytest.approx(2 * curve.reach)
+
+
+def test_outputs_that_only_one_world_has_keep_no_pure_promise():
+    certain = PairCurve(np.array([0.9, 0.1, 0.0]), np.array([0.9, 0.0, 0.1]))
+    assert not certain.bounded
+    for accountant in ACCOUNTANTS:
+        assert accountant.epsilon([(Event((certain,)), 1)], 1e-6) == np.inf
+        assert accountant.epsilon([(Event((certain,)), 1), (pure(0.1), 3)], 1e-6) == np.inf
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-13, 1.0])

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmurate.errors import PrivacyError
-from murmurate.privacy.calibration import group_sensitivity, laplace_scale, laplace_scales, naive_sensitivity
+from murmurate.privacy.calibration import (
+    Calibration,
+    calibrate,
+    group_sensitivity,
+    laplace_scale,
+    laplace_scales,
+    naive_sensitivity,
+)
+from murmurate.privacy.divergence import Secret
 from murmurate.privacy.noise import NoiseLaw, measurement
 from murmurate.quantities import double_at_most
 
@@ -52,6 +60,13 @@ def test_group_privacy_bears_the_horizon_and_the_papers_naive_rule_does_not():
 def test_a_budget_that_is_not_positive_is_refused(epsilon):
     with pytest.raises(PrivacyError, match=r"epsilon is .*must (lie between 1e-06 and 100|be a finite number)"):
         laplace_scale(1000, epsilon)
+
+
+@pytest.mark.parametrize("kind", list(Calibration), ids=lambda kind: kind.value)
+def test_no_calibration_gives_noise_below_a_watt_hour(kind):
+    """2 Wh at epsilon 100 would take a scale of 0.02 Wh, under which nearly every draw is 0."""
+    assert laplace_scale(2, Fraction(100)) < 0.03
+    assert calibrate(Secret.of([1, 0, 0], [0.5, 0, 0.5]), Fraction(100), kind, eta=0.1) >= 1.0
 
 
 def test_an_empty_kappa_has_scale_zero():

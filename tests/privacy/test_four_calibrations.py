@@ -115,6 +115,35 @@ def test_where_sums_are_rounded_the_shift_errs_upwards(secret):
     assert secret.shift_wh() >= max(abs(a - b) for a, b in zip(*quantile, strict=True))
 
 
+@pytest.mark.parametrize("rare", [1e-15, 1.2e-16, 1e-16, 5e-17, 1e-20, 1e-300])
+@pytest.mark.parametrize("turned", [False, True])
+def test_no_tail_is_too_light_to_count(rare, turned):
+    """A house that is seen at 900 Wh once in 1e20 intervals is seen: a pure promise knows no rare events."""
+    away, home = np.zeros(1000), np.zeros(1000)
+    away[0] = home[0] = 1.0
+    home[900] = rare
+    step = -1 if turned else 1
+    assert Secret.of(away[::step], home[::step]).shift_wh() == 900
+
+
+def test_no_share_in_the_middle_is_too_light_to_count():
+    away, home = np.zeros(1001), np.zeros(1001)
+    away[[0, 1000]] = home[[0, 1000]] = 0.5
+    home[900] = 1e-17
+    assert Secret.of(away, home).shift_wh() == 900
+
+
+@given(n=st.integers(1, 400), m=st.integers(1, 400))
+def test_uniform_laws_are_as_far_apart_as_their_ends(n, m):
+    laws = [np.concatenate([np.full(size, 1 / size), np.zeros(401 - size)]) for size in (n, m)]
+    assert Secret.of(*laws).shift_wh() == abs(n - m)
+
+
+@given(secret=secrets())
+def test_equal_laws_are_not_apart(secret):
+    assert Secret.of(secret.home, secret.home).shift_wh() == 0
+
+
 @given(secret=secrets(), epsilon=st.sampled_from([Fraction(1, 10), HALF]))
 def test_opendp_agrees_with_range_and_shift(secret, epsilon):
     for kind, moved in ((Calibration.RANGE, secret.bound_wh), (Calibration.SHIFT, secret.shift_wh())):
@@ -220,6 +249,34 @@ def lattice_gaussian(secret, sigma):
 def test_the_gaussian_curve_is_that_of_the_whole_lattice(secret, sigma, epsilon):
     expected = brute_delta(*lattice_gaussian(secret, sigma), epsilon)
     assert gaussian_curve(secret, sigma).delta(np.array([epsilon]))[0] == pytest.approx(expected, abs=1e-9)
+
+
+def sparse(*masses):
+    law = np.zeros(U + 1)
+    for wh, mass in masses:
+        law[wh] = mass
+    return law
+
+
+SPARSE = Secret.of(sparse((0, 0.5), (200, 0.25), (500, 0.25)), sparse((0, 0.125), (300, 0.375), (1000, 0.5)))
+
+
+@pytest.mark.parametrize("sigma", [2_500.0, 19_999.0, 20_000.0, 47_321.5])
+@pytest.mark.parametrize("secret", [SPARSE, Secret.anything_up_to(U)], ids=["sparse", "range"])
+def test_the_gaussian_curve_of_pooled_outputs_is_never_below_that_of_the_whole_lattice(secret, sigma):
+    """In extended precision where there is any: pooling and interpolation err upwards, and by little."""
+    reach = int(9.5 * sigma) + 2 * U
+    y = np.arange(-reach, reach + 1).astype(np.longdouble)
+    noise = {
+        x: np.exp(-((y - x) ** 2) / (2 * np.longdouble(sigma) ** 2)) for x in np.flatnonzero(secret.away + secret.home)
+    }
+    p, q = (sum(law[x] * weight for x, weight in noise.items()) for law in (secret.away, secret.home))
+    p, q = p / p.sum(), q / q.sum()
+    curve = gaussian_curve(secret, sigma)
+    grid = np.array([-0.3, 0.0, 0.1, 0.3, 0.6]) * curve.reach
+    for epsilon, found in zip(grid, curve.delta(grid), strict=True):
+        exact = float(brute_delta(p, q, np.longdouble(epsilon)))
+        assert exact * (1 - 1e-11) - 1e-15 <= found <= exact * (1 + 1e-3) + 1e-12
 
 
 @given(shift=st.integers(1, 12), sigma=st.sampled_from([1.5, 4.0, 17.3]), epsilon=st.floats(-2, 2))

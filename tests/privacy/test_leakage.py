@@ -10,11 +10,10 @@ from murmurate.errors import ModelError, PrivacyError
 from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel
 from murmurate.lab.comparisons import cao_leakage, group_privacy_scale, markov_quilt_scale
 from murmurate.lab.worlds import paper_calendar, paper_habits
+from murmurate.privacy.evidence import carry, evidence_ranges
 from murmurate.privacy.leakage import (
     Loss,
-    _evidence,
     _worst,
-    carry,
     epsilon_for_leakage,
     moment_leakage,
     periodic_laws,
@@ -99,7 +98,7 @@ def test_no_release_between_the_corners_tells_more(world, inner):
 
 
 def without_future(laws, ends):
-    past = _evidence(laws.past, ends, np.zeros(()), len(ends))
+    past = evidence_ranges(laws.past, ends, np.zeros(()), len(ends))
     return past + ends
 
 
@@ -112,13 +111,13 @@ def without_sorting(laws, ends):
 
 
 def with_forward_laws_backward(laws, ends):
-    past = _evidence(np.roll(laws.future, 1, axis=0), ends, np.zeros(()), len(ends))
-    return past + ends + _evidence(laws.future[::-1], ends[::-1], np.zeros(()), len(ends))[::-1]
+    past = evidence_ranges(np.roll(laws.future, 1, axis=0), ends, np.zeros(()), len(ends))
+    return past + ends + evidence_ranges(laws.future[::-1], ends[::-1], np.zeros(()), len(ends))[::-1]
 
 
 def as_it_is(laws, ends):
-    past = _evidence(laws.past, ends, np.zeros(()), len(ends))
-    return past + ends + _evidence(laws.future[::-1], ends[::-1], np.zeros(()), len(ends))[::-1]
+    past = evidence_ranges(laws.past, ends, np.zeros(()), len(ends))
+    return past + ends + evidence_ranges(laws.future[::-1], ends[::-1], np.zeros(()), len(ends))[::-1]
 
 
 @pytest.mark.parametrize(

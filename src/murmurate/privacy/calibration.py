@@ -15,24 +15,24 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.divergence import Secret, laplace_smooth
+from murmurate.privacy.noise import LEAST_SCALE_WH
 from murmurate.quantities import FloatArray, IntArray, double_at_least, double_at_most, fraction, integers
 
 LEAST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), 100
-LEAST_SCALE_WH = 1.0  # noise below a Wh is none, even where two laws are the same
 _SAFETY = 1e-9  # relative; the loss is computed to about 1e-12
 
 
 class Calibration(Enum):
-    """What the noise is measured by."""
+    """What the noise is measured by. Only RANGE covers households that answer to prices."""
 
     RANGE = "range"  # u_i: any law, any memory, even against someone who knows the reading (the paper's)
     SHIFT = "shift"  # the distance of the two laws at equal rank; ranks may remember, but not occupancy
-    ROBUST = "robust"  # the likelihood ratio over all laws near the two; independence over time
-    EXACT = "exact"  # the likelihood ratio of the two laws; independence over time
+    ROBUST = "robust"  # the likelihood ratio over all laws near the two; no memory, no answer to prices
+    EXACT = "exact"  # the likelihood ratio of the two laws; no memory, no answer to prices
 
     @property
     def needs_independence(self) -> bool:
-        """Whether several intervals cost their sum only if consumption has no memory beyond occupancy and prices."""
+        """Whether it stands on declared laws of consumption and on readings that are independent given occupancy."""
         return self in {Calibration.ROBUST, Calibration.EXACT}
 
 
@@ -59,7 +59,7 @@ def laplace_loss(secret: Secret, scale_wh: float, eta: float = 0.0) -> LossRange
     wh = np.arange(secret.bound_wh + 1)
     least = np.exp(-np.maximum(wh, secret.bound_wh - wh) / scale_wh)
     away, home = ((1 - eta) * laplace_smooth(law, scale_wh) for law in (secret.away, secret.home))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         plus = np.log((home + eta) / (away + eta * least))
         minus = np.log((away + eta) / (home + eta * least))
     worst = [np.where(np.isnan(loss), np.inf, loss).max() for loss in (minus, plus)]  # 0/0: too little noise to compute
@@ -93,7 +93,7 @@ def laplace_scales(sensitivity_wh: IntArray, epsilon: Fraction) -> FloatArray:
 
 
 def calibrate(secret: Secret, epsilon: Fraction, calibration: Calibration, eta: float = 0.0) -> float:
-    """The least scale b [Wh] of discrete Laplace noise that hides `secret` within e^epsilon, rounded up.
+    """The least scale b [Wh] of discrete Laplace noise that hides `secret` within e^epsilon, rounded up; 1 Wh or more.
 
     >>> laws = Secret.of([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)  # U(0, u/2) and U(0, u) for u = 1000
     >>> kinds = (Calibration.RANGE, Calibration.SHIFT, Calibration.EXACT)
@@ -101,7 +101,7 @@ def calibrate(secret: Secret, epsilon: Fraction, calibration: Calibration, eta: 
     [2000, 1000, 601]
     """
     if calibration is Calibration.RANGE:
-        return laplace_scale(secret.bound_wh, epsilon)
+        return max(laplace_scale(secret.bound_wh, epsilon), LEAST_SCALE_WH)
     if calibration is Calibration.SHIFT:
         return max(laplace_scale(secret.shift_wh(), epsilon), LEAST_SCALE_WH)
     if calibration is Calibration.ROBUST and not 0 < eta < 1:

@@ -8,19 +8,23 @@ For outputs with laws P and Q the curve is delta(epsilon) = sum over y of max(P(
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.fft import dct
 from scipy.signal import lfilter
-from scipy.special import ndtr
 
 from murmurate.errors import ModelError
+from murmurate.privacy.huber import HuberCurve
 from murmurate.quantities import FloatArray
 
+_WHOLE = 38.0  # deviations beyond which a Gaussian has less than any double
 _REACH = 9.5  # standard deviations beyond which a Gaussian has less than 1e-20
-_CELLS_PER_SIGMA = 1000
-_DEGREE = 64
+_CELLS_PER_SIGMA = 10_000
+_NODES, _LARGEST_NODES = 64, 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,14 +66,29 @@ class Secret:
     def shift_wh(self) -> int:
         """How far apart the two are at equal rank: sup over q of |Q_home(q) - Q_away(q)| [Wh] (infinity-Wasserstein).
 
-        Where rounding makes two ranks differ that should be equal, the result errs upwards.
+        The sums are exact, so no share of a law is too small to count. Where two ranks that should be equal were
+        rounded apart before they came here, the result errs upwards.
         """
-        sums = [np.cumsum(law) for law in (self.away, self.home)]
-        below = [law / law[-1] for law in sums]
-        ranks = np.unique(np.concatenate(below))
-        ranks = ranks[ranks > 0]
-        quantiles = [np.searchsorted(law, ranks, side="left") for law in below]
-        return int(np.abs(quantiles[0] - quantiles[1]).max())
+        return _shift_wh(self)
+
+
+@lru_cache(maxsize=1024)
+def _shift_wh(secret: Secret) -> int:
+    (away_wh, away), (home_wh, home) = _exact_sums(secret.away), _exact_sums(secret.home)
+    i = j = worst = 0
+    while i < len(away) and j < len(home):
+        worst = max(worst, abs(away_wh[i] - home_wh[j]))
+        one, other = away[i] * home[-1], home[j] * away[-1]
+        i, j = i + (one <= other), j + (other <= one)
+    return worst
+
+
+def _exact_sums(law: FloatArray) -> tuple[list[int], list[int]]:
+    """Where a law has mass [Wh], and the mass up to there: its doubles are multiples of a power of two, and add up."""
+    where = np.flatnonzero(law)
+    ratios = [share.as_integer_ratio() for share in law[where].tolist()]
+    finest = max(below for _, below in ratios)
+    return where.tolist(), list(accumulate(above * (finest // below) for above, below in ratios))
 
 
 class Curve(Protocol):
@@ -80,12 +99,20 @@ class Curve(Protocol):
         """The epsilon beyond which delta is negligible (below 1e-15)."""
         ...
 
+    @property
+    def bounded(self) -> bool:
+        """Whether no output at all has a loss beyond `reach`; pure promises need it."""
+        ...
+
     def delta(self, epsilon: FloatArray) -> FloatArray: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairCurve:
     """The larger of the two curves of a pair of laws on finitely many outputs.
+
+    Where an output stands for several, whose weights for one and for other are off by a factor of at most e^(blur/2),
+    the result is an upper bound: e^(blur/2) times the curve at epsilon - blur (`calibration.md`).
 
     >>> fair = PairCurve(np.array([0.75, 0.25]), np.array([0.25, 0.75]))
     >>> fair.delta(np.array([0.0, np.log(3)])).round(12).tolist()
@@ -94,20 +121,30 @@ class PairCurve:
 
     one: FloatArray  # [output]
     other: FloatArray  # [output]
+    bounded: bool = True  # False where outputs that are left out may lose more
+    blur: float = 0.0
+
+    def __post_init__(self) -> None:
+        if ((self.one > 0) != (self.other > 0)).any():
+            object.__setattr__(self, "bounded", False)
 
     @property
     def reach(self) -> float:
         both = (self.one > 0) & (self.other > 0)
-        return float(np.abs(np.log(self.one[both] / self.other[both])).max(initial=0.0))
+        worst = float(np.abs(np.log(self.one[both] / self.other[both])).max(initial=0.0)) + self.blur
+        return worst if worst or self.bounded else 1.0  # outputs that one world alone has never count as free
 
     def delta(self, epsilon: FloatArray) -> FloatArray:
-        return np.maximum(_hockey_stick(self.one, self.other, epsilon), _hockey_stick(self.other, self.one, epsilon))
+        directions = (self.one, self.other), (self.other, self.one)
+        worse = np.maximum(*(_hockey_stick(p, q, epsilon - self.blur) for p, q in directions))
+        bound: FloatArray = np.minimum(np.exp(self.blur / 2) * worse, 1.0)
+        return bound
 
 
 def _hockey_stick(p: FloatArray, q: FloatArray, epsilon: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(p > 0, np.log(p) - np.log(q), -np.inf)
-    order = np.argsort(loss)
+    order = np.argsort(loss, kind="stable")  # quick where it is in order, as it mostly is
     above = [np.append(np.cumsum(law[order][::-1])[::-1], 0.0) for law in (p, q)]
     first = np.searchsorted(loss[order], epsilon, side="right")
     delta: FloatArray = np.clip(above[0][first] - np.exp(epsilon) * above[1][first], 0.0, 1.0)
@@ -124,6 +161,10 @@ class PureCurve:
     def reach(self) -> float:
         return self.epsilon
 
+    @property
+    def bounded(self) -> bool:
+        return True
+
     def delta(self, epsilon: FloatArray) -> FloatArray:
         truth = 1 / (1 + np.exp(-self.epsilon))
         law = np.array([truth, 1 - truth])
@@ -134,8 +175,8 @@ class PureCurve:
 class GaussianCurve:
     """Discrete Gaussian noise of deviation sigma on demands that differ by a whole `shift` [Wh].
 
-    delta = Pr[Y >= m] - e^epsilon Pr[Y >= m + shift], m the first whole number above epsilon sigma^2/shift - shift/2;
-    the tails of the lattice are bounded by those of the line, each on its safe side (`calibration.md`).
+    It is the curve of Huber noise whose core ends 38 deviations out, where e^(-x^2/(2 sigma^2)) is below 1e-313; but
+    its losses grow without end, so it is not bounded (`calibration.md`).
 
     >>> float(GaussianCurve(1000, 3730.0).delta(np.array([1.0]))[0]) < 1.1e-5
     True
@@ -149,25 +190,13 @@ class GaussianCurve:
         mu = self.shift_wh / self.sigma_wh
         return mu**2 / 2 + mu * (8.3 + 1 / self.sigma_wh)
 
+    @property
+    def bounded(self) -> bool:
+        return False
+
     def delta(self, epsilon: FloatArray) -> FloatArray:
-        first = np.floor(epsilon * self.sigma_wh**2 / self.shift_wh - self.shift_wh / 2) + 1
-        delta: FloatArray = self._tail_at_most(first) - np.exp(epsilon) * self._tail_at_least(first + self.shift_wh)
-        return np.clip(delta, 0.0, 1.0)
-
-    def _tail_at_most(self, first: FloatArray) -> FloatArray:
-        """An upper bound on Pr[Y >= first]."""
-        near = 1 - self._far_at_least(1 - first)
-        bound: FloatArray = np.where(first >= 1, ndtr(-(first - 1) / self.sigma_wh), near)
-        return bound
-
-    def _tail_at_least(self, first: FloatArray) -> FloatArray:
-        """A lower bound on Pr[Y >= first]."""
-        bound: FloatArray = np.where(first >= 1, self._far_at_least(first), 1 - ndtr(first / self.sigma_wh))
-        return bound
-
-    def _far_at_least(self, first: FloatArray) -> FloatArray:
-        far: FloatArray = ndtr(-first / self.sigma_wh) / (1 + 3 * np.exp(-2 * (np.pi * self.sigma_wh) ** 2))
-        return far
+        core_wh = int(np.ceil(_WHOLE * self.sigma_wh))
+        return HuberCurve(self.shift_wh, self.sigma_wh**2 / core_wh, core_wh).delta(epsilon)
 
 
 def laplace_smooth(law: FloatArray, scale_wh: float) -> FloatArray:
@@ -194,21 +223,26 @@ def laplace_curve(secret: Secret, scale_wh: float) -> PairCurve:
 
 
 def gaussian_curve(secret: Secret, sigma_wh: float) -> PairCurve:
-    """Laws of the published demand, away and home, under discrete Gaussian noise, on cells of a few Wh.
+    """An upper bound on the curve of the published demand, away and home, under discrete Gaussian noise.
 
     With phi the noise, (f * phi)(y) = phi(y) E_f[e^((2xy - x^2)/(2 sigma^2))]. The factor beside phi is smooth, so it
-    is evaluated at Chebyshev nodes and interpolated; cells are at most sigma/1000 wide.
+    is evaluated at Chebyshev nodes and interpolated. Outputs are pooled in cells of at most sigma/10000.
     """
     cell = max(1, int(sigma_wh / _CELLS_PER_SIGMA))
     half = int(_REACH * sigma_wh / cell) * cell + secret.bound_wh
-    y = np.arange(-half, half + secret.bound_wh + 1, cell, dtype=np.float64)
-    noise = np.exp(-((y / sigma_wh) ** 2) / 2)
-    laws = [noise * _tilt(law, y, sigma_wh) for law in (secret.away, secret.home)]
-    return PairCurve(laws[0] / laws[0].sum(), laws[1] / laws[1].sum())
+    y = np.arange(-half, half + secret.bound_wh + 1, cell, dtype=np.float64) + np.float64(cell - 1) / 2
+    total = sigma_wh * np.sqrt(2 * np.pi) * (1 + 2 * np.exp(-2 * (np.pi * sigma_wh) ** 2))
+    noise = np.log(cell / total * np.cosh(y * (cell - 1) / (2 * sigma_wh**2))) - (y / sigma_wh) ** 2 / 2
+    (away, one_off), (home, other_off) = (_log_tilt(law, y, sigma_wh) for law in (secret.away, secret.home))
+    blur = (cell - 1) * secret.bound_wh / sigma_wh**2 + 2 * max(one_off, other_off)
+    return PairCurve(np.exp(noise + away), np.exp(noise + home), bounded=False, blur=blur)
 
 
-def _tilt(law: FloatArray, y: FloatArray, sigma_wh: float) -> FloatArray:
-    """E_f[e^((2xy - x^2)/(2 sigma^2))] at every y: its logarithm is analytic, so a Chebyshev series suffices."""
+def _log_tilt(law: FloatArray, y: FloatArray, sigma_wh: float) -> tuple[FloatArray, float]:
+    """log E_f[e^((2xy - x^2)/(2 sigma^2))] at every y, and its largest error: analytic, so a Chebyshev series suffices.
+
+    The error is measured halfway between the nodes, where it is largest, and doubled.
+    """
     middle, radius = (y[0] + y[-1]) / 2, (y[-1] - y[0]) / 2
     x, weight = np.flatnonzero(law).astype(np.float64), law[law > 0]
 
@@ -218,7 +252,13 @@ def _tilt(law: FloatArray, y: FloatArray, sigma_wh: float) -> FloatArray:
         found: FloatArray = np.log(np.exp(exponent - peak) @ weight) + peak[:, 0]
         return found
 
-    degree = _DEGREE + int(100 * len(law) / sigma_wh)
-    series: FloatArray = np.asarray(chebyshev.chebinterpolate(log_mean, min(degree, 2000)))  # type: ignore[type-var]
-    tilt: FloatArray = np.exp(chebyshev.chebval((y - middle) / radius, series))
-    return tilt
+    nodes = min(_NODES + int(100 * len(law) / sigma_wh), _LARGEST_NODES)
+    if len(y) <= 2 * nodes:
+        return log_mean((y - middle) / radius), 0.0
+    series = dct(log_mean(np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes))) / nodes
+    series[0] /= 2
+    series = chebyshev.chebtrim(series, 1e-16 * np.abs(series).max())
+    between = np.cos(np.pi * np.arange(nodes + 1) / nodes)
+    off = np.abs(chebyshev.chebval(between, series) - log_mean(between)).max()
+    tilt: FloatArray = chebyshev.chebval((y - middle) / radius, series)
+    return tilt, 2 * float(off)

@@ -12,6 +12,7 @@ is exactly -inf, a possible one never becomes it. The kind of household is the l
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, lcm
 from typing import Any, NamedTuple
 
@@ -19,12 +20,17 @@ import numpy as np
 
 from murmurate.errors import ModelError, PrivacyError
 from murmurate.household.occupancy import Chains, ModelClass
+from murmurate.privacy.evidence import (
+    OUTWARD,
+    SLACK,
+    chain_product,
+    evidence_ranges,
+    periodic_evidence,
+    rounding,
+)
 from murmurate.quantities import BoolArray, FloatArray, refuse_where
 
-_SLACK = 1e-12  # by which an endless leakage is rounded up, at least
-_ROUNDING = 2.0**-48  # of one step of a recursion on values of size 1, many times what happens
 _DAYS = 30  # of a start that is followed before the rest of it is bounded
-_OUTWARD = np.array([[-1.0], [1.0]])  # [lo and hi, kind]
 
 
 class Loss(NamedTuple):
@@ -52,6 +58,15 @@ class Laws(NamedTuple):
     future: FloatArray  # [interval, state, after, kind] log P(S^(t+1) = s | S^t = x)
 
 
+class Endless(NamedTuple):
+    """An endless stream of equal days: leakage, laws, and the evidence that past and future add at each moment."""
+
+    leaked: FloatArray  # [interval of the day, kind]
+    laws: Laws
+    before: FloatArray  # [interval of the day, lo and hi, kind]
+    after: FloatArray  # likewise
+
+
 def phi(p1: Any, p0: Any, a: Any) -> FloatArray:
     """Evidence `a` about a neighbour as evidence about S: log[(1 - p1 + p1 e^a) / (1 - p0 + p0 e^a)].
 
@@ -64,20 +79,6 @@ def phi(p1: Any, p0: Any, a: Any) -> FloatArray:
     ones, zeros, evidence = (np.asarray(v, np.float64) for v in (p1, p0, a))
     top, bottom = (np.logaddexp(_log(1 - p), _log(p) + evidence) for p in (ones, zeros))
     return np.asarray(top - bottom)
-
-
-def carry(law: FloatArray, a: FloatArray) -> FloatArray:
-    """`phi` on a law [state, neighbour, kind] in logarithms."""
-    return np.asarray(np.logaddexp(law[1, 0], law[1, 1] + a) - np.logaddexp(law[0, 0], law[0, 1] + a))
-
-
-def chain_product(laws: FloatArray) -> FloatArray:
-    """The matrix product laws[0] laws[1] .. of [step, .., from, to, kind], in logarithms."""
-    while len(laws) > 1:
-        left, right, odd = laws[:-1:2], laws[1::2], laws[len(laws) // 2 * 2 :]
-        paths = (left[..., :, s, None, :] + right[..., None, s, :, :] for s in (0, 1))
-        laws = np.concatenate([np.logaddexp(*paths), odd])
-    return np.asarray(laws[0])
 
 
 def moment_leakage(chains: Chains, loss: Loss, horizon: int) -> FloatArray:
@@ -97,7 +98,7 @@ def moment_leakage(chains: Chains, loss: Loss, horizon: int) -> FloatArray:
     """
     if horizon < 1:
         raise ModelError("horizon", horizon, "must be at least 1 interval")
-    return _from_start(chains, _ends(chains, loss, horizon), np.zeros(()))[0]
+    return _from_start(chains, loss_ends(chains, loss, horizon), np.zeros(()))[0]
 
 
 def periodic_leakage(chains: Chains, loss: Loss) -> FloatArray:
@@ -113,7 +114,7 @@ def periodic_leakage(chains: Chains, loss: Loss) -> FloatArray:
     >>> periodic_leakage(Chains.independent(initial=[0.5], arrive=[[0.0]], leave=[[0.0]]), Loss.symmetric(0.5)).tolist()
     [[inf]]
     """
-    return _endless(chains, _ends(chains, loss))[0]
+    return endless(chains, loss_ends(chains, loss)).leaked
 
 
 def worst_leakage(model_class: ModelClass, loss: Loss) -> float:
@@ -149,7 +150,7 @@ def epsilon_for_leakage(chains_or_class: Chains | ModelClass, target: float, sha
         return _worst(given, loss) if isinstance(given, Chains) else worst_leakage(given, loss)
 
     low, high = 0.0, target / float(profile.min())  # a moment that is not certain leaks at least its own epsilon
-    most, least = leaked(high), high * _SLACK
+    most, least = leaked(high), high * SLACK
     if most in {0.0, inf}:
         raise PrivacyError("leakage", most, "occupancy must be uncertain, and change in the course of days")
     while high - low > 1e-9 * high and high > least:
@@ -160,7 +161,7 @@ def epsilon_for_leakage(chains_or_class: Chains | ModelClass, target: float, sha
     return low * profile
 
 
-def _ends(chains: Chains, loss: Loss, horizon: int | None = None) -> FloatArray:
+def loss_ends(chains: Chains, loss: Loss, horizon: int | None = None) -> FloatArray:
     """The loss as [interval, lo and hi, kind], checked; of one cycle if there is no horizon."""
     sides = [np.atleast_1d(np.asarray(side, np.float64)) for side in loss]
     intervals = lcm(len(chains.period), *map(len, sides)) if horizon is None else horizon
@@ -178,7 +179,7 @@ def _log(probability: FloatArray) -> FloatArray:
         return np.log(probability)
 
 
-def _steps(chains: Chains, intervals: int) -> FloatArray:
+def log_steps(chains: Chains, intervals: int) -> FloatArray:
     """The transition into each interval [interval, from, to, kind] in logarithms, rows summing to 1 anew."""
     if chains.size != 1:
         raise ModelError("members", f"groups of {chains.size}", "must be households on their own, a chain each")
@@ -192,11 +193,11 @@ def _onward(belief: FloatArray, step: FloatArray) -> FloatArray:
     return np.asarray(moved - np.logaddexp(moved[0], moved[1]))
 
 
-def _certain(belief: FloatArray) -> BoolArray:
+def is_certain(belief: FloatArray) -> BoolArray:
     return np.asarray((belief == -inf).any(axis=-2))
 
 
-def _laws(first: FloatArray, steps: FloatArray) -> Laws:
+def chain_laws(first: FloatArray, steps: FloatArray) -> Laws:
     """The laws from the first belief [state, kind] on; the first past and the last future close the circle."""
     belief = np.empty((len(steps), *first.shape))
     for t, step in enumerate(steps):
@@ -210,11 +211,26 @@ def _laws(first: FloatArray, steps: FloatArray) -> Laws:
     return Laws(belief, past, np.where((belief == -inf)[:, :, None], future[:, ::-1], future))
 
 
+def begun_periodically(chains: Chains) -> Chains:
+    """The same chains with the periodic prior as `initial`, so that they may begin at any interval of the day.
+
+    The prior of a stream that begins at interval t of the day is then `periodic_laws(..)[0].belief[t]`: what somebody
+    expects who knows the habits. Chains without a periodic regime keep their `initial`.
+    """
+    laws, never = periodic_laws(chains, len(chains.period))
+    return replace(chains, initial=np.where(never, chains.initial, np.exp(laws.belief[0])))
+
+
+def prior_at(chains: Chains, slot: int) -> FloatArray:
+    """P(S = x) [state, kind] in an interval of the day, as somebody expects it who knows the habits alone."""
+    return np.asarray(np.exp(periodic_laws(chains, len(chains.period))[0].belief[slot]))
+
+
 def periodic_laws(chains: Chains, intervals: int) -> tuple[Laws, BoolArray]:
     """The chain in its periodic regime over a cycle of `intervals`, and which kinds [kind] have no such regime.
 
     They are those whose states both stay possible although two cycles never lead from one to the other."""
-    steps = _steps(chains, intervals)
+    steps = log_steps(chains, intervals)
     day = chain_product(np.roll(steps, -1, axis=0))  # from interval 0 to interval 0
     twice = chain_product(np.stack([day, day]))
     start = _log(chains.initial)
@@ -223,98 +239,50 @@ def periodic_laws(chains: Chains, intervals: int) -> tuple[Laws, BoolArray]:
     mixing = (twice[0, 1] > -inf) & (twice[1, 0] > -inf)
     flux = np.where(mixing, np.stack([twice[1, 0], twice[0, 1]]), 0.0)
     settled = flux - np.logaddexp(flux[0], flux[1])
-    both = ~_certain(start)
-    return _laws(np.where(both & mixing, settled, start), steps), both & ~mixing
-
-
-def _evidence(laws: FloatArray, ends: FloatArray, start: FloatArray, steps: int) -> FloatArray:
-    """Ranges [step, lo and hi, kind]: out[0] = start, out[i] = sorted(phi(laws[i], out[i-1] + ends[i-1]))."""
-    out = np.empty((steps, *ends.shape[1:]))
-    out[0] = start
-    for i in range(1, steps):
-        found = carry(laws[i % len(laws)], out[i - 1] + ends[i - 1])
-        out[i, 0], out[i, 1] = np.minimum(found[0], found[1]), np.maximum(found[0], found[1])
-    return out
+    both = ~is_certain(start)
+    return chain_laws(np.where(both & mixing, settled, start), steps), both & ~mixing
 
 
 def _from_start(chains: Chains, ends: FloatArray, future: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Leakage [interval, kind] from `initial` on, given the `future` of the last interval; and the past of the last."""
-    laws = _laws(_log(chains.initial / chains.initial.sum(axis=0)), _steps(chains, len(ends)))
-    before = _evidence(laws.past, ends, np.zeros(()), len(ends))
-    after = _evidence(laws.future[::-1], ends[::-1], future, len(ends))[::-1]
-    leaked = (_OUTWARD * (before + ends + after)).max(axis=1)
-    return np.where(_certain(laws.belief), 0.0, leaked), before[-1]
+    laws = chain_laws(_log(chains.initial / chains.initial.sum(axis=0)), log_steps(chains, len(ends)))
+    before = evidence_ranges(laws.past, ends, np.zeros(()), len(ends))
+    after = evidence_ranges(laws.future[::-1], ends[::-1], future, len(ends))[::-1]
+    leaked = (OUTWARD * (before + ends + after)).max(axis=1)
+    return np.where(is_certain(laws.belief), 0.0, leaked), before[-1]
 
 
-def _rounding(intervals: int, evidence: FloatArray) -> FloatArray:
-    """More than rounding can do to evidence in the course of so many intervals."""
-    return np.asarray(intervals * _ROUNDING * (1 + np.abs(evidence)))
-
-
-def _endless(chains: Chains, ends: FloatArray) -> tuple[FloatArray, Laws, FloatArray, FloatArray]:
-    """Leakage [interval, kind] of the periodic regime, its laws, and the evidence of past and future; rounded up."""
+def endless(chains: Chains, ends: FloatArray) -> Endless:
+    """The periodic regime under losses `ends` [interval, lo and hi, kind]; rounded up."""
     laws, never = periodic_laws(chains, len(ends))
-    moving = ~never & ~_certain(laws.belief[0])
+    moving = ~never & ~is_certain(laws.belief[0])
     backward = -np.arange(len(ends)) % len(ends)
-    before = _periodic_evidence(laws.past, ends, moving)
-    after = _periodic_evidence(laws.future[backward], ends[backward], moving)[backward]
-    leaked = (_OUTWARD * (before + ends + after)).max(axis=1)
-    leaked = np.where(_certain(laws.belief), 0.0, leaked + _rounding(len(ends), leaked))
-    return np.where(never & (ends != 0).any(axis=(0, 1)), inf, leaked), laws, before, after
-
-
-def _periodic_evidence(laws: FloatArray, ends: FloatArray, moving: BoolArray) -> FloatArray:
-    """What evidence [interval, lo and hi, kind] grows to from 0 over endless days, rounded outward.
-
-    A range that a day does not widen holds all that grows from 0. It is sought just outside the fixed point, then
-    further out; infinite where there is none."""
-    start = np.where(moving, _fixed_point(laws, ends), 0.0)
-    widen = np.where(moving, _SLACK + 4 * _rounding(len(ends), start).max(axis=0), 0.0)
-    for _ in range(40):
-        begin = start + _OUTWARD * widen
-        out = _evidence(laws, ends, begin, len(ends) + 1)
-        kept = ~moving | (_OUTWARD * (begin - out[-1]) >= _rounding(len(ends), begin)).all(axis=0)
-        if kept.all():
-            break
-        widen = np.where(kept, widen, 4 * widen)
-    return np.where(kept, out[:-1], inf * _OUTWARD)
-
-
-def _fixed_point(laws: FloatArray, ends: FloatArray) -> FloatArray:
-    """Where evidence [lo and hi, kind] settles: log v_1/v_0 of the Perron vector v of laws times likelihoods.
-
-    Of two days of them: a falling phi exchanges lo and hi, and a day may do so an odd number of times."""
-    falls = np.tile(np.roll(laws[:, 1, 1] < laws[:, 0, 1], -1, axis=0), (2, 1))
-    turned = np.asarray((np.cumsum(falls, axis=0) - falls) % 2, np.bool_)
-    ends = np.tile(ends, (2, 1, 1))
-    weighted = np.tile(np.roll(laws, -1, axis=0), (2, 1, 1, 1))[:, None].repeat(2, axis=1)
-    weighted[:, :, :, 1] += np.where(turned[:, None], ends[:, ::-1], ends)[:, :, None]
-    k = chain_product(weighted[::-1])
-    with np.errstate(invalid="ignore"):
-        pull = np.minimum((k[:, 1, 1] + k[:, 0, 0] - k[:, 0, 1] - k[:, 1, 0]) / 2, 300)
-        gap = np.clip((k[:, 1, 1] - k[:, 0, 0]) / 2, -300, 300)
-        return np.asarray(np.arcsinh(np.exp(pull) * np.sinh(gap)) + (k[:, 1, 0] - k[:, 0, 1]) / 2)
+    before = periodic_evidence(laws.past, ends, moving)
+    after = periodic_evidence(laws.future[backward], ends[backward], moving)[backward]
+    leaked = (OUTWARD * (before + ends + after)).max(axis=1)
+    leaked = np.where(is_certain(laws.belief), 0.0, leaked + rounding(len(ends), leaked))
+    return Endless(np.where(never & (ends != 0).any(axis=(0, 1)), inf, leaked), laws, before, after)
 
 
 def _worst(chains: Chains, loss: Loss) -> float:
     """The largest leakage of any kind in any interval: of the first days, and of all that follow."""
-    ends = _ends(chains, loss)
-    leaked, laws, before, after = _endless(chains, ends)
+    ends = loss_ends(chains, loss)
+    leaked, laws, before, after = endless(chains, ends)
     periodic, first, past = float(leaked.max()), 0.0, np.zeros(())
     if periodic == inf:
         return inf
-    day = chain_product(np.roll(_steps(chains, len(ends)), -1, axis=0))
+    day = chain_product(np.roll(log_steps(chains, len(ends)), -1, axis=0))
     belief, days = _log(chains.initial), 0
-    while (apart := _apart(belief, laws.belief[0])) > _SLACK and days < _DAYS:
+    while (apart := log_odds_apart(belief, laws.belief[0])) > SLACK and days < _DAYS:
         belief, days = _onward(belief, day), days + 1
     if days:
         leaked, past = _from_start(chains, ends[np.arange(days * len(ends) + 1) % len(ends)], after[0])
-        first = float((leaked + (leaked > 0) * _rounding(len(leaked), leaked)).max())
-    beyond = float((_OUTWARD * (past - before[0])).clip(0).max())
+        first = float((leaked + (leaked > 0) * rounding(len(leaked), leaked)).max())
+    beyond = float((OUTWARD * (past - before[0])).clip(0).max())
     return max(first, periodic + beyond + 2 * apart if periodic else 0.0)
 
 
-def _apart(belief: FloatArray, other: FloatArray) -> float:
+def log_odds_apart(belief: FloatArray, other: FloatArray) -> float:
     """The largest difference in log odds between two beliefs [state, kind]."""
     odds, others = belief[1] - belief[0], other[1] - other[0]
     return float(np.abs(np.subtract(odds, others, out=np.zeros_like(odds), where=odds != others)).max())

@@ -2,7 +2,8 @@
 
 interval: 0.5                        each interval on its own costs a household at most epsilon 0.5
 any 24 h: epsilon 1, delta 1e-6      any stretch of 24 hours, for ever, costs at most (1, 1e-6)
-any moment: 1                        all prices, past and future, tell of one moment at most 1
+any moment, habits known: 1          all prices, past and future, tell at most 1 about one moment to somebody who knows
+                                     the household's habits already (prices may teach those; a window bounds how much)
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from murmurate.errors import PrivacyError
 from murmurate.quantities import fraction
 
 _NUMBER = r"([0-9][0-9.eE/+-]*)"
 _INTERVAL = re.compile(rf"interval:\s*(?:epsilon\s*)?{_NUMBER}")
-_MOMENT = re.compile(rf"any moment:\s*(?:leakage\s*)?{_NUMBER}")
-_WINDOW = re.compile(rf"any\s+{_NUMBER}\s*(h|hours?|days?|intervals?):\s*epsilon\s*{_NUMBER}(?:,\s*delta\s*{_NUMBER})?")
-FORMS = '"interval: 0.5", "any 24 h: epsilon 1, delta 1e-6" or "any moment: 1"'
+_MOMENT = re.compile(rf"any moment(?:,\s*habits known)?:\s*(?:leakage\s*)?{_NUMBER}")
+_WINDOW = re.compile(
+    rf"any\s+{_NUMBER}\s*(h|hours?|d|days?|intervals?):\s*epsilon\s*{_NUMBER}(?:,\s*delta\s*{_NUMBER})?"
+)
+FORMS = '"interval: 0.5", "any 24 h: epsilon 1, delta 1e-6" or "any moment, habits known: 1"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +51,28 @@ class WindowPromise:
 
 @dataclass(frozen=True, slots=True)
 class MomentPromise:
-    """One moment's occupancy under all releases, past and future: leakage."""
+    """One moment's occupancy under all releases, past and future, given the household's habits: leakage.
+
+    Posterior odds of the moment, given the prices and the habits, are within e^leakage of the odds given the habits
+    alone. Who does not know the habits learns them from prices over months, and through them about a moment as well:
+    that is bounded by windows, not by this.
+    """
 
     leakage: Fraction
 
     def __str__(self) -> str:
-        return f"any moment: {float(self.leakage):g}"
+        return f"any moment, habits known: {float(self.leakage):g}"
 
 
 Promise = IntervalPromise | WindowPromise | MomentPromise
+
+
+class Habits(NamedTuple):
+    """The largest chance that somebody is right who guesses between two habits from `days` of prices, 0.5 before."""
+
+    days: int
+    any_habits: float  # whatever the two habits are
+    home_by_day: float  # home from 08:00 to 16:00 every day, or away then, and otherwise alike
 
 
 def parse_promise(text: str, intervals_per_day: int) -> Promise:
