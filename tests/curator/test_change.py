@@ -1,4 +1,4 @@
-"""From one plan to the next: no window and no moment that sees both costs more than was promised."""
+"""From one plan to the next: no window and no moment costs more than its own plan promised."""
 
 from dataclasses import replace
 
@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.brute_force import exact_leakage
 
-from murmurate.curator.change import refuse_change
+from murmurate.curator.change import reach, refuse_change
+from murmurate.curator.history import History, paths
 from murmurate.curator.plan import make_plan, prove
-from murmurate.curator.zonefile import parse_zone
+from murmurate.curator.zonefile import EXAMPLE, parse_zone
 from murmurate.errors import PrivacyError
+from murmurate.privacy.leakage import Loss, moment_leakage
 from murmurate.privacy.noise import NoiseLaw
-from murmurate.privacy.promise import parse_promise
+from murmurate.privacy.promise import MomentPromise, parse_promise
 
+BOTH = 'promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]'
 ZONE = """
 name = "hill"
 currency = "EUR"
 interval_minutes = 360
-promise = ["{promise}"]
+promise = [{promise}]
 [tariff]
 alpha = "0.0002"
 beta = "0.08"
@@ -38,7 +42,18 @@ occupancy = "resident"
 
 
 def zone(promise="any 24 h: epsilon 1", bound=100):
-    return parse_zone(ZONE.format(promise=promise, bound=bound))
+    return parse_zone(ZONE.format(promise=f'"{promise}"', bound=bound))
+
+
+def example(promise, name="flat", more=""):
+    return make_plan(parse_zone(EXAMPLE.replace(BOTH, f"promise = {promise}{more}").replace('"flat"', f'"{name}"')))
+
+
+def lived(*runs, first=13, complete=True):
+    """A history: (plan, so many intervals, whether they were measured)."""
+    return History.of(
+        [(plan, measured) for plan, n, measured in runs for _ in range(n)], first=first, complete=complete
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +61,114 @@ def plan():
     return make_plan(zone())
 
 
-def test_a_plan_may_follow_itself(plan):
-    refuse_change(plan, plan)
+@pytest.fixture(scope="module")
+def careful():
+    return example('["any moment: 1"]')
 
 
-def test_more_noise_may_follow_less_and_less_may_follow_more(plan):
-    stricter = make_plan(zone("any 24 h: epsilon 1/2"))
-    refuse_change(plan, stricter)
-    refuse_change(stricter, plan)
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_plan_may_follow_itself(plan, careful, complete):
+    for same in (plan, careful, make_plan(parse_zone(EXAMPLE))):
+        refuse_change(lived((same, reach([same]), True), complete=complete), same)
+
+
+def test_nothing_was_lived_so_anything_may_follow(plan, careful):
+    refuse_change(lived(), careful)
+    refuse_change(lived((plan, 3, False)), make_plan(zone("any 24 h: epsilon 9")))
+
+
+@pytest.mark.parametrize("promise", ["any moment: 3", "any moment: 10"])
+def test_prices_after_a_change_may_not_tell_more_about_moments_lived_before_it(careful, promise):
+    """Moments lived under a promise of 1 were told up to 2.07 and 7.30 about."""
+    with pytest.raises(PrivacyError, match="must be at most 1 for moments lived before it"):
+        refuse_change(lived((careful, 400, True)), example(f'["{promise}"]'))
+
+
+def test_renaming_a_kind_of_household_hides_nothing(careful):
+    with pytest.raises(PrivacyError, match="must be at most 1 for moments lived before it"):
+        refuse_change(lived((careful, 400, True)), example('["any moment: 20"]', name="flats"))
+    refuse_change(lived((careful, 400, True)), example('["any moment: 1"]', name="flats"))
+
+
+def test_loud_prices_before_a_change_tell_of_moments_after_it(careful):
+    loud = example('["any moment: 3"]')
+    with pytest.raises(PrivacyError, match="must be at most 1 for moments lived after it"):
+        refuse_change(lived((loud, 400, True)), careful)
+    refuse_change(lived((loud, 400, True), (loud, 400, False)), careful)
+
+
+def test_whoever_promises_less_first_and_changes_the_noise_days_later_breaks_nothing(careful):
+    loud = example('["any moment: 3"]')
+    between = prove(loud.zone, careful.law, careful.scale_wh)
+    refuse_change(lived((careful, 400, True)), between)
+    with pytest.raises(PrivacyError):
+        refuse_change(lived((careful, 400, True), (between, 2, True)), loud)
+    refuse_change(lived((careful, 400, True), (between, 5 * 96, True)), loud)
+
+
+def shaped(home, low, high, epsilon, rest=1e-4):
+    """Laplace noise that costs `epsilon` in some intervals of the day and next to nothing in the others."""
+    losses = np.full(96, rest)
+    losses[low:high] = epsilon
+    return prove(home, NoiseLaw.LAPLACE, 1000 / losses)
+
+
+def test_three_plans_in_a_row_are_held_against_their_common_past():
+    """Each plan is loud for an hour of its own; any two of them keep 1, all three do not."""
+    home = parse_zone(EXAMPLE.replace(BOTH, 'promise = ["any moment: 1"]').replace("Europe/Lisbon", "UTC"))
+    plans = [shaped(home, at, at + 4, 0.13487) for at in (48, 52, 56)]
+    start = 96 * 20
+    refuse_change(lived((plans[0], 96 * 4 + 52, True), first=start), plans[1])
+    refuse_change(lived((plans[1], 96 * 4 + 56, True), first=start), plans[2])
+    with pytest.raises(PrivacyError, match=r"leakage across the change is 1\.3"):
+        refuse_change(lived((plans[0], 96 * 4 + 52, True), (plans[1], 4, True), first=start), plans[2])
+
+
+@settings(max_examples=40)
+@given(
+    days=st.lists(st.lists(st.floats(0.02, 0.6), min_size=4, max_size=4), min_size=3, max_size=3),
+    limits=st.lists(st.sampled_from(["0.8", "1.2", "2"]), min_size=3, max_size=3),
+    lengths=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    quiet=st.integers(0, 2),
+    first=st.integers(0, 7),
+)
+def test_no_moment_of_an_allowed_sequence_is_told_more_about_than_its_plan_promises(
+    days, limits, lengths, quiet, first
+):
+    """Brute force over all trajectories and all corners of seven releases."""
+    try:
+        plans = [
+            prove(zone(f"any moment: {limit}"), NoiseLaw.LAPLACE, 100 / np.array(losses))
+            for losses, limit in zip(days, limits, strict=True)
+        ]
+    except PrivacyError:
+        return
+    released = [(plans[0], True)] * lengths[0]
+    in_force = plans[0]
+    for after, count in ((plans[1], lengths[1]), (plans[2], 7 - sum(lengths))):
+        try:
+            refuse_change(History.of(released, first=first, complete=True), after)
+            in_force = after
+        except PrivacyError:
+            pass
+        released += [(in_force, n >= quiet) for n in range(count)]
+    slots = [(first + n) % 4 for n in range(len(released))]
+    losses = [100 / p.scale_wh[s] if told else 0.0 for (p, told), s in zip(released, slots, strict=True)]
+    model = plans[0].zone.kinds[0].models[0]
+    found = exact_leakage(model, slots, np.array(losses))
+    for moment, (lived_under, _) in zip(found, released, strict=True):
+        (limit,) = [p.leakage for p in lived_under.zone.promises if isinstance(p, MomentPromise)]
+        assert moment <= float(limit) + 1e-9
+
+
+def test_the_recursion_across_a_change_equals_that_of_a_finite_stream(careful):
+    """A long stream under one plan, then another, by `moment_leakage` alone, is what a change is judged by."""
+    loud = example('["any moment: 3"]')
+    model = careful.zone.kinds[0].models[0]
+    losses = np.concatenate([1000 / careful.scale_wh[np.arange(480) % 96], 1000 / loud.scale_wh[np.arange(960) % 96]])
+    finite = moment_leakage(model, Loss.symmetric(losses), len(losses))[:480].max()
+    with pytest.raises(PrivacyError, match=f"is {finite:.3f}"):
+        refuse_change(lived((careful, 480, True), first=0), loud)
 
 
 def scales(*losses):
@@ -64,66 +179,101 @@ def scales(*losses):
 def test_two_right_plans_may_make_a_wrong_window_together(plan):
     mornings = prove(plan.zone, plan.law, scales(0.4, 0.4, 0.1, 0.1))
     evenings = prove(plan.zone, plan.law, scales(0.1, 0.1, 0.4, 0.4))
-    with pytest.raises(PrivacyError, match="must keep both promises"):
-        refuse_change(mornings, evenings)
-    refuse_change(mornings, evenings, quiet=3)
-    with pytest.raises(PrivacyError):
-        refuse_change(mornings, evenings, quiet=2)
+    with pytest.raises(PrivacyError, match="must keep 'any 24 h: epsilon 1' across the change"):
+        refuse_change(lived((mornings, 10, True), first=0), evenings)
+    refuse_change(lived((mornings, 8, True), first=0), evenings)
+    refuse_change(lived((mornings, 10, True), (mornings, 3, False), first=0), evenings)
 
 
 @settings(max_examples=60)
 @given(
-    st.lists(st.floats(0.01, 0.35), min_size=8, max_size=8),
-    st.integers(0, 3),
+    st.lists(st.floats(0.01, 0.35), min_size=12, max_size=12), st.integers(0, 3), st.integers(1, 5), st.integers(1, 3)
 )
-def test_no_straddling_window_of_an_allowed_change_breaks_the_promise(losses, first):
-    """Brute force: every window of four intervals around the change, at every hour of the change."""
-    day, other = np.array(losses[:4]), np.array(losses[4:])
+def test_no_window_of_an_allowed_sequence_breaks_the_promise(losses, first, before, between):
+    """Brute force: every window of four intervals of a chain under three plans."""
     home = zone()
     try:
-        before, after = (prove(home, NoiseLaw.LAPLACE, 100 / losses) for losses in (day, other))
-        refuse_change(before, after)
+        plans = [prove(home, NoiseLaw.LAPLACE, 100 / np.array(losses[n : n + 4])) for n in (0, 4, 8)]
     except PrivacyError:
         return
-    for of_before in range(1, 4):
-        spent = sum((day if n < of_before else other)[(first + n) % 4] for n in range(4))
-        assert spent <= 1 + 1e-9
+    released, in_force = [(plans[0], True)] * before, plans[0]
+    for after, count in ((plans[1], between), (plans[2], 5)):
+        try:
+            refuse_change(History.of(released, first=first, complete=True), after)
+            in_force = after
+        except PrivacyError:
+            pass
+        released += [(in_force, True)] * count
+    spent = [100 / p.scale_wh[(first + n) % 4] for n, (p, _) in enumerate(released)]
+    assert all(sum(spent[n : n + 4]) <= 1 + 1e-9 for n in range(len(spent) - 3))
 
 
-def test_another_description_of_the_same_households_must_wait(plan):
-    wider = make_plan(zone(bound=200))
-    with pytest.raises(PrivacyError, match="'flat'"):
-        refuse_change(plan, wider)
-    refuse_change(plan, wider, quiet=3)
+def test_a_weaker_window_may_follow_and_the_windows_across_keep_the_weaker_one(plan):
+    refuse_change(lived((plan, 10, True)), make_plan(zone("any 24 h: epsilon 2")))
+    refuse_change(lived((make_plan(zone("any 24 h: epsilon 2")), 10, True)), plan)
 
 
-def test_new_households_need_no_wait(plan):
-    newcomers = replace(plan.zone.kinds[0], name="villa")
-    refuse_change(plan, prove(replace(plan.zone, kinds=(*plan.zone.kinds, newcomers)), plan.law, plan.scale_wh))
+def test_a_window_that_the_next_plan_does_not_promise_is_kept_by_what_lies_across(plan):
+    other = make_plan(zone("any 12 h: epsilon 1"))
+    with pytest.raises(PrivacyError, match="any 24 h: epsilon 1"):
+        refuse_change(lived((plan, 10, True)), other)
+    refuse_change(lived((plan, 10, True), (plan, 3, False)), other)
 
 
-def test_more_households_of_a_kind_change_nothing(plan):
-    more = replace(plan.zone, kinds=(replace(plan.zone.kinds[0], count=99),))
-    refuse_change(plan, prove(more, plan.law, plan.scale_wh))
+def test_wider_households_may_follow_where_the_noise_follows_them(plan):
+    refuse_change(lived((plan, 10, True)), make_plan(zone(bound=200)))
 
 
-def test_no_wait_is_long_enough_where_a_moment_is_promised(plan):
-    moment = replace(plan, zone=replace(plan.zone, promises=(parse_promise("any moment: 1", 4),)))
-    wider = make_plan(zone(bound=200))
-    with pytest.raises(PrivacyError, match="without moments"):
-        refuse_change(moment, wider, quiet=10**6)
+def test_a_log_that_does_not_reach_back_far_enough_proves_nothing(plan):
+    with pytest.raises(PrivacyError, match="must show 3 intervals before the change"):
+        refuse_change(lived((plan, 2, True), complete=False), plan)
 
 
-def test_another_noise_or_clock_must_wait(plan):
-    gaussian = make_plan(
-        parse_zone(
-            ZONE.format(promise="any 24 h: epsilon 1, delta 1e-6", bound=100).replace(
-                "[tariff]", 'noise = "gaussian"\n[tariff]'
-            )
-        )
-    )
-    with pytest.raises(PrivacyError, match="noise is gaussian"):
-        refuse_change(plan, gaussian)
-    hourly = make_plan(parse_zone(ZONE.format(promise="any 24 h: epsilon 1", bound=100).replace("360", "60")))
+def test_a_household_is_followed_by_what_is_said_of_it_and_not_by_a_name(plan):
+    flat = plan.zone.kinds[0]
+    villa = replace(make_plan(zone(bound=200)).zone.kinds[0], name="flat")
+    renamed = replace(flat, name="villa")
+
+    def kinds(*some):
+        return replace(plan, zone=replace(plan.zone, kinds=some))
+
+    assert list(paths([kinds(flat, villa), kinds(villa, renamed)])) == [(flat, renamed), (villa, villa)]
+    assert list(paths([kinds(flat), kinds(villa)])) == [(flat, villa)]
+    assert set(paths([kinds(flat, villa), kinds(flat)])) == {(flat, flat), (villa, flat)}
+
+
+def test_who_is_public_stays_so_where_a_moment_is_promised(careful):
+    market = careful.zone.kinds[1]
+    two = replace(careful.zone, kinds=(careful.zone.kinds[0], replace(market, count=2)))
+    with pytest.raises(PrivacyError, match="public households"):
+        refuse_change(lived((careful, 10, True)), prove(two, careful.law, careful.scale_wh))
+
+
+def test_another_clock_needs_another_chain(plan):
+    hourly = make_plan(parse_zone(ZONE.format(promise='"any 24 h: epsilon 1"', bound=100).replace("360", "60")))
     with pytest.raises(PrivacyError, match="open a new chain"):
-        refuse_change(plan, hourly, quiet=10**6)
+        refuse_change(lived((plan, 10, False)), hourly)
+
+
+def test_gaussian_noise_never_lies_in_a_window_that_was_promised_without_a_delta(plan):
+    gaussian = prove(zone("any 24 h: epsilon 1, delta 1e-6"), NoiseLaw.GAUSSIAN, np.full(4, 4000.0))
+    with pytest.raises(PrivacyError, match="'any 24 h: epsilon 1'"):
+        refuse_change(lived((plan, 10, True)), gaussian)
+
+
+def test_gaussian_noise_may_tell_everything_about_a_moment_beside_it(careful):
+    """It was once held against a moment as if its loss were u/sigma; the law of the whole path found it."""
+    gaussian = example('["any 24 h: epsilon 1, delta 1e-6"]')
+    assert gaussian.law is NoiseLaw.GAUSSIAN
+    with pytest.raises(PrivacyError, match="for moments lived before it"):
+        refuse_change(lived((careful, 200, True), (careful, 100, False)), gaussian)
+    with pytest.raises(PrivacyError):
+        refuse_change(lived((gaussian, 200, True)), careful)
+    refuse_change(lived((gaussian, 200, True), (gaussian, 400, False)), careful)
+
+
+def test_a_change_looks_back_as_far_as_memory_and_windows_reach(plan, careful):
+    assert reach([plan]) == 4
+    assert 96 * 8 <= reach([careful]) <= 96 * 30
+    year = replace(plan.zone, promises=(parse_promise("any 365 d: epsilon 9", 4),))
+    assert reach([replace(plan, zone=year)]) == 365 * 4

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from murmurate.curator.document import digest
+from murmurate.curator.noise_schedule import NoiseSchedule
 from murmurate.curator.plan import make_plan, prove
 from murmurate.curator.planfile import load_plan
 from murmurate.curator.spending import per_release
@@ -25,6 +26,10 @@ def sealed(document):
     return json.dumps(document | {"digest": digest(document)})
 
 
+def noise(law, scale_wh):
+    return NoiseSchedule.of(law, np.full(96, scale_wh))
+
+
 def test_the_terms_are_those_of_the_plan(plan):
     terms = Terms.of(plan.to_json())
     assert terms.plan == digest(plan.document())
@@ -37,9 +42,9 @@ def test_the_terms_are_those_of_the_plan(plan):
 
 
 def test_a_laplace_release_costs_bound_over_scale_in_millionths_rounded_up(plan):
-    cost = per_release(plan.zone, NoiseLaw.LAPLACE, np.full(96, 32_000.0))
+    cost = per_release(plan.zone, noise(NoiseLaw.LAPLACE, 32_000.0))
     assert cost == {"epsilon_micro": [31_250] * 96, "rho_micro": [0] * 96}
-    assert per_release(plan.zone, NoiseLaw.LAPLACE, np.full(96, 31_999.0))["epsilon_micro"][0] == 31_251
+    assert per_release(plan.zone, noise(NoiseLaw.LAPLACE, 31_999.0))["epsilon_micro"][0] == 31_251
     terms = Terms.of(plan.to_json())
     for scale, micro in zip(terms.scale_wh, terms.epsilon_micro, strict=True):
         exact = Fraction(1000) / Fraction(float(scale)) * 10**6
@@ -47,17 +52,19 @@ def test_a_laplace_release_costs_bound_over_scale_in_millionths_rounded_up(plan)
 
 
 def test_a_gaussian_release_costs_half_the_squared_ratio(plan):
-    cost = per_release(plan.zone, NoiseLaw.GAUSSIAN, np.full(96, 10_000.0))
+    cost = per_release(plan.zone, noise(NoiseLaw.GAUSSIAN, 10_000.0))
     assert cost == {"epsilon_micro": [0] * 96, "rho_micro": [5_000] * 96}  # 1000^2 / (2 * 10000^2)
-    assert per_release(plan.zone, NoiseLaw.GAUSSIAN, np.full(96, 9_999.0))["rho_micro"][0] == 5_002
+    assert per_release(plan.zone, noise(NoiseLaw.GAUSSIAN, 9_999.0))["rho_micro"][0] == 5_002
 
 
-def test_hours_in_which_everybody_is_public_cost_nothing():
+def test_hours_in_which_everybody_is_public_cost_what_hides_the_smallest_household():
     always = EXAMPLE.replace('occupancy = "resident"\n\n', 'occupancy = "resident"\npublic = "always"\n\n')
     zone = parse_zone(always.replace(', "any moment: 1"', ""))
     assert all(all(kind.public) for kind in zone.kinds)
-    for law in NoiseLaw:
-        assert not any(map(sum, per_release(zone, law, np.full(96, 40_000.0)).values()))
+    assert (
+        per_release(zone, noise(NoiseLaw.LAPLACE, 40_000.0))["epsilon_micro"] == [25_001] * 96
+    )  # rounded up from a double
+    assert per_release(zone, noise(NoiseLaw.GAUSSIAN, 10_000.0))["rho_micro"] == [5_000] * 96
 
 
 def test_a_changed_plan_is_refused(plan):
@@ -70,7 +77,7 @@ def test_a_changed_plan_is_refused(plan):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"scale_wh": [0.0] * 96}, "at least 1/64 Wh"),
+        ({"scale_wh": [0.0] * 96}, "at least 1 Wh"),
         ({"scale_wh": [1000.0] * 95}, "one entry per interval"),
         ({"filter": {"carry": [], "gain": []}}, "cannot be published yet"),
         ({"noise": "none"}, "must be a plan.json"),
@@ -88,4 +95,4 @@ def test_the_proof_of_a_plan_covers_its_costs(plan):
     less = {"epsilon_micro": [micro - 2 for micro in cost["epsilon_micro"]], "rho_micro": cost["rho_micro"]}
     with pytest.raises(MurmurateError, match="not what its zone file gives"):
         load_plan(sealed(plan.document() | {"cost": less}))
-    assert prove(plan.zone, plan.law, plan.scale_wh).document()["cost"] == cost
+    assert prove(plan.zone, plan.law, plan.scale_wh, plan.core_wh).document()["cost"] == cost

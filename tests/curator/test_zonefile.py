@@ -34,7 +34,9 @@ def test_other_ways_to_say_it():
     assert float(zone.curve.price(200_000)) == pytest.approx(0.14)
     whole_day = parse_zone(EXAMPLE.replace('"always"', '["00:00-24:00"]'))
     assert all(whole_day.kinds[1].public)
-    assert [t for t in range(96) if zone.kinds[1].public[t]] == [*range(8), *range(32, 48), *range(88, 96)]
+    in_utc = parse_zone(text.replace("Europe/Lisbon", "UTC"))
+    assert [t for t in range(96) if in_utc.kinds[1].public[t]] == [*range(8), *range(32, 48), *range(88, 96)]
+    assert [t for t in range(96) if zone.kinds[1].public[t]] == [*range(4), *range(32, 44), *range(88, 96)]
     assert (zone.law, zone.calibration) == (NoiseLaw.LAPLACE, Calibration.SHIFT)
     assert zone.profile_wh == tuple(range(0, 96_000, 1000))
 
@@ -50,47 +52,47 @@ def test_a_class_of_models_is_a_list_of_names():
                            "leave = { all = 0.5 }\n\n[[households]]", 1)  # fmt: skip
     zone = parse_zone(text.replace('occupancy = "resident"', 'occupancy = ["resident", "late"]', 1))
     assert [len(kind.models) for kind in zone.kinds] == [2, 1]
-    assert [len(kinds) for kinds, _ in zone.secrets_in_time] == [1, 1]  # two calendars; the market has no secret
+    assert [kind.name for kind in zone.private_kinds] == ["flat"]  # the market has no secret
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("bound_wh = 1000", "bound_wh = 0", "line 22: bound_wh is 0: must be at least 1 Wh"),
-        ("bound_wh = 1000", "bound_wh = 9.5", "line 22: bound_wh is 9.5: must be a whole number"),
-        ("count = 800", "cont = 800", "line 21: key is 'cont': did you mean 'count'?"),
-        ("count = 800\n", "", "line 19: count is missing: must be given in [[households]] number 1"),
-        ("count = 800", "count = 0", "line 21: count is 0: must be at least 1 household"),
-        ('"07:00"', '"7 am"', "line 15: periods is '7 am': must be the start of an interval, such as \"07:00\""),
-        ("any moment: 1", "any moment 1", "line 4: promise is 'any moment 1': must read like"),
-        ('"0.0002"', '"cheap"', 'line 8: alpha is cheap: must be a finite number such as 0.5 or "1/3"'),
-        ("uniform_to = 600", "uniform_to = 6000", "line 24: home is 6000: uniform_to must lie between 0 and bound_wh"),
-        ("uniform_to = 600", "mean = 3", "line 24: home is ['mean']: must be { uniform_to = 600 } or"),
-        ('= "resident"', '= "student"', "line 25: occupancy is ['student']: must name one or more of resident"),
-        ("[tariff]", "[tarif]", "line 7: key is 'tarif': did you mean 'tariff'?"),
+        ("bound_wh = 1000", "bound_wh = 0", "line 23: bound_wh is 0: must be at least 1 Wh"),
+        ("bound_wh = 1000", "bound_wh = 9.5", "line 23: bound_wh is 9.5: must be a whole number"),
+        ("count = 800", "cont = 800", "line 22: key is 'cont': did you mean 'count'?"),
+        ("count = 800\n", "", "line 20: count is missing: must be given in [[households]] number 1"),
+        ("count = 800", "count = 0", "line 22: count is 0: must be at least 1 household"),
+        ('"07:00"', '"7 am"', "line 16: periods is '7 am': must be the start of an interval, such as \"07:00\""),
+        ("any moment: 1", "any moment 1", "line 5: promise is 'any moment 1': must read like"),
+        ('"0.0002"', '"cheap"', 'line 9: alpha is cheap: must be a finite number such as 0.5 or "1/3"'),
+        ("uniform_to = 600", "uniform_to = 6000", "line 25: home is 6000: uniform_to must lie between 0 and bound_wh"),
+        ("uniform_to = 600", "mean = 3", "line 25: home is ['mean']: must be { uniform_to = 600 } or"),
+        ('= "resident"', '= "student"', "line 26: occupancy is ['student']: must name one or more of resident"),
+        ("[tariff]", "[tarif]", "line 8: key is 'tarif': did you mean 'tariff'?"),
         ('name = "harbour"', "name = harbour", "line 1: file is Invalid value: must be TOML"),
-        ("0.98", "1.0", "line 16: arrive is [1.0, 0.05, 0.99, 0.01]: must be chances, 0 or more and below 1"),
-        ("noon = 0.05, evening", "moon = 0.05, evening", "line 16: arrive is ['evening', 'moon', 'morning', 'night']"),
-        ('"range"', '"rage"', "line 5: calibration is 'rage': must be one of range, shift, robust, exact"),
+        ("0.98", "1.0", "line 17: arrive is [1.0, 0.05, 0.99, 0.01]: must be chances, 0 or more and below 1"),
+        ("noon = 0.05, evening", "moon = 0.05, evening", "line 17: arrive is ['evening', 'moon', 'morning', 'night']"),
+        ('"range"', '"rage"', "line 6: calibration is 'rage': must be one of range, shift, robust, exact"),
         ("interval_minutes = 15", "interval_minutes = 17", "line 3: interval_minutes is 17: must divide a day"),
-        ('"always"', '"8-20"', "line 34: public is '8': must be the start of an interval"),
-        ('"always"', '["08:00-08:00"]', "line 34: public is '08:00-08:00': must be hours such as"),
-        ("uniform_to = 600", 'uniform_to = "abc"', "line 24: home is not readable: must have the form"),
-        ("morning = 0.98", 'morning = "often"', "line 16: arrive is not readable: must have the form"),
-        ('alpha = "0.0002"', 'segments = [[0, "1"]]', "line 8: segments is not readable: must have the form"),
+        ('"always"', '"8-20"', "line 35: public is '8': must be the start of an interval"),
+        ('"always"', '["08:00-08:00"]', "line 35: public is '08:00-08:00': must be hours such as"),
+        ("uniform_to = 600", 'uniform_to = "abc"', "line 25: home is not readable: must have the form"),
+        ("morning = 0.98", 'morning = "often"', "line 17: arrive is not readable: must have the form"),
+        ('alpha = "0.0002"', 'segments = [[0, "1"]]', "line 9: segments is not readable: must have the form"),
         (
             'beta = "0.08"',
             'beta = "0.08"\nknots = [[0, "1"]]',
-            "line 8: tariff is knots and alpha: must be given in one",
+            "line 9: tariff is knots and alpha: must be given in one",
         ),
         ('"range" ', '"robust" ', "line 1: eta is 0.0: must lie between 0 (exact) and 1 (range) for robust"),
         (
             '["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]',
             "[]",
-            "line 4: promise is empty: must promise something",
+            "line 5: promise is empty: must promise something",
         ),
-        ("[tariff]", "[forecast]\nprofile_kwh = [1.0]\n[tariff]", "line 8: profile_kwh is 1 numbers: must be one for"),
-        ('tick = "0.00001"', 'tick = "0"', "line 8: tick is 0: must be positive"),
+        ("[tariff]", "[forecast]\nprofile_kwh = [1.0]\n[tariff]", "line 9: profile_kwh is 1 numbers: must be one for"),
+        ('tick = "0.00001"', 'tick = "0"', "line 9: tick is 0: must be positive"),
     ],
 )
 def test_a_mistake_is_reported_with_its_line_and_a_remedy(old, new, says):

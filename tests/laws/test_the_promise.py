@@ -28,8 +28,8 @@ class EveryNoise:
     def __init__(self, values):
         self.values = np.asarray(values, np.int64)
 
-    def draw(self, law, scale_wh):
-        del law
+    def draw(self, law, scale_wh, core_wh=None):
+        del law, core_wh
         return np.broadcast_to(self.values, scale_wh.shape)
 
 

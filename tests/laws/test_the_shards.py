@@ -28,7 +28,6 @@ def worlds(draw):
         bound_wh=bound_wh,
         imputed_wh=np.minimum(column(st.integers(0, 500)), bound_wh),
         number=np.array(number),
-        protected=column(st.booleans()),
     )
     who = st.one_of(st.sampled_from(number), st.integers(0, 50), st.sampled_from(EXTREME))
     much = st.one_of(st.integers(-5, 4000), st.sampled_from(EXTREME))
@@ -42,12 +41,12 @@ def readings(rows):
 
 
 def part(meters, rows):
-    names = ("zone", "bound_wh", "imputed_wh", "number", "protected")
+    names = ("zone", "bound_wh", "imputed_wh", "number")
     return Meters(zones=ZONES, **{name: getattr(meters, name)[rows] for name in names})
 
 
 def by_hand(meters, rows):
-    """[(energy, reported, imputed, largest protected bound)] of each zone, in plain Python."""
+    """[(energy, reported, imputed)] of each zone, in plain Python."""
     said = {}
     for meter, energy_wh, start_us in rows:
         if start_us == START_US:
@@ -58,13 +57,12 @@ def by_hand(meters, rows):
         heard = [m for m in here if int(meters.number[m]) in said]
         clipped = [min(max(said[int(meters.number[m])], 0), int(meters.bound_wh[m])) for m in heard]
         imputed = [int(meters.imputed_wh[m]) for m in here if m not in heard]
-        secret = [int(meters.bound_wh[m]) for m in here if meters.protected[m]]
-        lines.append((sum(clipped) + sum(imputed), len(heard), len(imputed), max(secret, default=0)))
+        lines.append((sum(clipped) + sum(imputed), len(heard), len(imputed)))
     return lines
 
 
 def lines(result):
-    columns = (result.energy_wh, result.reported, result.imputed, result.largest_bound_wh)
+    columns = (result.energy_wh, result.reported, result.imputed)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 

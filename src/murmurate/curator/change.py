@@ -1,103 +1,69 @@
-"""From one plan to the next: what holds for the stretches of time that see both.
+"""From one plan to the next: what the promises of each are worth under the sequence that really happens.
 
-Each plan is proven for itself. A window that begins under one and ends under the other has intervals of both, so it is
-proven under the *quieter* of the two scales at every interval of the day: real noise is never less, and more Laplace
-noise is less Laplace noise with something independent added (the ratio of the two characteristic functions is that of a
-mixture of 0 and Laplace noise), so whatever holds for the quieter one holds, window by window and moment by moment. For
-Gaussian noise the same follows from curves that fall as the scale grows.
+Each plan is proven for itself, as if it had always been in force and always would be. Prices after a change speak about
+moments before it, and windows lie across it. So a change is proven once more, over all plans whose memory reaches:
+
+- every moment that was lived under a plan keeps the leakage which that plan promises, under what was really released
+  before and after it;
+- every window across the change keeps each of its promises, or the weaker one of the same length and delta that
+  another plan in the window makes.
+
+A household is followed through the plans by what they say of it, never by the name of its kind (`history.paths`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from murmurate.curator.plan import Plan, prove
-from murmurate.curator.zone import HouseholdKind
+from murmurate.curator.change_moments import refuse_moments
+from murmurate.curator.change_windows import refuse_windows
+from murmurate.curator.history import History, paths
+from murmurate.curator.plan import Plan
 from murmurate.errors import PrivacyError
+from murmurate.privacy.leakage_over_time import memory_days
 from murmurate.privacy.promise import MomentPromise, WindowPromise
 
+_STRETCHES = 4  # times the memory: two that are checked, and two before them to forget what is not looked at
 
-def refuse_change(before: Plan, after: Plan, quiet: int = 0) -> None:
-    """Raise PrivacyError unless whatever straddles the change keeps all promises of the one or all of the other.
 
-    `quiet` is the number of intervals right before the change that cost nothing (forecast or withheld). Where it is as
-    long as the longest window no window straddles, and any plan may follow, unless a moment is promised: a moment is
-    protected against everything before and after it. Households are told apart by the name of their kind: one that
-    changes its kind is a new household.
+def reach(plans: Sequence[Plan]) -> int:
+    """How many intervals back a change among these plans must look."""
+    windows = [p.intervals for plan in plans for p in plan.zone.promises if isinstance(p, WindowPromise)]
+    days = [memory_days(model) for plan in plans for kind in plan.zone.private_kinds for model in kind.models]
+    moments = any(isinstance(promise, MomentPromise) for plan in plans for promise in plan.zone.promises)
+    remembered = _STRETCHES * max(days, default=0) * plans[0].zone.intervals_per_day if moments else 0
+    return max([*windows, remembered, 1])
+
+
+def refuse_change(history: History, after: Plan) -> None:
+    """Raise PrivacyError unless every window and every moment across a change to `after` keeps its promise.
+
+    `after` is in force from the interval after the end of `history` on, for ever.
     """
-    both = [*before.zone.promises, *after.zone.promises]
-    windows = [promise.intervals for promise in both if isinstance(promise, WindowPromise)]
-    moments = any(isinstance(promise, MomentPromise) for promise in both)
+    if not len(history):
+        return
+    before = history.plans[int(history.in_force[-1])]
     if before.zone.intervals_per_day != after.zone.intervals_per_day:
         allowed = f"must stay {before.zone.intervals_per_day}; open a new chain for another clock"
         raise PrivacyError("intervals_per_day", after.zone.intervals_per_day, allowed)
-    if not moments and quiet + 1 >= max(windows, default=1):
-        return
-    wait = "without moments" if moments else f"after {max(windows) - 1} intervals that cost nothing"
-    otherwise = f"must stay as it was; another may follow only {wait}"
-    if before.law is not after.law:
-        raise PrivacyError("noise", after.law.value, otherwise)
-    if before.zone.calibration is not after.zone.calibration or before.zone.eta != after.zone.eta:
-        raise PrivacyError("calibration", after.zone.calibration.value, otherwise)
-    common = _common(before, after, otherwise)
-    if common and not _kept(before, after, common):
-        allowed = f"must keep both promises with the quieter noise of either plan; another may follow only {wait}"
-        raise PrivacyError("plan", f"{after.zone.name!r}", allowed)
+    _refuse_public(before, after)
+    seen = history.last(reach([*history.plans, after]))
+    plans = [seen.plans[number] for number in dict.fromkeys(seen.in_force.tolist())]
+    for path in paths([*plans, after]):
+        kind_of = dict(zip([*plans, after], path, strict=True))
+        refuse_windows(seen, after, kind_of)
+        refuse_moments(seen, after, kind_of)
 
 
-class Used(NamedTuple):
-    """A plan that releases were made under, and how many intervals ago the last of them cost something."""
-
-    plan: Plan
-    quiet: int
-
-
-def refuse_straddling(used: Sequence[Used], after: Plan) -> None:
-    """Raise PrivacyError unless every stretch of time across a change to `after` keeps its promise.
-
-    Beside each earlier plan on its own all that one window may still see are taken together, as one
-    plan with the quietest noise of any of them at each interval of the day. `used` is in the order of use.
-    """
-    for plan, quiet in used:
-        refuse_change(plan, after, quiet)
-    promises = [promise for plan in (*(plan for plan, _ in used), after) for promise in plan.zone.promises]
-    longest = max((promise.intervals for promise in promises if isinstance(promise, WindowPromise)), default=1)
-    seen = [(plan, quiet) for plan, quiet in used if quiet + 1 < longest]
-    if len(seen) > 1:
-        quietest = np.minimum.reduce([plan.scale_wh for plan, _ in seen])
-        refuse_change(replace(seen[-1][0], scale_wh=quietest), after, min(quiet for _, quiet in seen))
+def _refuse_public(before: Plan, after: Plan) -> None:
+    """Who becomes public, or ceases to be, shows its occupancy on one side of the change; a moment cannot bear it."""
+    both = (*before.zone.promises, *after.zone.promises)
+    if any(isinstance(promise, MomentPromise) for promise in both) and _public(before) != _public(after):
+        allowed = "must stay as they were in number and hours where a moment is promised"
+        raise PrivacyError("public households", "others than before", allowed)
 
 
-def _common(before: Plan, after: Plan, otherwise: str) -> tuple[HouseholdKind, ...]:
-    """The households that see both plans, which must be described alike in both."""
-    were = {kind.name: kind for kind in before.zone.kinds}
-    common = tuple(kind for kind in after.zone.kinds if kind.name in were)
-    for kind in common:
-        if not _alike(were[kind.name], kind):
-            raise PrivacyError("households", f"{kind.name!r}", otherwise)
-    return common
-
-
-def _alike(one: HouseholdKind, other: HouseholdKind) -> bool:
-    """The same secret: bound, laws, habits and public hours. How many there are does not matter."""
-    if one.public != other.public or len(one.models) != len(other.models):
-        return False
-    arrays: list[tuple[Any, Any]] = [(one.secret.away, other.secret.away), (one.secret.home, other.secret.home)]
-    for mine, yours in zip(one.models, other.models, strict=True):
-        arrays += [(mine.initial, yours.initial), (mine.transition, yours.transition), (mine.period, yours.period)]
-    return all(np.array_equal(left, right) for left, right in arrays)
-
-
-def _kept(before: Plan, after: Plan, common: tuple[HouseholdKind, ...]) -> bool:
-    quieter = np.minimum(before.scale_wh, after.scale_wh)
-    for promises in (before.zone.promises, after.zone.promises):
-        try:
-            prove(replace(after.zone, kinds=common, promises=promises), after.law, quieter)
-        except PrivacyError:
-            continue
-        return True
-    return False
+def _public(plan: Plan) -> list[int]:
+    """[interval of the day] how many households are public."""
+    kinds = plan.zone.kinds
+    return [sum(kind.count for kind in kinds if kind.public[t]) for t in range(plan.zone.intervals_per_day)]

@@ -7,7 +7,7 @@ Everything is integer arithmetic, nothing is random.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ def gather(batches: Iterable[Readings], meters: Meters) -> Demand:
 
     A meter that reports twice counts once, with its largest value; a reading above `bound_wh` counts as the bound, one
     below zero as zero; a silent meter counts as `imputed_wh`; a meter that is not in the table does not count. Each of
-    them is the same whatever the order and the batches.
+    them is the same whatever the order and the batches. The bounds of the households are not known to the demand.
 
     >>> meters = Meters.in_one_zone("harbour", bound_wh=[3000, 3000, 9000], imputed_wh=120)
     >>> late_first = [Readings.of(meter=[2], energy_wh=[10_000]), Readings.of(meter=[0, 0], energy_wh=[250, 250])]
@@ -43,7 +43,6 @@ class Shard:
     zone: IntArray  # [meter] position in `zones`
     meters_in: IntArray  # [zone of the shard]
     in_order: bool  # whether the meters of a zone lie together, zone after zone
-    largest_bound_wh: IntArray  # [zone of the shard] among the protected
     first: int  # the lowest number of a meter
     row: (
         IntArray | None
@@ -56,9 +55,6 @@ class Shard:
         position = np.zeros(len(meters_in_each), np.int64)
         position[zones] = np.arange(len(zones))
         zone = position[meters.zone]
-        secret_wh = meters.bound_wh if meters.protected is None else meters.bound_wh * meters.protected
-        largest = np.zeros(len(zones), np.int64)
-        np.maximum.at(largest, zone, secret_wh)
         first, row = _rows(meters)
         return cls(
             shard=shard,
@@ -67,7 +63,6 @@ class Shard:
             zone=zone,
             meters_in=meters_in_each[zones],
             in_order=bool((zone[1:] >= zone[:-1]).all()),
-            largest_bound_wh=largest,
             first=first,
             row=row,
         )
@@ -94,7 +89,6 @@ class Tally:
     energy_wh: IntArray  # [zone of the shards]
     reported: IntArray  # [zone of the shards] meters that did
     imputed: IntArray  # [zone of the shards] meters that did not
-    largest_bound_wh: IntArray  # [zone of the shards] among the protected meters
     readings: int  # how many were seen
     astray: int = 0  # of these, say that they belong to another interval
     unknown: int = 0  # of these, come from meters that the table does not have
@@ -143,7 +137,6 @@ def _add_up(heard: IntArray, shard: Shard, *, readings: int, astray: int, unknow
         energy_wh=total,
         reported=shard.meters_in - imputed,
         imputed=imputed,
-        largest_bound_wh=shard.largest_bound_wh,
         readings=readings,
         astray=astray,
         unknown=unknown,
@@ -172,23 +165,22 @@ def merge(tallies: Iterable[Tally]) -> Tally:
         np.add.at(sums, place, np.concatenate([nothing, *(getattr(part, column) for part in parts)]))
         return sums
 
-    largest = np.zeros(len(zones), np.int64)
-    np.maximum.at(largest, place, np.concatenate([nothing, *(part.largest_bound_wh for part in parts)]))
     return Tally(
         shards=shards,
         zones=zones,
         energy_wh=total("energy_wh"),
         reported=total("reported"),
         imputed=total("imputed"),
-        largest_bound_wh=largest,
         readings=sum(part.readings for part in parts),
         astray=sum(part.astray for part in parts),
         unknown=sum(part.unknown for part in parts),
     )
 
 
-def demand(whole: Tally, zones: tuple[str, ...], shards: int) -> Demand:
-    """The demand of every zone, once every shard has been tallied."""
+def demand(
+    whole: Tally, zones: tuple[str, ...], shards: int, bounds: tuple[Mapping[str, int], ...] | None = None
+) -> Demand:
+    """The demand of every zone, once every shard has been tallied. `bounds` are those of its households, if known."""
     if len(whole.shards) != shards:
         raise MeterError("shards", f"{len(whole.shards)} of {shards}", "must all be tallied: demand would be missing")
 
@@ -202,5 +194,5 @@ def demand(whole: Tally, zones: tuple[str, ...], shards: int) -> Demand:
         energy_wh=everywhere(whole.energy_wh),
         reported=everywhere(whole.reported),
         imputed=everywhere(whole.imputed),
-        largest_bound_wh=everywhere(whole.largest_bound_wh),
+        bounds=bounds,
     )

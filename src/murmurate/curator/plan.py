@@ -1,8 +1,8 @@
 """A plan: the least noise that keeps a promise, proven before anything runs.
 
 Making a plan is proving it. `prove` computes what each promise costs under a given noise and refuses one that is
-broken; `make_plan` finds the least noise and hands it to `prove`. At run time there is no budget arithmetic left to get
-wrong: one release per zone and interval, under the active plan.
+broken; `make_plan` finds the least noise (`noise_search`) and hands it to `prove`. At run time there is no budget
+arithmetic left to get wrong: one release per zone and interval, under the active plan.
 """
 
 from __future__ import annotations
@@ -11,25 +11,22 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from murmurate.curator.document import digest
-from murmurate.curator.spending import Cost, cost_of, per_release, width
+from murmurate.curator.habits import habits_taught
+from murmurate.curator.noise_schedule import NoiseSchedule
+from murmurate.curator.noise_search import candidates
+from murmurate.curator.spending import Cost, cost_of, mean_variance, per_release
 from murmurate.curator.zone import HouseholdKind, Zone
 from murmurate.errors import PrivacyError
 from murmurate.pricing.forecast import make_filter
-from murmurate.privacy.calibration import Calibration, calibrate, least_scale
-from murmurate.privacy.leakage import epsilon_for_leakage
+from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.noise import NoiseLaw
-from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
-from murmurate.quantities import FloatArray, double_at_most
-
-_MOST_EPSILON = 20.0
-_DIGITS = 1e-4  # relative precision of a search; always on the safe side
-_SLACK = 1e-6  # relative room below each promise, so that rounding never breaks it
+from murmurate.privacy.promise import Habits, MomentPromise
+from murmurate.quantities import FloatArray, IntArray
 
 Progress = Callable[[str], None]
 
@@ -39,14 +36,28 @@ class Plan:
     """A frozen, proven choice of noise for each interval of the day. Made by `make_plan` or `prove`, not by hand."""
 
     zone: Zone
-    law: NoiseLaw
-    scale_wh: FloatArray  # [interval of the day]
+    noise: NoiseSchedule
     costs: tuple[Cost, ...]
+    habits: tuple[Habits, ...] = ()  # what prices may teach about habits; of plans that promise a moment
+
+    @property
+    def law(self) -> NoiseLaw:
+        return self.noise.law
+
+    @property
+    def scale_wh(self) -> FloatArray:
+        """[interval of the day]"""
+        return self.noise.scale_wh
+
+    @property
+    def core_wh(self) -> IntArray:
+        """[interval of the day]"""
+        return self.noise.core_wh
 
     @property
     def noise_variance(self) -> FloatArray:
         """[Wh^2, interval of the day]"""
-        return self.scale_wh**2 * (2.0 if self.law is NoiseLaw.LAPLACE else 1.0)
+        return self.noise.variance
 
     def document(self) -> dict[str, Any]:
         """Everything that decides a release, as `plan.json` holds it."""
@@ -57,6 +68,11 @@ class Plan:
             "zone": zone.name,
             "currency": zone.currency,
             "intervals_per_day": zone.intervals_per_day,
+            "clock": {
+                "time_zone": zone.clock.name,
+                "offsets_min": list(zone.clock.offsets_min),
+                "changes": [list(change) for change in zone.clock.changes],
+            },
             "tariff": {
                 "segments": [[s.from_wh, str(s.price), str(s.slope)] for s in curve.segments],
                 "tick": str(curve.tick),
@@ -66,13 +82,16 @@ class Plan:
             "households": [_kind_document(kind) for kind in zone.kinds],
             "calibration": zone.calibration.value,
             "eta": zone.eta,
-            "independence": None if zone.independence is None else zone.independence._asdict(),
+            "tested": zone.tested
+            and zone.calibration.needs_independence,  # one bit of the sample, and only where needed
             "promises": [
                 {"promise": str(cost.promise), "promised": cost.promised, "spent": cost.spent} for cost in self.costs
             ],
+            "habits": [found._asdict() for found in self.habits],
             "noise": self.law.value,
             "scale_wh": self.scale_wh.tolist(),
-            "cost": per_release(zone, self.law, self.scale_wh),
+            "core_wh": self.core_wh.tolist(),
+            "cost": per_release(zone, self.noise),
             "forecast_wh": np.rint(zone.forecast.profile_wh).astype(int).tolist(),
             "filter": self._filter() if zone.filtered else None,
             "zone_file": zone.source,
@@ -90,7 +109,7 @@ class Plan:
 
 def _kind_document(kind: HouseholdKind) -> dict[str, Any]:
     laws = hashlib.sha256(kind.secret.away.tobytes() + kind.secret.home.tobytes())
-    models = hashlib.sha256(b"".join(m.initial.tobytes() + m.transition.tobytes() for m in kind.models))
+    models = hashlib.sha256(b"".join(m.transition.tobytes() + m.period.tobytes() for m in kind.models))
     return {
         "name": kind.name,
         "count": kind.count,
@@ -106,98 +125,52 @@ def _kind_document(kind: HouseholdKind) -> dict[str, Any]:
 def make_plan(zone: Zone, progress: Progress = lambda _: None) -> Plan:
     """The plan with the least noise that keeps every promise of `zone`.
 
-    Laplace noise is searched by the epsilon of one interval, Gaussian by its scale; of those that the promises allow,
-    the one with the smaller mean square is taken. Raises PrivacyError where a promise cannot be kept.
+    Of the laws that the promises allow, the one with the smallest mean square is taken. Raises PrivacyError where a
+    promise cannot be kept.
     """
     _refuse_unproven(zone)
-    pure = any(not isinstance(promise, WindowPromise) or not promise.delta for promise in zone.promises)
-    allowed = [NoiseLaw.LAPLACE] if pure or zone.calibration is Calibration.ROBUST else list(NoiseLaw)
-    laws = [law for law in allowed if zone.law in {None, law}]
-    if not laws:
-        raise PrivacyError("noise", "gaussian", "can keep windows with a delta only, and not with robust; take laplace")
-    plans = []
-    for law in laws:
-        progress(f"{law.value} noise")
-        scale_wh = _gaussian_scale(zone) if law is NoiseLaw.GAUSSIAN else _laplace_scale(zone)
-        progress(f"proving {law.value}")
-        plans.append(prove(zone, law, scale_wh))
-    return min(plans, key=lambda plan: float(plan.noise_variance.mean()))
+    found = []
+    for noise in candidates(zone, progress):
+        progress(f"proving {noise.law.value}")
+        found.append((noise, _costs(zone, noise)))
+    noise, costs = min(found, key=lambda one: mean_variance(one[0]))
+    return Plan(zone=zone, noise=noise, costs=costs, habits=habits_taught(zone, noise))
 
 
-def prove(zone: Zone, law: NoiseLaw, scale_wh: FloatArray) -> Plan:
+def prove(zone: Zone, law: NoiseLaw, scale_wh: FloatArray, core_wh: IntArray | None = None) -> Plan:
     """What each promise costs under this noise; PrivacyError names the first one that it breaks."""
     _refuse_unproven(zone)
-    if scale_wh.shape != (zone.intervals_per_day,):
+    noise = NoiseSchedule.of(law, scale_wh, core_wh)
+    return Plan(zone=zone, noise=noise, costs=_costs(zone, noise), habits=habits_taught(zone, noise))
+
+
+def _costs(zone: Zone, noise: NoiseSchedule) -> tuple[Cost, ...]:
+    if noise.scale_wh.shape != (zone.intervals_per_day,):
         allowed = f"must have one scale for each of the {zone.intervals_per_day} intervals of the day"
-        raise PrivacyError("scale_wh", f"shaped {scale_wh.shape}", allowed)
-    costs = tuple(cost_of(zone, law, scale_wh, promise) for promise in zone.promises)
+        raise PrivacyError("scale_wh", f"shaped {noise.scale_wh.shape}", allowed)
+    if noise.law is NoiseLaw.HUBER and zone.calibration not in {Calibration.RANGE, Calibration.SHIFT}:
+        raise PrivacyError("noise", "huber", "is proven for the calibrations range and shift alone")
+    if noise.law is NoiseLaw.GAUSSIAN and zone.calibration is Calibration.ROBUST:
+        raise PrivacyError("noise", "gaussian", "is not proven for the calibration robust")
+    costs = tuple(cost_of(zone, noise, promise) for promise in zone.promises)
     for cost in costs:
         if not cost.spent <= cost.promised:
             raise PrivacyError("noise", f"too little for {str(cost.promise)!r}", f"it would cost {cost.spent:.6g}")
-    return Plan(zone=zone, law=law, scale_wh=scale_wh, costs=costs)
+    return costs
 
 
 def _refuse_unproven(zone: Zone) -> None:
-    """What the proofs do not cover: untested memory under `exact` and `robust`, and moments beside public hours.
+    """What the proofs do not cover: untested laws under `exact` and `robust`, and moments beside public hours.
+
+    Every promise conditions on the past, so even a single interval under `exact` needs readings without memory.
 
     Whoever knows the public hours of a household knows the ends of its secret stretches; its other hours may then leak
     more than the chain alone says. So a moment promise takes premises that are public always or never.
     """
-    partly = [kind.name for kind in zone.kinds if any(kind.public) and not all(kind.public)]
+    partly = [kind.name for kind in zone.kinds if any(kind.public) and not kind.always_public]
     if partly and any(isinstance(promise, MomentPromise) for promise in zone.promises):
         allowed = "must be public always or never where a moment is promised"
         raise PrivacyError("public hours", f"of {', '.join(partly)}", allowed)
-    several = any(not isinstance(promise, IntervalPromise) for promise in zone.promises)
-    if zone.calibration.needs_independence and several and (zone.independence is None or not zone.independence.passed):
-        found = (
-            "untested" if zone.independence is None else f"correlated over time ({zone.independence.correlation:.3f})"
-        )
-        allowed = (
-            f"{zone.calibration.value} needs a passed independence test over several intervals; range and shift do not"
-        )
-        raise PrivacyError("consumption", found, allowed)
-
-
-def _laplace_scale(zone: Zone) -> FloatArray:
-    """Scales at the largest epsilon of one interval that every promise allows."""
-    bounds = [_MOST_EPSILON]
-    for promise in zone.promises:
-        if isinstance(promise, IntervalPromise):
-            bounds.append(float(promise.epsilon))
-        if isinstance(promise, MomentPromise):
-            target = float(promise.leakage) * (1 - _SLACK)
-            bounds.extend(float(epsilon_for_leakage(models, target)[0]) for _, models in zone.secrets_in_time)
-    epsilon = min(bounds) * (1 - _SLACK)
-    windows = [promise for promise in zone.promises if isinstance(promise, WindowPromise)]
-
-    def keeps(noise: float) -> bool:
-        scale_wh = _scales_at(zone, epsilon / noise)
-        costs = (cost_of(zone, NoiseLaw.LAPLACE, scale_wh, promise) for promise in windows)
-        return all(cost.spent <= cost.promised * (1 - _SLACK) for cost in costs)
-
-    longest = max((promise.intervals * epsilon / float(promise.epsilon) for promise in windows), default=1.0)
-    more = least_scale(keeps, 1.01 * max(longest, 1.0), _DIGITS) if windows else 1.0
-    return _scales_at(zone, epsilon / more)
-
-
-def _scales_at(zone: Zone, epsilon: float) -> FloatArray:
-    """The scale [Wh, interval of the day] at which each interval costs `epsilon`."""
-    budget = Fraction(double_at_most(Fraction(epsilon)))
-    of_kind = {kind: calibrate(kind.secret, budget, zone.calibration, zone.eta) for kind in zone.kinds}
-    return np.array([max(of_kind[kind] for kind in kinds) for kinds in zone.protected])
-
-
-def _gaussian_scale(zone: Zone) -> FloatArray:
-    """The least multiple of each interval's width that keeps every window."""
-    widths = np.array([width(zone.calibration, kinds) for kinds in zone.protected], np.float64)
-
-    def keeps(multiple: float) -> bool:
-        costs = (cost_of(zone, NoiseLaw.GAUSSIAN, multiple / 1000 * widths, promise) for promise in zone.promises)
-        return all(cost.spent <= cost.promised * (1 - _SLACK) for cost in costs)
-
-    ceiling = 1000.0
-    while not keeps(ceiling):
-        ceiling *= 4
-        if ceiling > 1e9:
-            raise PrivacyError("promise", str(zone.promises[0]), "cannot be kept by any reasonable Gaussian noise")
-    return least_scale(keeps, ceiling, _DIGITS) / 1000 * widths
+    if zone.calibration.needs_independence and not zone.tested:
+        allowed = f"{zone.calibration.value} needs a sample that passes the law test (--readings); range does not"
+        raise PrivacyError("consumption", "untested", allowed)

@@ -8,37 +8,47 @@ from functools import cached_property
 import numpy as np
 
 from murmurate.errors import MeterError, PrivacyError
-from murmurate.household.independence import IndependenceTest
-from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel, occupancy_probability
+from murmurate.household.occupancy import Chains, OccupancyModel, occupancy_probability
 from murmurate.pricing.forecast import Forecast
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import Secret
+from murmurate.privacy.leakage import begun_periodically
 from murmurate.privacy.noise import NoiseLaw
 from murmurate.privacy.promise import Promise
 from murmurate.quantities import FloatArray
+from murmurate.time_zones import UTC_CLOCK, LocalClock
 
 _SETTLING_DAYS = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HouseholdKind:
-    """Households that are alike: so many, with one bound, two laws of consumption and the models of their day."""
+    """Households that are alike: so many, with one bound, two laws of consumption and the models of their day.
+
+    Habits are periodic: whatever `initial` a model is given, it is replaced by the periodic prior, so that a chain may
+    be opened at any interval of the day.
+    """
 
     name: str
     count: int
     secret: Secret  # laws of consumption away and home on 0, .., bound
-    models: tuple[Chains, ...]  # the occupancy of one such household under each model of the class
-    public: tuple[bool, ...]  # [interval of the day] whether anybody may know the occupancy
+    models: tuple[Chains, ...]  # the habits that one such household may have; the calendar is that of standard time
+    public: tuple[bool, ...]  # [interval of the day] whether anybody may know the occupancy, whatever the clocks show
     meters: str = ""  # the file that count and bound were read from, if they were
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise MeterError("count", self.count, "must be at least 1 household")
+        object.__setattr__(self, "models", tuple(begun_periodically(model) for model in self.models))
 
     @property
     def bound_wh(self) -> int:
         return self.secret.bound_wh
+
+    @property
+    def always_public(self) -> bool:
+        return all(self.public)
 
     def moments(self, intervals: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean, variance and covariance with the interval before of one household, under the first model [Wh, Wh^2]."""
@@ -70,7 +80,9 @@ class Zone:
     law: NoiseLaw | None = None  # none: whichever needs less noise
     profile_wh: tuple[int, ...] | None = None  # none: expected from the first model of each kind
     filtered: bool = False  # whether prices are made from the filtered rather than the raw release
-    independence: IndependenceTest | None = None
+    tested: bool = False  # whether a consented sample passed the law test; `exact` and `robust` alone need it
+    clock: LocalClock = UTC_CLOCK  # what the hours of the zone file are read on; intervals of the day are those of UTC
+    uneven: bool = False  # whether the noise of a moment promise may differ by the time of day
     source: str = ""  # the zone file it was read from, so that anybody can prove the plan again
 
     def __post_init__(self) -> None:
@@ -98,21 +110,27 @@ class Zone:
         days = [tuple(kind for kind in self.kinds if not kind.public[t]) for t in range(self.intervals_per_day)]
         return tuple(kinds or (smallest,) for kinds in days)
 
-    @cached_property
-    def secrets_in_time(self) -> tuple[tuple[tuple[HouseholdKind, ...], ModelClass], ...]:
-        """One household of each kind under each of its models, those with a common calendar side by side as columns.
+    def is_protected(self, kind: HouseholdKind) -> tuple[bool, ...]:
+        """[interval of the day] whether the noise is measured by this kind, among others."""
+        return tuple(kind in kinds for kinds in self.protected)
 
-        Kinds whose occupancy is always public have no secret and are left out.
-        """
-        columns: dict[tuple[int, ...], list[tuple[HouseholdKind, Chains]]] = {}
-        for kind in self.kinds:
-            for model in kind.models:
-                if not all(kind.public):
-                    columns.setdefault(tuple(model.period), []).append((kind, model))
-        return tuple(
-            (tuple(kind for kind, _ in found), _side_by_side([model for _, model in found]))
-            for found in columns.values()
-        )
+    @property
+    def private_kinds(self) -> tuple[HouseholdKind, ...]:
+        """The kinds that have something to hide at some time of the day."""
+        return tuple(kind for kind in self.kinds if not kind.always_public)
+
+    @property
+    def slot_shifts(self) -> tuple[int, ...]:
+        """How many intervals the clocks are ahead of standard time."""
+        shifts = self.clock.slot_shifts(self.intervals_per_day)
+        return tuple(shift - shifts[0] for shift in shifts)
+
+    @property
+    def slot_changes(self) -> tuple[tuple[int, int, int], ...]:
+        """(first interval of the day after a change of the clocks, shift before, shift after)"""
+        standard = self.clock.slot_shifts(self.intervals_per_day)[0]
+        changes = self.clock.slot_changes(self.intervals_per_day)
+        return tuple((at, before - standard, after - standard) for at, before, after in changes)
 
     @cached_property
     def forecast(self) -> Forecast:
@@ -125,15 +143,3 @@ class Zone:
         profile = mean if self.profile_wh is None else np.array(self.profile_wh, np.float64)
         carry = np.clip(covariance / np.maximum(np.roll(variance, 1), 1e-9), 0.0, 0.999)
         return Forecast(profile_wh=profile, variance=variance, carry=carry)
-
-
-def _side_by_side(models: list[Chains]) -> ModelClass:
-    """Chains of one household each, with one calendar, as the columns of one."""
-    joined = Chains(
-        members=np.arange(len(models))[None, :],
-        initial=np.concatenate([model.initial for model in models], axis=-1),
-        transition=np.concatenate([model.transition for model in models], axis=-1),
-        period=models[0].period,
-        kind=np.arange(len(models)),
-    )
-    return ModelClass(models=(OccupancyModel(groups=(joined,)),))

@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from murmurate.curator.local_hours import LocalHours
 from murmurate.curator.toml_reader import TomlReader
 from murmurate.curator.zone import HouseholdKind, Zone
 from murmurate.errors import MeterError, ModelError, MurmurateError, ZoneFileError
-from murmurate.household.independence import IndependenceTest
 from murmurate.household.occupancy import Chains, per_interval
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.calibration import Calibration
@@ -23,11 +22,13 @@ from murmurate.privacy.divergence import Secret
 from murmurate.privacy.noise import NoiseLaw
 from murmurate.privacy.promise import Promise, parse_promise
 from murmurate.quantities import FloatArray
+from murmurate.time_zones import LocalClock, local_clock
 
 EXAMPLE = """\
 name = "harbour"
 currency = "EUR"
 interval_minutes = 15
+time_zone = "Europe/Lisbon"                 # whose clocks the hours below are read on
 promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]
 calibration = "range"                       # range | shift | robust | exact
 
@@ -74,7 +75,7 @@ ReadMeters = Callable[[str], MeterSummary]
 
 _TABLES: dict[str, set[str]] = {
     "": {"name", "currency", "interval_minutes", "promise", "calibration", "eta", "noise", "tariff", "occupancy"}
-    | {"households", "forecast", "filter"},
+    | {"households", "forecast", "filter", "time_zone", "budget"},
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
@@ -86,41 +87,58 @@ def _no_files(name: str) -> MeterSummary:
     raise MeterError("meters", repr(name), "this reader has no files; give count and bound_wh instead")
 
 
-def parse_zone(text: str, read_meters: ReadMeters = _no_files, independence: IndependenceTest | None = None) -> Zone:
+def parse_zone(
+    text: str,
+    read_meters: ReadMeters = _no_files,
+    *,
+    tested: bool = False,
+    read_clock: Callable[[str], LocalClock] = local_clock,
+) -> Zone:
     """Read a zone file. Raises ZoneFileError with the line of the first mistake.
+
+    Hours are read on the clocks of `time_zone`, which `read_clock` knows.
 
     >>> parse_zone(EXAMPLE).households
     801
     """
     reader = TomlReader(text)
     top = reader.table((), _TABLES[""])
-    minutes = reader.get(top, (), "interval_minutes", int, 15)
-    with reader.at((), "interval_minutes"):
-        if minutes < 1 or 1440 % minutes:
-            raise MurmurateError("interval_minutes", minutes, "must divide a day of 1440 minutes, for example 15")
-    day = 1440 // minutes
-    occupancy = {name: _chains(reader, ("occupancy", name), day) for name in reader.get(top, (), "occupancy", dict, {})}
+    hours = _hours(reader, top, read_clock)
+    models = reader.get(top, (), "occupancy", dict, {})
+    occupancy = {name: _chains(reader, ("occupancy", name), hours) for name in models}
     kinds = [
-        _kind(reader, n, day, occupancy, read_meters) for n, _ in enumerate(reader.need(top, (), "households", list))
+        _kind(reader, n, hours, occupancy, read_meters) for n, _ in enumerate(reader.need(top, (), "households", list))
     ]
-    promises = _promises(reader, top, day)
+    promises = _promises(reader, top, hours.day)
     calibration, eta, law = _noise(reader, top)
     with reader.at((), "name"):
         return Zone(
             name=reader.need(top, (), "name", str),
             currency=reader.need(top, (), "currency", str),
-            intervals_per_day=day,
+            intervals_per_day=hours.day,
             curve=_curve(reader),
             kinds=tuple(kinds),
             promises=tuple(promises),
             calibration=calibration,
             eta=eta,
             law=law,
-            profile_wh=_profile(reader, top, day),
+            profile_wh=_profile(reader, top, hours),
             filtered=reader.get(top, (), "filter", bool, False),
-            independence=independence,
+            tested=tested,
+            clock=hours.clock,
+            uneven=_budget(reader, top),
             source=text,
         )
+
+
+def _hours(reader: TomlReader, top: Mapping[str, Any], read_clock: Callable[[str], LocalClock]) -> LocalHours:
+    minutes = reader.get(top, (), "interval_minutes", int, 15)
+    with reader.at((), "interval_minutes"):
+        if minutes < 1 or 1440 % minutes:
+            raise MurmurateError("interval_minutes", minutes, "must divide a day of 1440 minutes, for example 15")
+    with reader.at((), "time_zone"):
+        clock = read_clock(reader.get(top, (), "time_zone", str, "UTC"))
+    return LocalHours(1440 // minutes, clock, "time_zone" in top)
 
 
 def _promises(reader: TomlReader, top: Mapping[str, Any], day: int) -> list[Promise]:
@@ -169,25 +187,25 @@ def _curve(reader: TomlReader) -> RateCurve:
         return RateCurve.affine(alpha=alpha, beta=beta, **limits)
 
 
-def _clock(field: str, words: str, day: int) -> int:
-    """The interval of the day that begins at "HH:MM"."""
-    found = re.fullmatch(r"(\d\d):(\d\d)", words)
-    minutes = int(found[1]) * 60 + int(found[2]) if found else -1
-    if not 0 <= minutes <= 1440 or minutes * day % 1440:
-        raise ModelError(field, repr(words), 'must be the start of an interval, such as "07:00"')
-    return minutes * day // 1440
+def _budget(reader: TomlReader, top: Mapping[str, Any]) -> bool:
+    with reader.at((), "budget"):
+        wanted = reader.get(top, (), "budget", str, "even")
+        if wanted not in {"even", "uneven"}:
+            raise MurmurateError("budget", repr(wanted), "must be even or uneven")
+    return bool(wanted == "uneven")
 
 
-def _chains(reader: TomlReader, path: tuple[Any, ...], day: int) -> Chains:
+def _chains(reader: TomlReader, path: tuple[Any, ...], hours: LocalHours) -> Chains:
     """One household's day: periods by their start, and the chance to arrive or leave at some point during each."""
     table = reader.table(path, _TABLES["occupancy"])
     starts = reader.need(table, path, "periods", dict)
     with reader.at(path, "periods"):
-        begins = {name: _clock("periods", str(words), day) for name, words in starts.items()}
+        begins = {name: hours.slot("periods", str(words)) for name, words in starts.items()}
         if len(set(begins.values())) != len(begins) or not begins:
             raise ModelError("periods", sorted(begins.values()), "must be at least one, each with a start of its own")
     names = sorted(begins, key=begins.__getitem__)
-    calendar = (np.searchsorted([begins[name] for name in names], np.arange(day), side="right") - 1) % len(names)
+    local = np.searchsorted([begins[name] for name in names], np.arange(hours.day), side="right") - 1
+    calendar = hours.standard(local % len(names))
     chances = {}
     for key in ("arrive", "leave"):
         given = reader.need(table, path, key, dict)
@@ -205,7 +223,7 @@ def _chains(reader: TomlReader, path: tuple[Any, ...], day: int) -> Chains:
 
 
 def _kind(
-    reader: TomlReader, number: int, day: int, occupancy: Mapping[str, Chains], read_meters: ReadMeters
+    reader: TomlReader, number: int, hours: LocalHours, occupancy: Mapping[str, Chains], read_meters: ReadMeters
 ) -> HouseholdKind:
     path = ("households", number)
     table = reader.table(path, _TABLES["households"])
@@ -230,7 +248,7 @@ def _kind(
                 "occupancy", names, f"must name one or more of {', '.join(occupancy) or '[occupancy.NAME]'}"
             )
     with reader.at(path, "public"):
-        public = _public(table.get("public", []), day)
+        public = _public(table.get("public", []), hours)
     with reader.at(path, "count"):
         return HouseholdKind(
             name=reader.need(table, path, "name", str),
@@ -261,26 +279,33 @@ def _law(field: str, table: Mapping[str, Any], bound_wh: int) -> FloatArray:
     raise ModelError(field, sorted(table), "must be { uniform_to = 600 } or { histogram = [3, 2, 1], step_wh = 200 }")
 
 
-def _public(words: Any, day: int) -> tuple[bool, ...]:
-    """The word always, or hours such as ["08:00-20:00"] at which anybody may know the occupancy."""
+def _public(words: Any, hours: LocalHours) -> tuple[bool, ...]:
+    """The word always, or local hours such as ["08:00-20:00"] at which anybody may know the occupancy.
+
+    An interval of UTC is public only if all of it lies within the hours under every offset of the time zone: where
+    clocks change, an hour on either side stays protected all year.
+    """
     if words == "always":
-        return (True,) * day
-    known = np.zeros(day, np.bool_)
-    for hours in [words] if isinstance(words, str) else words:
-        begin, _, end = str(hours).partition("-")
-        first, last = _clock("public", begin, day), _clock("public", end, day)
+        return (True,) * hours.day
+    known = np.zeros(hours.day, np.bool_)
+    for stretch in [words] if isinstance(words, str) else words:
+        begin, _, end = str(stretch).partition("-")
+        first, last = hours.slot("public", begin), hours.slot("public", end)
         if first == last:
-            raise ModelError("public", repr(hours), 'must be hours such as "08:00-20:00", or "always"')
-        known |= (np.arange(day) - first) % day < (last - first if last > first else last - first + day)
-    return tuple(bool(k) for k in known)
+            raise ModelError("public", repr(stretch), 'must be hours such as "08:00-20:00", or "always"')
+        length = last - first if last > first else last - first + hours.day
+        known |= (np.arange(hours.day) - first) % hours.day < length
+    if known.any() and not hours.named:
+        raise ModelError("public", "hours", 'need time_zone at the top of the file, such as "Europe/Zurich"')
+    return hours.at_all_offsets(known)
 
 
-def _profile(reader: TomlReader, top: Mapping[str, Any], day: int) -> tuple[int, ...] | None:
+def _profile(reader: TomlReader, top: Mapping[str, Any], hours: LocalHours) -> tuple[int, ...] | None:
     if "forecast" not in top:
         return None
     table = reader.table(("forecast",), _TABLES["forecast"])
     kwh = reader.need(table, ("forecast",), "profile_kwh", list)
     with reader.at(("forecast",), "profile_kwh"):
-        if len(kwh) != day:
-            raise MurmurateError("profile_kwh", f"{len(kwh)} numbers", f"must be one for each of {day} intervals")
-        return tuple(round(1000 * float(value)) for value in kwh)
+        if len(kwh) != hours.day:
+            raise MurmurateError("profile_kwh", f"{len(kwh)} numbers", f"must be one for each of {hours.day} intervals")
+        return tuple(hours.standard([round(1000 * float(value)) for value in kwh]).tolist())
