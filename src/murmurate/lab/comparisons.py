@@ -9,7 +9,8 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.household.occupancy import Chains
-from murmurate.privacy.leakage import carry, chain_product, periodic_laws
+from murmurate.privacy.evidence import carry, chain_product
+from murmurate.privacy.leakage import periodic_laws
 from murmurate.quantities import FloatArray
 
 _MOST_DAYS = 10_000

@@ -11,22 +11,34 @@ from rich.console import Console
 from rich.table import Table
 
 from murmurate.audit.bound import auc_bound
-from murmurate.curator.plan import Plan, make_plan
-from murmurate.curator.utility import Cap, Errors, best_cap, utility
+from murmurate.curator.plan import Plan, make_plan, prove
+from murmurate.curator.planfile import load_plan
+from murmurate.curator.spending import kind_events
+from murmurate.curator.utility import Cap, Errors, Utility, best_cap, utility
 from murmurate.curator.zonefile import MeterSummary, parse_zone
-from murmurate.errors import MeterError, MurmurateError, ReadingError, ZoneFileError
-from murmurate.household.independence import IndependenceTest, independence_test
+from murmurate.errors import MeterError, ZoneFileError
+from murmurate.household.law_test import MIN_COMMON_CORRELATION, MIN_SINGLE_CORRELATION
+from murmurate.lab.sample_file import Sample, read_sample, whole_columns, with_tested_laws
+from murmurate.privacy.accountant import CurveAccountant, counted
 from murmurate.privacy.calibration import Calibration
-from murmurate.privacy.promise import IntervalPromise, MomentPromise
-from murmurate.quantities import BoolArray, FloatArray, IntArray, refuse_where
+from murmurate.privacy.promise import Habits, IntervalPromise, MomentPromise, WindowPromise
+from murmurate.quantities import FloatArray, refuse_where
 
 ASSUMES = {
     Calibration.RANGE: "Assumes nothing about what a household uses below its bound, nor how that lasts.",
     Calibration.SHIFT: "Assumes that a household's rank among its own readings does not depend on who is home.",
-    Calibration.ROBUST: "Assumes the laws of consumption up to a share eta, and no memory beyond occupancy and prices.",
-    Calibration.EXACT: "Assumes the laws of consumption exactly, and no memory beyond occupancy and prices.",
+    Calibration.ROBUST: "Assumes the laws of consumption up to a share eta, no memory, and no answer to prices.",
+    Calibration.EXACT: "Assumes the laws of consumption exactly, no memory, and no answer to prices.",
 }
+HIDES = {
+    Calibration.RANGE: "occupancy, and whether a household is in the zone at all (joining and leaving).",
+    Calibration.SHIFT: "occupancy, not whether a household is in the zone: joining and leaving may show.",
+    Calibration.ROBUST: "occupancy, not whether a household is in the zone: joining and leaving may show.",
+    Calibration.EXACT: "occupancy, not whether a household is in the zone: joining and leaving may show.",
+}
+LONG_WINDOW_DAYS = 30
 NOT_COVERED = (
+    "habits, beyond what windows bound: prices teach them over months",
     "the operator, who sees every reading; bills and other channels",
     "a household in two zones, or moving between them within a window",
     "households that move together: k of them cost k times as much in an interval, more over time",
@@ -36,26 +48,28 @@ NOT_COVERED = (
 )
 
 
-def plan(zone_file: Path, out: Path, readings: Path | None) -> None:
-    """Make the plan of a zone file, print its page, write `plan.json`."""
+def plan(zone_file: Path, out: Path, readings: Path | None, noise_of: Path | None = None) -> None:
+    """Make the plan of a zone file, print its page, write `plan.json`. `noise_of` is a plan whose noise to take."""
     text = zone_file.read_text(encoding="utf-8")
     sample = None if readings is None else read_sample(readings)
     try:
-        zone = parse_zone(text, lambda name: read_meters(zone_file.parent / name), None)
-        if sample is not None:
-            period = np.arange(zone.intervals_per_day) * 4 // zone.intervals_per_day
-            tested = independence_test(*sample, period)
-            zone = parse_zone(text, lambda name: read_meters(zone_file.parent / name), tested)
+        zone = parse_zone(text, lambda name: read_meters(zone_file.parent / name))
     except ZoneFileError as error:
         error.file = str(zone_file)
         raise
+    if sample is not None and zone.calibration.needs_independence:
+        zone = with_tested_laws(zone, sample)
     with Console(stderr=True).status("planning") as status:
-        made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
+        if noise_of is None:
+            made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
+        else:
+            noise = load_plan(noise_of.read_text(encoding="utf-8")).noise
+            made = prove(zone, noise.law, noise.scale_wh, noise.core_wh)
     out.write_text(made.to_json(), encoding="utf-8")
     console = Console(width=None if Console().is_terminal else 100, highlight=False)
     page(made, console)
     if sample is not None:
-        print_sample(made, sample[0], zone.independence, console)
+        print_sample(made, sample, console)
     console.print(f"\nWritten to {out}. Anybody can prove it again from that file alone.")
 
 
@@ -72,14 +86,9 @@ def page(made: Plan, console: Console) -> None:
         pure = isinstance(each.promise, IntervalPromise | MomentPromise)
         promises.add_row(str(each.promise), f"{each.spent:.4g}", f"{auc_bound(each.spent):.3f}" if pure else "")
     console.print(promises)
-    scales = np.unique(made.scale_wh)
-    rms = np.sqrt(made.noise_variance) / 1000
-    spread = f"{rms.min():.2f}" if len(scales) == 1 else f"{rms.min():.2f} to {rms.max():.2f}"
-    console.print(
-        f"Noise: discrete {made.law.value}, calibration {zone.calibration.value}, rms {spread} kWh an interval."
-    )
-    if len(scales) > 1:
-        console.print(f"  rms in kWh, by hour from midnight: {' '.join(f'{v:.1f}' for v in _hourly(rms))}")
+    if made.habits:
+        print_habits(made, console)
+    _print_noise(made, console)
     mean = float(np.mean(zone.forecast.profile_wh)) / 1000
     made_from = (
         "filtered releases" if zone.filtered else "each release as it is; filter = true in the zone file smooths"
@@ -88,7 +97,22 @@ def page(made: Plan, console: Console) -> None:
     console.print(f"Demand: {mean:,.1f} kWh an interval in the mean, by the public profile.\n")
     console.print(_errors(cost.right, cost.wrong))
     console.print(_verdict(cost.right, cost.wrong, filtered=zone.filtered))
-    money = zone.currency
+    _print_money(cost, zone.currency, console)
+    _print_scope(made, console)
+
+
+def _print_noise(made: Plan, console: Console) -> None:
+    scales = np.unique(made.scale_wh)
+    rms = np.sqrt(made.noise_variance) / 1000
+    spread = f"{rms.min():.2f}" if len(scales) == 1 else f"{rms.min():.2f} to {rms.max():.2f}"
+    console.print(
+        f"Noise: discrete {made.law.value}, calibration {made.zone.calibration.value}, rms {spread} kWh an interval."
+    )
+    if len(scales) > 1:
+        console.print(f"  rms in kWh, by hour from midnight: {' '.join(f'{v:.1f}' for v in _hourly(rms))}")
+
+
+def _print_money(cost: Utility, money: str, console: Console) -> None:
     off = f"{cost.price_error:.4f} (rms), {cost.price_error / cost.price:.1%}"
     console.print(f"Price: {cost.price:.4f} {money}/kWh in the mean, off by {off}.")
     console.print(f"Mispricing costs the zone {cost.misallocation:,.2f} {money} a year (alpha Var/2).")
@@ -96,13 +120,59 @@ def page(made: Plan, console: Console) -> None:
     console.print(
         f"One household's year of {cost.bill:,.2f} {money} moves by {cost.bill_error:.2f} ({share:.2%}, rms).\n"
     )
+
+
+def _print_scope(made: Plan, console: Console) -> None:
+    """What the plan stands on, what it hides, and what it does not cover."""
+    zone = made.zone
     console.print(f"Stands on: {ASSUMES[zone.calibration]}")
-    if any(isinstance(each.promise, MomentPromise) for each in made.costs):
+    console.print(f"Hides: {HIDES[zone.calibration]}")
+    if made.habits:
         console.print("  A moment's leakage also takes the occupancy models of the zone file as true, and load that")
         console.print("  answers to earlier occupancy (a boiler reheating after a return) is not covered by it.")
+    if any(any(kind.public) and not kind.always_public for kind in zone.kinds):
+        console.print(f"Public hours are those of {zone.clock.name}; where clocks change, only hours public under")
+        console.print("  every offset from UTC count, so an hour at either end stays protected.")
     console.print("Does not cover:")
     for line in NOT_COVERED:
         console.print(f"  - {line}")
+
+
+def print_habits(made: Plan, console: Console) -> None:
+    """What prices may teach about habits, and the promise to make about it."""
+    console.print("The promise about a moment is for somebody who knows the household's habits already.")
+    console.print("Prices may teach the habits themselves. Who guesses between two of them is right at most:")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("from prices of")
+    for name in ("home from 08:00 to 16:00 or not", "any two habits"):
+        table.add_column(name, justify="right")
+    for found in made.habits:
+        table.add_row(_length(found), _at_most(found.home_by_day), _at_most(found.any_habits))
+    console.print(table)
+    longest = max((p.intervals for p in made.zone.promises if isinstance(p, WindowPromise)), default=0)
+    if longest < LONG_WINDOW_DAYS * made.zone.intervals_per_day:
+        console.print("No promise here bounds that over months. Add a long window to the zone file; this noise keeps")
+        console.print(f'  "any 365 d: epsilon {long_window(made):g}, delta 1e-6"')
+
+
+def _at_most(chance: float) -> str:
+    """
+    >>> _at_most(0.5301), _at_most(0.53), _at_most(1.0)
+    ('53.1%', '53.0%', '100.0%')
+    """
+    return f"{np.ceil(round(1000 * chance, 6)) / 10:.1f}%"
+
+
+def _length(found: Habits) -> str:
+    return {1: "a day", 7: "a week", 365: "a year"}.get(found.days, f"{found.days} days")
+
+
+def long_window(made: Plan) -> float:
+    """The epsilon that a year of this noise keeps at delta 1e-6, rounded up."""
+    zone = made.zone
+    days = [counted(kind_events(zone, made.noise, kind)) for kind in zone.private_kinds]
+    spent = [CurveAccountant(steps=40).epsilon([(event, 365 * n) for event, n in day], 1e-6) for day in days]
+    return float(np.ceil(1.02 * max(spent, default=0.0)))
 
 
 def _verdict(right: Errors, wrong: Errors, *, filtered: bool) -> str:
@@ -131,13 +201,15 @@ def _errors(right: Errors, wrong: Errors) -> Table:
     return table
 
 
-def print_sample(made: Plan, energy_wh: IntArray, tested: IndependenceTest | None, console: Console) -> None:
-    """What the sample says: memory, and the bound with the least error."""
-    if tested is not None:
-        verdict = "no memory found" if tested.passed else "readings remember: exact and robust are refused"
+def print_sample(made: Plan, sample: Sample, console: Console) -> None:
+    """What the sample says: whether the laws hold, and the bound with the least error."""
+    energy_wh = sample.energy_wh
+    console.print(f"\nSample: {energy_wh.shape[1]:,} households that agreed, {len(energy_wh):,} intervals.")
+    if made.zone.tested:
         console.print(
-            f"\nSample: {verdict} (rank correlation {tested.correlation:+.3f}; "
-            f"{tested.detectable:.3f} would have been seen in 99 %)."
+            "It follows the declared laws, and no memory was found. A rank correlation of "
+            f"{MIN_COMMON_CORRELATION} in all households, or of {MIN_SINGLE_CORRELATION} in one of them, would have "
+            "been seen with a chance of 99 %. How households answer to prices was not tested."
         )
     bounds = np.array([max(kind.bound_wh for kind in kinds) for kinds in made.zone.protected])
     bound, per_bound = int(bounds.max()), float((made.scale_wh / bounds).max())
@@ -149,37 +221,18 @@ def print_sample(made: Plan, energy_wh: IntArray, tested: IndependenceTest | Non
 
 
 def read_meters(path: Path) -> MeterSummary:
-    """Count and largest bound of a CSV with a column `bound_wh`, one row a meter."""
-    (bounds,) = _whole_columns(path, ("bound_wh",), MeterError).T
+    """Households and their largest bound from a CSV with a column `bound_wh`, one row a meter.
+
+    Meters with the same text in a column `household` are one household, with the sum of their bounds. Without that
+    column each meter is a household.
+    """
+    (bounds,) = whole_columns(path, ("bound_wh",), MeterError).T
     refuse_where(bounds < 1, "bound_wh", bounds, "must be at least 1 Wh", MeterError)
-    return MeterSummary(len(bounds), int(bounds.max(initial=0)))
-
-
-def read_sample(path: Path) -> tuple[IntArray, BoolArray]:
-    """Readings with known occupancy from a CSV `interval,household,energy_wh,occupied`, one row each, none missing."""
-    values = _whole_columns(path, ("interval", "household", "energy_wh", "occupied"), ReadingError)
-    refuse_where(values < 0, str(path), values, "must be 0 or more", ReadingError)
-    refuse_where(values[:, 3] > 1, "occupied", values[:, 3], "must be 0 or 1", ReadingError)
-    shape = tuple(int(values[:, axis].max(initial=-1)) + 1 for axis in (0, 1))
-    energy_wh, occupied = np.full(shape, -1, np.int64), np.zeros(shape, np.bool_)
-    energy_wh[values[:, 0], values[:, 1]] = values[:, 2]
-    occupied[values[:, 0], values[:, 1]] = values[:, 3] == 1
-    if len(values) != energy_wh.size or (energy_wh < 0).any():
-        allowed = f"must have one row for each of {shape[0]} intervals and {shape[1]} households"
-        raise ReadingError(str(path), f"{len(values)} rows", allowed)
-    return energy_wh, occupied
-
-
-def _whole_columns(path: Path, columns: tuple[str, ...], error: type[MurmurateError]) -> IntArray:
-    """Columns of a CSV as whole numbers [row, column]."""
     with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.DictReader(file)
-        if not set(columns) <= set(rows.fieldnames or ()):
-            raise error(str(path), f"with columns {rows.fieldnames}", f"must have the columns {', '.join(columns)}")
-        try:
-            values = [[int(row[column]) for column in columns] for row in rows]
-        except (ValueError, TypeError):
-            raise error(
-                f"{path}:{rows.line_num}", "not readable", f"must be whole numbers: {', '.join(columns)}"
-            ) from None
-    return np.array(values, np.int64).reshape(-1, len(columns))
+        names = [row.get("household", str(number)) for number, row in enumerate(csv.DictReader(file))]
+    if not all(names):
+        raise MeterError("household", "empty here and there", "must name the household of every meter")
+    total: dict[str, int] = {}
+    for name, bound_wh in zip(names, bounds.tolist(), strict=True):
+        total[name] = total.get(name, 0) + bound_wh
+    return MeterSummary(len(total), max(total.values(), default=0))
