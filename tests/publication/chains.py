@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from murmurate.curator.hiding import HiddenHouseholds
 from murmurate.curator.terms import Terms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseLaw, SystemNoise
@@ -13,9 +14,10 @@ from murmurate.publication.wish import Change, Opening, Wish, next_task
 from murmurate.quantities import Demand
 
 OLD_KEY, NEW_KEY = Ed25519Signer(bytes(32)), Ed25519Signer(bytes([1]) * 32)
-INPUT_KEY = b"kept by the operator"
 CURVE = RateCurve.affine(alpha="1/1000", beta="0.1", tick="0.00001")
 FIRST = 1000
+HIDES = HiddenHouseholds(by_kind={"flat": 1000, "mill": 9000}, unnamed_wh=1000, public_wh=5000)
+BOUNDS = {"": 1000}  # what the households of a zone may add, by kind
 
 
 def terms(plan="a", law=NoiseLaw.LAPLACE, currency="EUR", curve=CURVE):
@@ -32,8 +34,9 @@ def terms(plan="a", law=NoiseLaw.LAPLACE, currency="EUR", curve=CURVE):
         scale_wh=1000.0 * (slots + 1),
         epsilon_micro=costs if laplace else 0 * costs,
         rho_micro=0 * costs if laplace else costs,
+        core_wh=0 * costs,
         forecast_ticks=curve.price_ticks(100_000 * slots),
-        bound_wh=1000,
+        hides=HIDES,
     )
 
 
@@ -43,12 +46,13 @@ OPENING = Opening(plan="a" * 64, key=OLD_KEY.public, first=FIRST)
 
 def desk(noise=None):
     signers = {signer.public: signer for signer in (OLD_KEY, NEW_KEY)}
-    return Desk(terms=PLANS.get, signers=signers, noise=noise or SystemNoise(), input_key=INPUT_KEY)
+    return Desk(terms=PLANS.get, signers=signers, noise=noise or SystemNoise())
 
 
 def demand(**energy_wh):
     column = np.array(list(energy_wh.values()), np.int64)
-    return Demand(zones=tuple(energy_wh), energy_wh=column, reported=column * 0 + 7, imputed=column * 0)
+    bounds = (BOUNDS,) * len(energy_wh)
+    return Demand(zones=tuple(energy_wh), energy_wh=column, reported=column * 0 + 7, imputed=column * 0, bounds=bounds)
 
 
 NO_DEMAND = demand()

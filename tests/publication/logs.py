@@ -23,12 +23,13 @@ FIRST = 480_000
 
 
 @cache
-def plan(promise="any 24 h: epsilon 1", calibration="range", name="harbour"):
+def plan(promise="any 24 h: epsilon 1", calibration="range", name="harbour", old="", new=""):
     """The text of a plan with an hour as its interval, in one line as a log has it."""
     text = EXAMPLE.replace("interval_minutes = 15", "interval_minutes = 60").replace('"harbour"', json.dumps(name))
     text = text.replace('["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]', json.dumps([promise]))
     text = text.replace('calibration = "range"', f'calibration = "{calibration}"')
-    made = make_plan(parse_zone(text, lambda _: None, None))
+    text = text.replace("Europe/Lisbon", "UTC").replace(old, new) if old else text.replace("Europe/Lisbon", "UTC")
+    made = make_plan(parse_zone(text))
     return json.dumps(json.loads(made.to_json()), separators=(",", ":"))
 
 
@@ -38,7 +39,7 @@ TERMS = {Terms.of(text).plan: Terms.of(text) for text in (PLAN, OTHER)}
 
 
 def desk(noise=None, terms=None):
-    return Desk(terms=(terms or TERMS).get, signers=SIGNERS, noise=noise or SystemNoise(), input_key=b"kept")
+    return Desk(terms=(terms or TERMS).get, signers=SIGNERS, noise=noise or SystemNoise())
 
 
 def grow(entries, wish, energy_wh=None, zone="harbour", at=None):
@@ -50,9 +51,9 @@ def grow(entries, wish, energy_wh=None, zone="harbour", at=None):
     return [*entries, drafts.written[zone]]
 
 
-def open_chain(zone="harbour", at=None, plan_digest=DIGEST):
-    opening = Opening(plan=plan_digest, key=OLD.public, first=FIRST)
-    return grow([], Wish(until=FIRST, opening=opening), zone=zone, at=at)
+def open_chain(zone="harbour", at=None, plan_digest=DIGEST, first=FIRST):
+    opening = Opening(plan=plan_digest, key=OLD.public, first=first)
+    return grow([], Wish(until=first, opening=opening), zone=zone, at=at)
 
 
 @cache

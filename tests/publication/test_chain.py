@@ -69,18 +69,17 @@ def test_the_line_of_a_record_never_changes():
         scale_wh="2000.0",
         epsilon_micro=24618,
         total_epsilon_micro=73854,
-        input="i",
         key="k",
         prev="v",
     )
     entry = sign(record, FixedSigner())
     assert entry.line == (
-        '{"applies":7,"currency":"CHF","epsilon_micro":24618,"input":"i","interval":5,"interval_s":900,"key":"k",'
+        '{"applies":7,"core_wh":0,"currency":"CHF","epsilon_micro":24618,"interval":5,"interval_s":900,"key":"k",'
         '"kind":"measured","murmurate":1,"next_key":null,"noise":"laplace","plan":"p","prev":"v","price_ticks":-12,'
         '"rho_micro":0,"scale_wh":"2000.0","seq":3,"tick":"1/100000","total_epsilon_micro":73854,'
         '"total_rho_micro":0,"zone":"Zürich 1","signature":"00ff"}'
     )
-    assert entry.hash == "03fffe47876f9e0e0ac9d334551a131cd075077328f6efd5283e98785829cdfc"
+    assert entry.hash == "db6404d0229330513f635ee45efe105f4bdc562c52720513b908fae10fcb44f3"
 
 
 OTHER = {str: ["", "0" * 64, "EUR", "none", "laplace", "gaussian", "1000.0"], int: [-1, 0, 1, 2, 3600, 10**9]}
@@ -89,7 +88,7 @@ OTHER = {str: ["", "0" * 64, "EUR", "none", "laplace", "gaussian", "1000.0"], in
 @pytest.mark.parametrize("position", range(len(CHAIN)), ids=[f"{n}-{kind}" for n, kind in enumerate(KINDS)])
 @pytest.mark.parametrize("field", [field.name for field in fields(Record)])
 def test_no_field_of_a_record_can_be_changed_even_by_its_signer(position, field):
-    """Only what a signer may choose freely passes: a price, a digest, a scale, a chain's beginning, a next key or plan.
+    """Only what a signer may choose freely passes: a price, a scale, a chain's beginning, a next key or plan.
 
     Those are compared with the plan by `verification`, or are the operator's own decision.
     """
@@ -107,7 +106,7 @@ def test_no_field_of_a_record_can_be_changed_even_by_its_signer(position, field)
 
 def _free(kind, field, other):
     opens = {"zone", "interval", "applies", "interval_s", "plan", "currency", "tick"}
-    measured = {"price_ticks", "input", "scale_wh", "noise"}
+    measured = {"price_ticks", "scale_wh", "noise"}
     return (
         (kind is Kind.OPEN and field in opens)
         or (kind is Kind.MEASURED and field in measured)

@@ -1,19 +1,23 @@
-"""The desk: a price from the noised demand under the plan, its cost, a digest nobody can guess, a signature."""
+"""The desk: a price from the noised demand under the plan, its cost, a signature, and nothing else of the demand."""
 
-import hmac
-from hashlib import sha256
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from murmurate.privacy.noise import NoiseLaw
+from murmurate.curator.plan import make_plan
+from murmurate.curator.terms import Terms
+from murmurate.curator.zonefile import EXAMPLE, parse_zone
+from murmurate.privacy.noise import NoiseLaw, SystemNoise
+from murmurate.publication.desk import Desk
 from murmurate.publication.record import Kind
 from murmurate.publication.wish import Change, Opening, Wish, next_task
-from murmurate.quantities import Demand
+from murmurate.quantities import UNPROTECTED
 from tests.publication.chains import (
     CURVE,
     FIRST,
-    INPUT_KEY,
     NEW_KEY,
     OLD_KEY,
     OPENING,
@@ -35,7 +39,8 @@ class FixedNoise:
     def __init__(self):
         self.asked = []
 
-    def draw(self, law, scale_wh):
+    def draw(self, law, scale_wh, core_wh=None):
+        del core_wh
         self.asked.append((law, scale_wh.tolist()))
         return (scale_wh // 100).astype(np.int64)
 
@@ -70,21 +75,50 @@ def test_without_demand_the_forecast_is_released_and_costs_nothing():
     record = write(OPEN, Wish(until=FIRST), at=desk(noise)).record
     assert record.kind is Kind.FORECAST
     assert record.price_ticks == int(PLANS["a" * 64].forecast_ticks[FIRST % 4])
-    assert (record.noise, record.scale_wh, record.input) == ("none", None, None)
+    assert (record.noise, record.scale_wh) == ("none", None)
     assert record.total_epsilon_micro == 0
     assert noise.asked == []
 
 
-@pytest.mark.parametrize(("largest_wh", "kind"), [(999, Kind.MEASURED), (1000, Kind.MEASURED), (1001, Kind.FORECAST)])
-def test_a_demand_with_a_meter_that_the_plan_does_not_hide_is_not_used(largest_wh, kind):
-    noise, column = FixedNoise(), np.array([500_000])
-    drawn = Demand(
-        zones=("harbour",), energy_wh=column, reported=column, imputed=column, largest_bound_wh=np.array([largest_wh])
-    )
+@pytest.mark.parametrize(
+    ("bounds", "kind"),
+    [
+        (({"": 999},), Kind.MEASURED),
+        (({"": 1000, "mill": 9000, UNPROTECTED: 5000},), Kind.MEASURED),
+        (({"": 1001},), Kind.FORECAST),
+        (({"flat": 1001},), Kind.FORECAST),
+        (({"": 1000, UNPROTECTED: 5001},), Kind.FORECAST),
+        (({"": 1000, "inn": 1},), Kind.FORECAST),
+        (({},), Kind.FORECAST),
+        ((None,), Kind.FORECAST),
+        (None, Kind.FORECAST),
+    ],
+)
+def test_a_demand_with_a_household_that_the_plan_does_not_hide_is_not_used(bounds, kind):
+    noise = FixedNoise()
+    drawn = replace(demand(harbour=500_000), bounds=bounds)
     task = next_task(OPEN, Wish(until=FIRST))
     record = desk(noise).write({"harbour": (OPEN, task)}, drawn).written["harbour"].record
     assert record.kind is kind
     assert len(noise.asked) == (kind is Kind.MEASURED)
+
+
+def test_a_flat_with_the_bound_of_a_market_is_not_released_at_any_hour_of_the_day():
+    """By day the market's hours are public and the noise is the flats': it would not hide 20,000 Wh."""
+    text = EXAMPLE.replace(
+        'promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]', 'promise = ["interval: 0.5"]'
+    )
+    text = text.replace('public = "always"', 'public = ["08:00-20:00"]').replace("_minutes = 15", "_minutes = 60")
+    terms = Terms.of(make_plan(parse_zone(text)).to_json())
+    writer = Desk(terms={terms.plan: terms}.get, signers={OLD_KEY.public: OLD_KEY}, noise=SystemNoise())
+    opening = Opening(plan=terms.plan, key=OLD_KEY.public, first=FIRST)
+    for bounds, kind in (({"": 20_000}, Kind.FORECAST), ({"flat": 1000, "fish market": 20_000}, Kind.MEASURED)):
+        head = write(None, Wish(until=FIRST, opening=opening), at=writer)
+        for n in range(24):
+            task = next_task(head, Wish(until=FIRST + n))
+            drawn = replace(demand(harbour=180_000), bounds=(bounds,))
+            head = writer.write({"harbour": (head, task)}, drawn).written["harbour"]
+            assert head.record.kind is kind
 
 
 def test_what_comes_too_late_is_withheld_and_nothing_is_drawn():
@@ -94,19 +128,37 @@ def test_what_comes_too_late_is_withheld_and_nothing_is_drawn():
     assert noise.asked == []
 
 
-def test_the_input_digest_needs_the_key():
-    record = write(OPEN, Wish(until=FIRST), 500_000).record
-    text = f"harbour|21600|{FIRST}|500000|7|0"
-    assert record.input == hmac.new(INPUT_KEY, text.encode(), sha256).hexdigest()
-    assert record.input != sha256(text.encode()).hexdigest()
+class NoiseUpTo:
+    """Adds whatever makes the noised demand this one."""
+
+    rehearsal = False
+
+    def __init__(self, noisy_wh, energy_wh):
+        self.missing_wh = noisy_wh - energy_wh
+
+    def draw(self, _law, scale_wh, _core_wh=None):
+        return np.full(scale_wh.shape, self.missing_wh, np.int64)
 
 
-def test_two_drafts_of_one_release_differ_in_their_draw_and_not_in_their_input():
-    one, other = (write(OPEN, Wish(until=FIRST), 500_000).record for _ in range(2))
-    assert one.input == other.input
-    assert any(write(OPEN, Wish(until=FIRST), 500_000).record.price_ticks != one.price_ticks for _ in range(50)), (
-        "fifty draws of noise were all alike"
-    )
+COUNTS = st.tuples(st.integers(0, 2**40), st.integers(0, 2**20), st.integers(0, 2**20))
+
+
+@given(st.integers(0, 2**40), st.lists(COUNTS, min_size=2, max_size=2))
+def test_demands_whose_noised_value_is_the_same_give_the_same_line(noisy_wh, demands):
+    """A measured record is a function of public numbers and the noised price: no key turns it into a demand."""
+    lines = set()
+    for energy_wh, reported, imputed in demands:
+        drawn = replace(demand(harbour=energy_wh), reported=np.array([reported]), imputed=np.array([imputed]))
+        task = next_task(OPEN, Wish(until=FIRST))
+        written = desk(NoiseUpTo(noisy_wh, energy_wh)).write({"harbour": (OPEN, task)}, drawn).written["harbour"]
+        assert written.record.kind is Kind.MEASURED
+        lines.add(written.line)
+    assert len(lines) == 1
+
+
+def test_two_drafts_of_one_release_differ_in_their_draw():
+    prices = {write(OPEN, Wish(until=FIRST), 500_000).record.price_ticks for _ in range(50)}
+    assert len(prices) > 1, "fifty draws of noise were all alike"
 
 
 def test_a_zone_that_cannot_be_written_does_not_keep_the_others_from_it():
@@ -126,7 +178,7 @@ def test_a_zone_that_cannot_be_written_does_not_keep_the_others_from_it():
 
 
 def test_zones_of_one_batch_get_their_own_demand_each():
-    """Whatever the order: the digests and prices stay with their zones."""
+    """Whatever the order: prices stay with their zones."""
     heads = {zone: write(None, Wish(until=FIRST, opening=OPENING), zone=zone) for zone in ("a", "b", "c")}
     wish = Wish(until=FIRST)
     tasks = {zone: (head, next_task(head, wish)) for zone, head in heads.items()}

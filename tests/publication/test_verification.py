@@ -40,7 +40,6 @@ def test_a_right_log_holds_and_is_summed_up():
     assert (zone.keys, zone.plans, zone.trusted) == ([OLD.public, NEW.public], [DIGEST, OTHER_DIGEST], OLD.public)
     assert zone.total_epsilon_micro == sum(entry.record.epsilon_micro for entry in log())
     assert set(report.plans) == {DIGEST, OTHER_DIGEST}
-    assert 0 < zone.windows["any 24 h: epsilon 1"].largest < 1
 
 
 @settings(max_examples=150)
@@ -72,7 +71,7 @@ PLANNED = ("currency", "tick", "noise", "scale_wh", "epsilon_micro", "rho_micro"
 
 @pytest.mark.parametrize("member", SEALED + PLANNED)
 def test_a_changed_member_is_found_even_if_the_operator_signs_it(member):
-    """All but the price and the digest of the input follow from the chain and the plan; those two nobody can check."""
+    """All but the price follow from the chain and the plan; the price of a measured record nobody can check."""
     kept = list(log())
     value = getattr(kept[3].record, member)
     wrong = (

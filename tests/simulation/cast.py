@@ -13,6 +13,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from murmurate.curator.hiding import HiddenHouseholds
 from murmurate.curator.terms import Terms
 from murmurate.errors import PrivacyError
 from murmurate.pricing.rate import RateCurve
@@ -22,8 +23,8 @@ from murmurate.quantities import FloatArray, IntArray
 
 ZONES = ("delta", "fen", "harbour", "hill")
 SLOTS = 4
+BOUND_WH = 1000  # of the households that every plan hides
 WIDE = 2**24  # Wh between two draws
-INPUT_KEY = b"the key of the digests"
 KEYS = 3  # a chain is rotated at most twice
 
 
@@ -46,10 +47,12 @@ _CURVES = (
     (RateCurve.affine(alpha=1, beta="2", tick="0.0005"), 2, 4000, "CHF"),
 )
 
+_LAWS = (NoiseLaw.GAUSSIAN, NoiseLaw.LAPLACE, NoiseLaw.HUBER)
+
 
 def _tariff(zone: str, number: int, slots: int) -> Tariff:
     curve, factor, offset, currency = _CURVES[number % 2]
-    law = NoiseLaw.GAUSSIAN if (ZONES.index(zone) + number) % 3 == 0 else NoiseLaw.LAPLACE
+    law = _LAWS[(ZONES.index(zone) + number) % len(_LAWS)]
     base = 100 * ZONES.index(zone) + 10 * number
     cost = np.arange(1, slots + 1) + base
     nothing = np.zeros(slots, np.int64)
@@ -60,10 +63,11 @@ def _tariff(zone: str, number: int, slots: int) -> Tariff:
         curve=curve,
         law=law,
         scale_wh=np.arange(1, slots + 1) / 4 + base + 1,
-        epsilon_micro=cost if law is NoiseLaw.LAPLACE else nothing,
-        rho_micro=nothing if law is NoiseLaw.LAPLACE else cost,
+        epsilon_micro=nothing if law is NoiseLaw.GAUSSIAN else cost,
+        rho_micro=cost if law is NoiseLaw.GAUSSIAN else nothing,
+        core_wh=3 * cost if law is NoiseLaw.HUBER else nothing,
         forecast_ticks=np.arange(slots) + base + 7,
-        bound_wh=1000,
+        hides=HiddenHouseholds(by_kind={}, unnamed_wh=BOUND_WH, public_wh=0),
     )
     return Tariff(terms, factor, offset)
 
@@ -72,6 +76,18 @@ PLANS_OF = {zone: tuple(_tariff(zone, number, SLOTS) for number in range(3)) for
 ODD_PLAN_OF = {zone: _tariff(zone, 0, 3) for zone in ZONES}  # of other intervals: no chain may change to it
 TARIFFS = {t.terms.plan: t for zone in ZONES for t in (*PLANS_OF[zone], ODD_PLAN_OF[zone])}
 INTERVAL_S = PLANS_OF[ZONES[0]][0].terms.interval_s
+
+
+def is_hidden(energy_wh: int) -> bool:
+    """Whether the plans hide the households of this demand: of each 16, all but two."""
+    return energy_wh % 16 > 1
+
+
+def bounds_of(energy_wh: int) -> dict[str, int] | None:
+    """The bounds that come with a demand; where its households are not hidden they are too large, or not known."""
+    if is_hidden(energy_wh):
+        return {"": BOUND_WH - energy_wh % 3}
+    return {"": BOUND_WH + 1} if energy_wh % 16 else None
 
 
 class QuickSigner:
@@ -105,14 +121,15 @@ class CountedNoise:
     rehearsal = False
 
     def __init__(self) -> None:
-        self.drawn: list[tuple[NoiseLaw, float]] = []
+        self.drawn: list[tuple[NoiseLaw, float, int | None]] = []
 
-    def draw(self, law: NoiseLaw, scale_wh: FloatArray) -> IntArray:
+    def draw(self, law: NoiseLaw, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
         first = len(self.drawn)
         scales = scale_wh.tolist()
+        cores = [None] * len(scales) if core_wh is None else core_wh.tolist()
         if not all(scales):
             raise PrivacyError("scale_wh", 0, "would publish the exact demand")
-        self.drawn += [(law, scale) for scale in scales]
+        self.drawn += [(law, scale, core) for scale, core in zip(scales, cores, strict=True)]
         return np.arange(first, first + len(scales), dtype=np.int64) * WIDE
 
 

@@ -11,8 +11,9 @@ from murmurate.publication.signing import Signer
 from tests.simulation import cast, rules
 from tests.simulation.theatre import Stage
 
-_NOTHING = {"epsilon_micro": 0, "rho_micro": 0, "noise": "none", "scale_wh": None, "input": None, "price_ticks": None}
-_MEASURED = {"noise": "laplace", "scale_wh": "2.0", "input": "0" * 64, "price_ticks": 5, "epsilon_micro": 3}
+_NOTHING = {"epsilon_micro": 0, "rho_micro": 0, "noise": "none", "scale_wh": None, "core_wh": 0, "price_ticks": None}
+_LAPLACE = {"noise": "laplace", "scale_wh": "2.0", "core_wh": 0, "price_ticks": 5, "epsilon_micro": 3}
+_HUBER = _LAPLACE | {"noise": "huber", "core_wh": 7}
 
 
 def forge(stage: Stage, zone: str) -> Entry:
@@ -68,8 +69,8 @@ def _changes(stage: Stage, record: Record) -> dict[str, Any]:
     if name == "interval_s" and stage.weather.chance(0.5):
         return {name: stage.weather.below(2)}
     if name == "noise":
-        return {name: stage.pick(("rehearsal of laplace", "none", "gaussian", "laplace"))}
-    if name in {"scale_wh", "input", "price_ticks", "next_key"}:
+        return {name: stage.pick(("rehearsal of laplace", "none", "gaussian", "laplace", "huber"))}
+    if name in {"scale_wh", "price_ticks", "next_key"}:
         return {name: None if value is not None else (5 if name == "price_ticks" else "f" * 64)}
     if isinstance(value, int):
         return {name: value + stage.pick((-1, 1, -1000))}
@@ -107,5 +108,5 @@ def _next(stage: Stage, head: Entry) -> Record:
     if kind is Kind.FORECAST:
         return replace(record, price_ticks=5)
     if kind is Kind.MEASURED:
-        return replace(record, **_MEASURED, total_epsilon_micro=last.total_epsilon_micro + 3)
+        return replace(record, **stage.pick((_LAPLACE, _HUBER)), total_epsilon_micro=last.total_epsilon_micro + 3)
     return record

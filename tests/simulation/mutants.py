@@ -22,7 +22,7 @@ from types import ModuleType
 
 from rich.console import Console
 
-from tests.simulation.mutation import Mutant, original, systematic
+from tests.simulation.mutation import Mutant, full_name, original, systematic
 from tests.simulation.seeded import seeded
 from tests.simulation.survivors import SURVIVORS
 
@@ -39,7 +39,8 @@ class _Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports one module from the source of a mutant."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self._name = f"murmurate.publication.{mutant.module}"
+        self._name = full_name(mutant.module)
+        sys.modules.pop(self._name, None)
         self._source = mutant.source
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
@@ -52,8 +53,8 @@ class _Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def trial(mutant: Mutant, seeds: int, patience_s: int) -> tuple[str, str, int]:
     """The mutant, what killed it, and after how many seeds. Called in a process that has not loaded the publisher."""
     sys.meta_path.insert(0, _Planted(mutant))
-    signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(patience_s)
+    signal.signal(signal.SIGPROF, _stop)
+    signal.setitimer(signal.ITIMER_PROF, patience_s)  # of its own work: a busy machine kills no mutant
     try:
         death, seed = _simulated(seeds)
         if death == ALIVE:
@@ -61,7 +62,7 @@ def trial(mutant: Mutant, seeds: int, patience_s: int) -> tuple[str, str, int]:
     except _TooLongError:
         return mutant.name, "ran in circles", 0
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return mutant.name, death, seed
 
 
@@ -96,7 +97,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=800, help="tried on each mutant at most")
-    parser.add_argument("--patience", type=int, default=60, help="seconds after which a mutant counts as circling")
+    parser.add_argument(
+        "--patience", type=int, default=60, help="seconds of work after which a mutant counts as circling"
+    )
     parser.add_argument("--only", default="", help="mutants whose name holds this text")
     asked = parser.parse_args()
     console = Console(soft_wrap=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import murmurate
 
-SOURCE = Path(murmurate.__file__).parent / "publication"
-MODULES = ("publisher", "chain", "wish", "desk", "stores")
+MODULES = ("publisher", "chain", "wish", "desk", "stores")  # of the publication; each is mutated systematically
+_ELSEWHERE = {"terms": "curator"}  # bugs are seeded there as well
 
 _OTHER = {
     ast.Eq: ast.NotEq,
@@ -39,15 +39,26 @@ class Mutant:
 Change = tuple[str, str, Callable[[], None], Callable[[], None]]  # operator, text, do, undo
 
 
+def full_name(module: str) -> str:
+    """How a module is imported."""
+    return f"murmurate.{_ELSEWHERE.get(module, 'publication')}.{module}"
+
+
+def source_of(module: str) -> str:
+    """The text of a module."""
+    path = Path(murmurate.__file__).parent / _ELSEWHERE.get(module, "publication") / f"{module}.py"
+    return path.read_text(encoding="utf-8")
+
+
 def original() -> Mutant:
     """No bug at all: whoever kills this one cries wolf."""
-    return Mutant("as it is", MODULES[0], (SOURCE / f"{MODULES[0]}.py").read_text(encoding="utf-8"))
+    return Mutant("as it is", MODULES[0], source_of(MODULES[0]))
 
 
 def systematic() -> Iterator[Mutant]:
     """Every mutant of every module of the publisher."""
     for module in MODULES:
-        tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
+        tree = ast.parse(source_of(module))
         seen: Counter[str] = Counter()
         for function in _functions(tree):
             for operator, text, change, back in _changes(function):

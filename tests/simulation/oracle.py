@@ -6,12 +6,12 @@ handed out. It asks none of the code under test for its opinion, but for the fie
 
 from __future__ import annotations
 
-import hmac
 import json
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NoReturn
 
+from murmurate.privacy.noise import NoiseLaw
 from murmurate.publication.publisher import Outcome
 from murmurate.publication.record import NOBODY, Entry
 from murmurate.publication.wish import Wish
@@ -111,11 +111,15 @@ class Oracle:
             violation("misfit written", brief(draft), broken)
         self._sound.add(draft.line)
         self._wished(turn.wishes[zone], last, line)
+        recalled = turn.recalled.get(zone)
+        hidden = recalled is not None and cast.is_hidden(recalled)
         if line["kind"] == "measured":
-            self._fresh(draft, line, turn.recalled.get(zone))
-        elif zone in turn.recalled:
+            if recalled is not None and not hidden:
+                violation("household not hidden", brief(draft))
+            self._fresh(draft, line, recalled)
+        elif hidden or (recalled is not None and line["kind"] != "forecast"):
             violation("demand recalled in vain", brief(draft))
-        elif line["kind"] == "forecast" and (zone, line["interval"]) in turn.demand:
+        elif line["kind"] == "forecast" and recalled is None and (zone, line["interval"]) in turn.demand:
             violation("demand ignored", brief(draft))
 
     @staticmethod
@@ -149,12 +153,9 @@ class Oracle:
         if self._line_of_draw.setdefault(draw, draft.line) != draft.line:
             violation("draw used twice", brief(draft))
         slot = line["interval"] % cast.SLOTS
-        if self.noise.drawn[draw] != (tariff.terms.law, tariff.terms.scale_wh[slot]):
+        core = int(tariff.terms.core_wh[slot]) if tariff.terms.law is NoiseLaw.HUBER else None
+        if self.noise.drawn[draw] != (tariff.terms.law, tariff.terms.scale_wh[slot], core):
             violation("wrong noise", brief(draft), *self.noise.drawn[draw])
-        counted = (line["zone"], line["interval_s"], line["interval"], energy, energy % 7, energy % 5)
-        text = "|".join(map(str, counted)).encode()
-        if line["input"] != hmac.new(cast.INPUT_KEY, text, sha256).hexdigest():
-            violation("wrong digest", brief(draft))
 
     # The log
 
@@ -201,10 +202,11 @@ class Oracle:
         epsilon, rho = self._total[zone]
         if kind == "measured":
             cost = int(terms.epsilon_micro[slot]), int(terms.rho_micro[slot])
-            if (line["epsilon_micro"], line["rho_micro"]) != cost or line["scale_wh"] != repr(
-                float(terms.scale_wh[slot])
-            ):
+            noise = terms.law.value, repr(float(terms.scale_wh[slot])), int(terms.core_wh[slot])
+            if (line["epsilon_micro"], line["rho_micro"]) != cost:
                 violation("not as planned", brief(entry), "costs", cost)
+            if (line["noise"], line["scale_wh"], line["core_wh"]) != noise:
+                violation("not as planned", brief(entry), "noise", noise)
             self._total[zone] = epsilon, rho = epsilon + cost[0], rho + cost[1]
         if (line["total_epsilon_micro"], line["total_rho_micro"]) != (epsilon, rho):
             violation("lost or double cost", brief(entry), "spent", epsilon, rho)

@@ -24,11 +24,11 @@ MEMBERS = frozenset(
         "price_ticks",
         "noise",
         "scale_wh",
+        "core_wh",
         "epsilon_micro",
         "rho_micro",
         "total_epsilon_micro",
         "total_rho_micro",
-        "input",
         "key",
         "next_key",
         "prev",
@@ -36,7 +36,7 @@ MEMBERS = frozenset(
     ]
 )
 RELEASES = ("measured", "forecast", "withheld")
-SPENDS = {"laplace": "epsilon_micro", "gaussian": "rho_micro"}
+SPENDS = {"laplace": "epsilon_micro", "huber": "epsilon_micro", "gaussian": "rho_micro"}
 
 
 def signed_bytes(text: str) -> bytes:
@@ -65,11 +65,13 @@ def _misshape(line: Line) -> str | None:
 
 def _nothing_measured(line: Line) -> bool:
     free = line["epsilon_micro"] == 0 == line["rho_micro"]
-    return free and line["noise"] == "none" and line["scale_wh"] is None and line["input"] is None
+    return free and line["noise"] == "none" and line["scale_wh"] is None and line["core_wh"] == 0
 
 
 def _sound_measurement(line: Line) -> bool:
-    if line["noise"] not in SPENDS or line["scale_wh"] is None or line["input"] is None:
+    if line["noise"] not in SPENDS or line["scale_wh"] is None:
+        return False
+    if line["core_wh"] < 0 or (line["core_wh"] > 0 and line["noise"] != "huber"):
         return False
     return line[SPENDS[line["noise"]]] == abs(line["epsilon_micro"]) + abs(line["rho_micro"])
 

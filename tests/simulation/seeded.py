@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.simulation.mutation import SOURCE, Mutant
+from tests.simulation.mutation import Mutant, source_of
 
 _SAVE = "    yield Save({zone: stands[zone].seen for zone in outcome.seen}, dropped | drafts)\n"
 _OFFERS = "    offers = {zone: at.offer for zone, at in stands.items() if at.offer is not None} | drafts\n"
@@ -59,10 +59,15 @@ SEEDED = (
         'what.get("epsilon_micro", 0)',
         'what.get("epsilon_micro", 3 * (what["kind"] is Kind.FORECAST))',
     ),
-    ("a measurement is free", "desk", '"epsilon_micro": int(terms.epsilon_micro[slot])', '"epsilon_micro": 0'),
-    ("the cost of another slot", "desk", "int(terms.epsilon_micro[slot])", "int(terms.epsilon_micro[slot - 1])"),
-    ("the noise of another slot", "desk", ".slot(wanted[zone][1])", ".slot(wanted[zone][1] + 1)"),
-    ("one scale for all", "desk", "wanted[zone][0].scale_wh[wanted[zone][0]", "first.scale_wh[wanted[zone][0]"),
+    ("a measurement is free", "terms", '"epsilon_micro": int(self.epsilon_micro[slot])', '"epsilon_micro": 0'),
+    ("the cost of another slot", "terms", "int(self.epsilon_micro[slot])", "int(self.epsilon_micro[slot - 1])"),
+    ("the stated core of another slot", "terms", "int(self.core_wh[slot])", "int(self.core_wh[slot - 1])"),
+    ("the core is not stated", "terms", "int(self.core_wh[slot])", "0"),
+    ("the noise of another slot", "desk", "terms.slot(interval)) for", "terms.slot(interval + 1)) for"),
+    ("one scale for all", "desk", "[terms.scale_wh[slot] for", "[first.scale_wh[slot] for"),
+    ("one core for all", "desk", "[terms.core_wh[slot] for", "[first.core_wh[slot] for"),
+    ("the core of another slot", "desk", "[terms.core_wh[slot] for", "[terms.core_wh[slot - 1] for"),
+    ("the bounds of a demand are not looked at", "desk", "terms.refusal(demand.bounds_at(place)) is None", "True"),
     ("one curve for all", "desk", "(id(terms.curve), terms.law.value)", "(0, terms.law.value)"),
     ("one law for all", "desk", "(id(terms.curve), terms.law.value)", '(id(terms.curve), "")'),
     ("the prices are swapped", "desk", _PRICES, _PRICES.replace("tolist()", "tolist()[::-1]")),
@@ -124,7 +129,7 @@ SEEDED = (
 def seeded() -> Iterator[Mutant]:
     """Each seeded bug in its module. The text that it replaces must be there, or the bug must be written anew."""
     for name, module, old, new in SEEDED:
-        source = (SOURCE / f"{module}.py").read_text(encoding="utf-8")
+        source = source_of(module)
         if old not in source:
             raise LookupError(f"{name}: {module}.py does not say {old!r} any more")
         yield Mutant(f"seeded: {name}", module, source.replace(old, new))

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from tests.simulation.__main__ import play
-from tests.simulation.mutation import SOURCE, original, systematic
+from tests.simulation.mutation import original, source_of, systematic
 from tests.simulation.run import simulate
 from tests.simulation.seeded import SEEDED, seeded
 from tests.simulation.weather import STEP_RATES
@@ -68,5 +68,5 @@ def test_every_mutant_differs_from_what_stands_and_has_its_own_name():
     mutants = [*seeded(), *systematic()]
     assert not [name for name, times in Counter(mutant.name for mutant in mutants).items() if times > 1]
     assert len(mutants) > 250
-    assert original().source == (SOURCE / "publisher.py").read_text(encoding="utf-8")
+    assert original().source == source_of("publisher")
     assert all(old != new for _, _, old, new in SEEDED)

@@ -103,7 +103,7 @@ class Stage:
         if (keys, rehearses) not in self._desks:
             signers = {signer.public: signer for signer in self.signers[:keys]}
             noise = cast.Rehearsed(self.noise) if rehearses else self.noise
-            desk = Desk(terms=self.terms, signers=signers, noise=noise, input_key=cast.INPUT_KEY)
+            desk = Desk(terms=self.terms, signers=signers, noise=noise)
             self._desks[keys, rehearses] = desk
         return self._desks[keys, rehearses]
 

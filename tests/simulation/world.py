@@ -19,6 +19,7 @@ from murmurate.publication.publisher import Beyond, Known, Outcome
 from murmurate.publication.record import RELEASES, Entry, Kind
 from murmurate.publication.wish import Wish
 from murmurate.quantities import Demand
+from tests.simulation import cast
 from tests.simulation.weather import Lost, Violation, Weather
 
 
@@ -133,7 +134,10 @@ class Session:
         if not found:
             return _NO_DEMAND
         energy_wh = np.array(list(found.values()), np.int64)
-        return Demand(zones=tuple(found), energy_wh=energy_wh, reported=energy_wh % 7, imputed=energy_wh % 5)
+        bounds = tuple(map(cast.bounds_of, found.values()))
+        return Demand(
+            zones=tuple(found), energy_wh=energy_wh, reported=energy_wh % 7, imputed=energy_wh % 5, bounds=bounds
+        )
 
     def save(self, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
         self._refuse_if_lost()

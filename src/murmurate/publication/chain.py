@@ -9,7 +9,7 @@ from murmurate.publication.record import NOBODY, RELEASES, Entry, Kind, Record
 
 Verify = Callable[[str, bytes, str], bool]  # public key, message, signature
 
-MECHANISMS = {"laplace": "epsilon_micro", "gaussian": "rho_micro"}  # and what each one spends
+MECHANISMS = {"laplace": "epsilon_micro", "huber": "epsilon_micro", "gaussian": "rho_micro"}  # and what each one spends
 
 
 def follow(head: Entry | None, entry: Entry, verify: Verify) -> Entry:
@@ -61,12 +61,14 @@ def _refuse_shape(record: Record) -> None:
     if (record.price_ticks is not None) != priced:
         raise ChainError("price_ticks", record.price_ticks, f"does not fit a {record.kind} record")
     if record.kind is not Kind.MEASURED:
-        _require(record, noise="none", scale_wh=None, epsilon_micro=0, rho_micro=0, input=None)
+        _require(record, noise="none", scale_wh=None, core_wh=0, epsilon_micro=0, rho_micro=0)
         return
     if record.noise not in MECHANISMS:
         raise ChainError("noise", record.noise, f"must be {' or '.join(MECHANISMS)}; a rehearsal is never published")
-    if record.scale_wh is None or record.input is None:
-        raise ChainError("record", name(record), "must state the scale of its noise and the digest of its input")
+    if record.scale_wh is None:
+        raise ChainError("record", name(record), "must state the scale of its noise")
+    if record.core_wh < 0 or (record.core_wh and record.noise != "huber"):
+        raise ChainError("core_wh", record.core_wh, "belongs to huber noise, and is never negative")
     for spent in MECHANISMS.values():
         cost = getattr(record, spent)
         if cost < 0 or (cost and spent != MECHANISMS[record.noise]):

@@ -1,14 +1,13 @@
 """The desk at which records are written: demand becomes a price under the plan, the record is chained and signed.
 
-This is the one place where the noise of a publication is drawn. What leaves the desk must be stored before it is sent.
+This is the one place where the noise of a publication is drawn. A measured record holds the noised price and public
+numbers; nothing else in it depends on the demand. What leaves the desk must be stored before it is sent.
 """
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from murmurate.curator.interval import protect
 from murmurate.curator.terms import Terms
 from murmurate.errors import ChainError, MurmurateError, UnknownNameError
-from murmurate.privacy.noise import Noise
+from murmurate.privacy.noise import Noise, NoiseLaw
 from murmurate.publication.record import NOBODY, Entry, Kind, Record, sign
 from murmurate.publication.signing import Signer
 from murmurate.publication.wish import Change, Opening, Task
@@ -42,7 +41,6 @@ class Desk:
     terms: Callable[[str], Terms | None]  # of a plan digest
     signers: Mapping[str, Signer]  # by public key
     noise: Noise
-    input_key: bytes  # keeps the digests of the inputs from being guessed
 
     def write(self, tasks: Mapping[str, tuple[Entry | None, Task]], demand: Demand) -> Drafts:
         """The next entry of each zone. A zone that cannot have one does not keep the others from theirs."""
@@ -70,8 +68,7 @@ class Desk:
         for zone, (head, task, terms, signer) in usable.items():
             what = self._forecast(task, terms)
             if zone in prices:
-                digest = self._digest(zone, task.interval, terms, demand, known[zone])
-                what = self._measured(task, terms, prices[zone], digest)
+                what = self._measured(task, terms, prices[zone])
             drafts.written[zone] = sign(_record(zone, head, task, terms, what, signer.public), signer)
         return drafts
 
@@ -104,9 +101,12 @@ class Desk:
         prices: dict[str, _Price] = {}
         for zones in groups.values():
             first = wanted[zones[0]][0]
+            slots = [(terms, terms.slot(interval)) for terms, interval in (wanted[zone] for zone in zones)]
+            core_wh = np.array([terms.core_wh[slot] for terms, slot in slots])
             release = protect(
                 demand.energy_wh[[known[zone] for zone in zones]],
-                scale_wh=np.array([wanted[zone][0].scale_wh[wanted[zone][0].slot(wanted[zone][1])] for zone in zones]),
+                scale_wh=np.array([terms.scale_wh[slot] for terms, slot in slots]),
+                core_wh=core_wh if first.law is NoiseLaw.HUBER else None,
                 curve=first.curve,
                 noise=self.noise,
                 law=first.law,
@@ -125,28 +125,14 @@ class Desk:
         return {"kind": Kind.FORECAST, "price_ticks": int(terms.forecast_ticks[terms.slot(task.interval)])}
 
     @staticmethod
-    def _measured(task: Task, terms: Terms, price: _Price, digest: str) -> dict[str, Any]:
-        slot = terms.slot(task.interval)
-        return {
-            "kind": Kind.MEASURED,
-            "price_ticks": price.ticks,
-            "noise": price.noise,
-            "scale_wh": repr(float(terms.scale_wh[slot])),
-            "epsilon_micro": int(terms.epsilon_micro[slot]),
-            "rho_micro": int(terms.rho_micro[slot]),
-            "input": digest,
-        }
-
-    def _digest(self, zone: str, interval: int, terms: Terms, demand: Demand, place: int) -> str:
-        """HMAC of the input: without the key nobody can find the demand by trying all of them."""
-        counted = (int(column[place]) for column in (demand.energy_wh, demand.reported, demand.imputed))
-        text = "|".join(map(str, (zone, terms.interval_s, interval, *counted)))
-        return hmac.new(self.input_key, text.encode(), sha256).hexdigest()
+    def _measured(task: Task, terms: Terms, price: _Price) -> dict[str, Any]:
+        members = terms.noise_members(terms.slot(task.interval))
+        return members | {"kind": Kind.MEASURED, "price_ticks": price.ticks, "noise": price.noise}
 
 
 def _hidden(demand: Demand, place: int, terms: Terms) -> bool:
-    """Whether the plan's noise hides every meter in this demand: it is measured by the plan's largest bound."""
-    return demand.largest_bound_wh is None or int(demand.largest_bound_wh[place]) <= terms.bound_wh
+    """Whether the plan's noise hides every household in this demand. Where its bounds are not known it does not."""
+    return terms.refusal(demand.bounds_at(place)) is None
 
 
 def _record(zone: str, head: Entry | None, task: Task, terms: Terms, what: dict[str, Any], key: str) -> Record:

@@ -54,13 +54,13 @@ class Record:
     currency: str
     tick: str  # one price step [currency/kWh], as a fraction
     price_ticks: int | None = None
-    noise: str = "none"  # the mechanism: laplace, gaussian or none
+    noise: str = "none"  # the mechanism: laplace, gaussian, huber or none
     scale_wh: str | None = None  # scale of the noise [Wh], the shortest decimal of a double
-    epsilon_micro: int = 0  # cost of this record in millionths of epsilon (Laplace), rounded up
+    core_wh: int = 0  # how far the Gaussian core of Huber noise reaches [Wh]
+    epsilon_micro: int = 0  # cost of this record in millionths of epsilon (Laplace, Huber), rounded up
     rho_micro: int = 0  # or of rho, zero-concentrated privacy (Gaussian), rounded up
     total_epsilon_micro: int = 0  # cost of the chain up to and with this record
     total_rho_micro: int = 0
-    input: str | None = None  # HMAC-SHA-256 of the demand under a key that the operator keeps
     key: str  # Ed25519 public key of whoever signed it
     next_key: str | None = None  # and of whoever signs from now on, where that changes
     prev: str  # SHA-256 of the line before

@@ -97,10 +97,11 @@ class _Check:
         self.added[record.zone] = source
         self.report.zone(record.zone).add(entry)
         proven = self._plan(entry, source)
-        if proven is not None:
-            account = self.accounts.setdefault(record.zone, Account(self.report.zone(record.zone).windows))
-            for rule, words in account.book(record, proven):
-                self._find(entry, rule, words, source)
+        if proven is None:
+            self.accounts.pop(record.zone, None)  # what was released here is not known: a later change finds a gap
+            return
+        for rule, words in self.accounts.setdefault(record.zone, Account()).book(record, proven):
+            self._find(entry, rule, words, source)
 
     def _plan(self, entry: Entry, source: str) -> Proven | None:
         digest, zone = entry.record.plan, entry.record.zone

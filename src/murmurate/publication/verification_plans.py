@@ -1,37 +1,26 @@
-"""Hold each record against its plan, which is proven anew, and all records together against the plan's windows."""
+"""Hold each record against its plan, which is proven anew, and each change of plan against what was released before."""
 
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 
-from murmurate.curator.change import Used, refuse_straddling
+from murmurate.curator.change import reach, refuse_change
 from murmurate.curator.document import digest
+from murmurate.curator.history import History
 from murmurate.curator.plan import Plan
 from murmurate.curator.planfile import load_plan
-from murmurate.curator.spending import MICRO
 from murmurate.curator.terms import Terms
 from murmurate.errors import MurmurateError
-from murmurate.privacy.promise import WindowPromise
 from murmurate.publication.record import RELEASES, Kind, Record
-from murmurate.publication.verification_report import PlanSummary, Window
+from murmurate.publication.verification_report import PlanSummary
+from murmurate.time_zones import offset_min
 
 _MARK = '"murmurate_plan"'
-MOST_PLANS = 8  # of one zone, that a change is held against
-_LARGEST = 2**40  # no release costs a million; whoever says so is refused by the plan, and counted as this
 _UNREADABLE = (MurmurateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-
-
-class Bound(NamedTuple):
-    """A window promise without delta."""
-
-    words: str
-    intervals: int
-    epsilon: Fraction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,19 +31,12 @@ class Proven:
     terms: Terms
     measured: tuple[dict[str, object], ...]  # what a measured record must say
     forecast_ticks: tuple[int, ...]
-    bounds: tuple[Bound, ...]
 
     @classmethod
     def of(cls, text: str) -> Proven:
         plan, terms = load_plan(text), Terms.of(text)
-        columns = (terms.scale_wh.tolist(), terms.epsilon_micro.tolist(), terms.rho_micro.tolist())
-        measured = tuple(
-            {"noise": terms.law.value, "scale_wh": repr(scale), "epsilon_micro": epsilon, "rho_micro": rho}
-            for scale, epsilon, rho in zip(*columns, strict=True)
-        )
-        pure = (each for each in plan.zone.promises if isinstance(each, WindowPromise) and not each.delta)
-        bounds = tuple(Bound(str(each), each.intervals, each.epsilon) for each in pure)
-        return cls(plan, terms, measured, tuple(terms.forecast_ticks.tolist()), bounds)
+        measured = tuple(terms.noise_members(slot) for slot in range(len(terms.scale_wh)))
+        return cls(plan, terms, measured, tuple(terms.forecast_ticks.tolist()))
 
     def summary(self) -> PlanSummary:
         costs = (f"{cost.promise} (at most {cost.spent:.4g})" for cost in self.plan.costs)
@@ -75,6 +57,16 @@ class Proven:
         for name, value in wanted.items():
             if getattr(record, name) != value:
                 yield f"{name} is {getattr(record, name)}: the plan says {value}"
+
+    def wrong_clock(self, record: Record) -> str | None:
+        """Why the plan does not cover the local time of a record: its clocks show what the plan did not reckon with."""
+        clock, step = self.plan.zone.clock, record.interval_s
+        for at_s in (record.interval * step, (record.interval + 1) * step - 1):
+            found = _offset(clock.name, at_s)
+            if found is not None and found not in clock.offsets_min:
+                known = ", ".join(f"{offset:+d}" for offset in clock.offsets_min)
+                return f"clocks of {clock.name} are {found:+d} min from UTC then; the plan is proven for {known}"
+        return None
 
 
 @dataclass(slots=True)
@@ -109,74 +101,59 @@ class Shelf:
 
 
 @dataclass(slots=True)
-class Ledger:
-    """What the last intervals of one zone have cost under one plan: enough for its longest window, and no more."""
-
-    bounds: tuple[Bound, ...]
-    windows: dict[str, Window]
-    _costs: array[int] = field(default_factory=lambda: array("q"))  # of successive intervals, the last one last
-    _sums: dict[Bound, tuple[int, int]] = field(default_factory=dict)  # cost, and releases with a cost
-    _last: int | None = None
-
-    def spend(self, record: Record) -> Iterator[str]:
-        """Book the cost of a release; yield, in words, each promise that a window ending with it breaks.
-
-        Costs are rounded up to a millionth in the log. A window of n releases may therefore state almost n millionths
-        more than it costs, and no more: so much is taken off before it is held against the promise.
-        """
-        if not self.bounds or (self._last is not None and record.interval <= self._last):
-            return
-        longest = max(bound.intervals for bound in self.bounds)
-        missing = 0 if self._last is None else record.interval - self._last - 1
-        for cost in (*(0 for _ in range(min(missing, longest))), min(record.epsilon_micro, _LARGEST)):
-            self._push(cost, longest)
-        self._last = record.interval
-        for bound in self.bounds:
-            cost, releases = self._sums[bound]
-            spent = Fraction(max(0, cost - releases), MICRO)
-            window = self.windows.setdefault(bound.words, Window(bound.epsilon))
-            window.largest = max(window.largest, spent)
-            if spent > bound.epsilon:
-                words = f"the {bound.intervals} intervals up to {record.interval} cost {float(spent):.6g}"
-                yield f"{words}: promised is {bound.words!r}"
-
-    def _push(self, cost: int, longest: int) -> None:
-        self._costs.append(cost)
-        for bound in self.bounds:
-            leaves = self._costs[-bound.intervals - 1] if len(self._costs) > bound.intervals else 0
-            total, releases = self._sums.get(bound, (0, 0))
-            self._sums[bound] = (total + cost - leaves, releases + (cost > 0) - (leaves > 0))
-        if len(self._costs) > 2 * longest + 64:
-            del self._costs[: -longest - 1]
-
-
-@dataclass(slots=True)
 class Account:
-    """One zone under its plans: the ledger of the one in force, and those that a change must be held against."""
+    """One zone under its plans: what was released under each, as far back as a change must look."""
 
-    windows: dict[str, Window]
     in_force: Proven | None = None
-    _ledger: Ledger | None = None
-    _used: dict[str, tuple[Proven, int]] = field(default_factory=dict)  # by digest: its last interval with a cost
+    _complete: bool = False  # whether it began with the chain
+    _end: int = 0  # the interval after the last one
+    _runs: list[tuple[Proven, bool, int]] = field(default_factory=list)  # (plan, measured, so many intervals), in order
 
     def book(self, record: Record, proven: Proven) -> Iterator[tuple[str, str]]:
         """Hold a record against its plan: each rule that it breaks, with words."""
         for words in proven.disagreements(record):
             yield "terms", words
         if self.in_force is not proven:
-            yield from self._change(record, proven)
-            self.in_force, self._ledger = proven, Ledger(proven.bounds, self.windows)
-        if record.kind in RELEASES and self._ledger is not None:
-            for words in self._ledger.spend(record):
-                yield "window", words
-            if record.epsilon_micro or record.rho_micro:
-                self._used.pop(proven.terms.plan, None)
-                self._used[proven.terms.plan] = (proven, record.interval)
+            yield from self._change(proven)
+            self.in_force = proven
+        if record.kind is Kind.OPEN:
+            self._complete = True
+        if record.kind in RELEASES:
+            if record.kind is Kind.MEASURED and (wrong := proven.wrong_clock(record)):
+                yield "clock", wrong
+            self._release(record, proven)
 
-    def _change(self, record: Record, after: Proven) -> Iterator[tuple[str, str]]:
-        recent = list(self._used.values())[-MOST_PLANS:]
-        used = [Used(before.plan, max(0, record.interval - last)) for before, last in recent]
+    def _release(self, record: Record, proven: Proven) -> None:
+        if self._runs and record.interval != self._end:  # records are missing: nothing is known of the time before
+            self._runs, self._complete = [], False
+        measured, count = record.kind is Kind.MEASURED, 0
+        if self._runs and self._runs[-1][:2] == (proven, measured):
+            count = self._runs.pop()[2]
+        self._runs.append((proven, measured, count + 1))
+        self._end = record.interval + 1
+
+    def history(self, after: Plan) -> History:
+        """The newest intervals, as many as a change to `after` must look back."""
+        longest = reach([*dict.fromkeys(proven.plan for proven, _, _ in self._runs), after])
+        releases: list[tuple[Plan, bool]] = []
+        for proven, measured, count in reversed(self._runs):
+            releases += [(proven.plan, measured)] * min(count, longest - len(releases))
+        whole = self._complete and len(releases) == sum(count for _, _, count in self._runs)
+        return History.of(releases[::-1], first=self._end - len(releases), complete=whole)
+
+    def _change(self, after: Proven) -> Iterator[tuple[str, str]]:
+        if not self._runs:
+            return
         try:
-            refuse_straddling(used, after.plan)
+            refuse_change(self.history(after.plan), after.plan)
         except MurmurateError as error:
-            yield "change", f"stretches of time across this change may cost more than promised: {error}"
+            yield "change", f"moments or windows across this change may cost more than promised: {error}"
+
+
+@lru_cache(maxsize=4096)
+def _offset(time_zone: str, at_s: int) -> int | None:
+    """None where this machine knows nothing about that zone or time."""
+    try:
+        return offset_min(time_zone, at_s)
+    except (MurmurateError, OverflowError, OSError, ValueError):
+        return None

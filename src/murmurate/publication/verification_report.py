@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import NamedTuple
 
 from murmurate.errors import ChainError
@@ -37,14 +36,6 @@ class Proof(NamedTuple):
 
 
 @dataclass(slots=True)
-class Window:
-    """A promise about a window without delta, and the dearest window that the log shows."""
-
-    promised: Fraction
-    largest: Fraction = Fraction(0)  # [epsilon], without what the log's costs were rounded up by
-
-
-@dataclass(slots=True)
 class ZoneSummary:
     """What the log says about one zone."""
 
@@ -59,7 +50,6 @@ class ZoneSummary:
     total_rho_micro: int = 0
     keys: list[str] = field(default_factory=list)  # in the order of their use
     plans: list[str] = field(default_factory=list)  # likewise
-    windows: dict[str, Window] = field(default_factory=dict)  # by promise
     wrong: int = 0  # findings, those that are not kept included
 
     def add(self, entry: Entry) -> None:
