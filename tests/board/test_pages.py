@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.routing import Match
 
+from murmurate.curator.hiding import HiddenHouseholds
 from murmurate.curator.terms import Terms
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseLaw
+from murmurate.privacy.promise import Habits
 from murmurate.publication.record import Kind
 from murmurate.service.board.app import public_app
-from murmurate.service.board.band import band
+from murmurate.service.board.band import band, reach_wh
 from murmurate.service.board.board import Board
 from murmurate.service.board.grid import day_of, intervals_of
 from murmurate.service.board.page import zone_page, zones_page
@@ -76,9 +78,17 @@ def terms_of(law=NoiseLaw.LAPLACE, curve=None):
     day = np.full(96, 5000.0)
     cost = np.full(96, 1000)
     ticks = curve.price_ticks(np.full(96, 100_000))
-    named = {"plan": "0" * 64, "zone": "harbour", "currency": "CHF", "bound_wh": 1000}
+    hides = HiddenHouseholds(by_kind={}, unnamed_wh=1000, public_wh=0)
+    named = {"plan": "0" * 64, "zone": "harbour", "currency": "CHF", "hides": hides}
     return Terms(
-        **named, curve=curve, law=law, scale_wh=day, epsilon_micro=cost, rho_micro=0 * cost, forecast_ticks=ticks
+        **named,
+        curve=curve,
+        law=law,
+        scale_wh=day,
+        core_wh=0 * cost,
+        epsilon_micro=cost,
+        rho_micro=0 * cost,
+        forecast_ticks=ticks,
     )
 
 
@@ -208,6 +218,28 @@ def test_the_band_is_the_tariff_at_the_95_percent_points_of_the_noise(law, facto
     ((low, high),) = band(terms, [Price(7, Kind.MEASURED, ticks, TICK, 5000.0, 0.0)]).values()
     assert low == pytest.approx(0.08 + 0.0002 * (300 - 5 * factor), abs=3e-5)
     assert high == pytest.approx(0.08 + 0.0002 * (300 + 5 * factor), abs=3e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(scale_wh=st.floats(50, 2000), cores=st.floats(0, 12))
+def test_huber_noise_stays_within_its_reach_95_times_in_100(scale_wh, cores):
+    core_wh = int(cores * scale_wh)
+    size = np.arange(int(core_wh + 30 * scale_wh))
+    tail = np.exp(-(size / scale_wh - core_wh / (2 * scale_wh)))
+    weight = np.where(size <= core_wh, np.exp(-(size**2) / (2 * scale_wh * max(core_wh, 1))), tail)
+    weight[1:] *= 2  # either sign
+    reach = reach_wh(NoiseLaw.HUBER, scale_wh, core_wh)
+    assert weight[reach + 1 :].sum() / weight.sum() == pytest.approx(0.05, abs=0.002)
+
+
+def test_the_page_has_the_promises_and_never_understates_what_habits_prices_may_teach():
+    habits = (Habits(days=1, any_habits=0.6, home_by_day=0.5301), Habits(days=30, any_habits=1.0, home_by_day=0.999))
+    terms = replace(terms_of(), promises=("any 24 h: epsilon 1", "any moment, habits known: 1"), habits=habits)
+    text = Parsed(zone_page(replace(view_of(), terms=terms), NOW_S, BASE)).text
+    assert "any 24 h: epsilon 1; any moment, habits known: 1." in text
+    assert "at most 54 after a day, 100 after 30 days are right" in text
+    silent = Parsed(zone_page(replace(view_of(), terms=replace(terms, habits=())), NOW_S, BASE)).text
+    assert "are right" not in silent
 
 
 @settings(max_examples=100, deadline=None)

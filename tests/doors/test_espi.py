@@ -1,11 +1,11 @@
 """Green Button feeds: what they say is read, whatever their order and prefixes; what they do not say is not guessed."""
 
 import time
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.doors.feeds import DELTA, Meter, entries, entry, feed, kind_entry, one, reading
 
 from murmurate.errors import ReadingError
 from murmurate.service.doors import espi
@@ -13,54 +13,6 @@ from murmurate.service.doors.espi import espi_readings
 
 INTERVAL_S = 900
 CANARY = 8675309
-ROOT = "https://data.example/espi/1_1/resource/RetailCustomer/9"
-DELTA = {"accumulationBehaviour": 4, "flowDirection": 1, "powerOfTenMultiplier": 0, "uom": 72}
-
-
-@dataclass
-class Meter:
-    """A usage point with one meter reading; its readings are (start, duration, value)."""
-
-    name: str
-    readings: list = field(default_factory=list)
-    kind: str = "07"
-
-
-def entry(content, link, *related):
-    links = f'<a:link rel="self" href="{link}"/>' + "".join(f'<a:link rel="related" href="{r}"/>' for r in related)
-    return f"<a:entry>{links}<a:content>{content}</a:content></a:entry>"
-
-
-def reading(start, duration, value):
-    period = f"<timePeriod><duration>{duration}</duration><start>{start}</start></timePeriod>"
-    return f"<IntervalReading><cost>974</cost>{period}<value>{value}</value></IntervalReading>"
-
-
-def kind_entry(name, said):
-    inner = "".join(f"<{key}>{value}</{key}>" for key, value in said.items())
-    return entry(f"<ReadingType>{inner}</ReadingType>", f"{ROOT}/ReadingType/{name}")
-
-
-def entries(meters, kinds):
-    for meter in meters:
-        point = f"{ROOT}/UsagePoint/{meter.name}"
-        types = [f"{ROOT}/ReadingType/{meter.kind}"] if meter.kind else []
-        yield entry("<UsagePoint><ServiceCategory><kind>0</kind></ServiceCategory></UsagePoint>", point)
-        yield entry("<MeterReading/>", f"{point}/MeterReading/01", *types)
-        block = "".join(reading(*one) for one in meter.readings)
-        whole = f"<interval><duration>86400</duration><start>0</start></interval>{block}"
-        yield entry(f"<IntervalBlock>{whole}</IntervalBlock>", f"{point}/MeterReading/01/IntervalBlock/173")
-    yield from (kind_entry(name, said) for name, said in kinds.items())
-
-
-def feed(parts):
-    spaces = 'xmlns:a="http://www.w3.org/2005/Atom" xmlns="http://naesb.org/espi"'
-    return f'<?xml version="1.0" encoding="UTF-8"?><a:feed {spaces}>{"".join(parts)}</a:feed>'.encode()
-
-
-def one(*readings, **changes):
-    return feed(entries([Meter("5446AF3F", list(readings))], {"07": DELTA | changes}))
-
 
 names = st.text("abcdefXYZ0123456789-_.", min_size=1, max_size=12)
 whole = st.tuples(st.integers(0, 10**7).map(lambda k: k * INTERVAL_S), st.just(INTERVAL_S), st.integers(0, 10**9))
@@ -78,19 +30,16 @@ def test_a_feed_is_read_as_it_was_written_in_whatever_order_its_entries_come(met
     assert slip.line.tolist() == list(range(1, len(expected) + 1))
 
 
-@given(st.integers(-(10**15), 10**15), st.integers(-12, 12))
-def test_energy_is_the_value_times_its_power_of_ten_or_refused(value, power):
+@given(st.integers(-(10**30), 10**30), st.integers(-12, 12))
+def test_energy_is_the_value_times_its_power_of_ten_rounded_down(value, power):
     slip, refused = espi_readings(one((0, 900, value), powerOfTenMultiplier=power), interval_s=INTERVAL_S)
-    exact = value * 10 ** (power + 12)
-    if exact % 10**12 == 0 and 0 <= exact // 10**12 < 2**53:
-        assert slip.energy_wh.tolist() == [exact // 10**12]
-    else:
-        assert (len(slip), list(refused)) == (0, [1])
+    exact = value * 10 ** (power + 12) // 10**12
+    assert (slip.energy_wh.tolist(), refused) == ([min(max(exact, -(2**63)), 2**63 - 1)], {})
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20))
 def test_each_reading_is_either_taken_or_refused_by_its_ordinal(good):
-    slip, refused = espi_readings(one(*((0, 900, 5 if fine else -5) for fine in good)), interval_s=INTERVAL_S)
+    slip, refused = espi_readings(one(*((0 if fine else 1, 900, 5) for fine in good)), interval_s=INTERVAL_S)
     assert slip.line.tolist() == [n for n, fine in enumerate(good, 1) if fine]
     assert list(refused) == [n for n, fine in enumerate(good, 1) if not fine]
 
@@ -115,16 +64,14 @@ REFUSED = [
     ((0, 900, CANARY), {"accumulationBehaviour": 3}, "send totals to the register door"),
     ((0, 900, CANARY), {"accumulationBehaviour": 1}, "send totals to the register door"),
     ((0, 900, CANARY), {"accumulationBehaviour": 12}, "must be 4, that is deltaData"),
-    ((0, 900, CANARY), {"powerOfTenMultiplier": -3}, "value is a fraction"),
-    ((0, 900, CANARY), {"powerOfTenMultiplier": 12}, "energy_wh is too large"),
     ((0, 900, CANARY), {"powerOfTenMultiplier": 999999999}, "powerOfTenMultiplier is out of range"),
     ((0, 900, CANARY), {"powerOfTenMultiplier": CANARY}, "powerOfTenMultiplier is out of range"),
     ((0, 900, CANARY), {"powerOfTenMultiplier": ""}, "powerOfTenMultiplier is out of range"),
-    ((0, 900, -CANARY), {}, "energy_wh is negative"),
-    ((0, 900, f"{CANARY}.5"), {}, "reading is not whole"),
+    ((0, 900, f"{CANARY},5"), {}, "reading is not whole"),
     ((0, 900, f"<v>{CANARY}</v>"), {}, "reading is not whole"),
     ((0, 900, ""), {}, "reading is not whole"),
-    ((0, 900, 10**400), {}, "reading is not whole"),
+    ((0, 900, "1" * 5000), {}, "reading is not whole"),
+    ((0.0, 900, CANARY), {}, "reading is not whole"),
     ((0, 900, "٣"), {}, "reading is not whole"),
     (("2026-01-01T00:00:00Z", 900, CANARY), {}, "reading is not whole"),
     ((450, 900, CANARY), {}, "must begin on an interval boundary"),

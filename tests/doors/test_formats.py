@@ -72,12 +72,12 @@ def test_csv_is_read_as_it_was_written(readings, zone, delimiter, end, mark, ord
 @given(st.lists(st.booleans(), min_size=1))
 def test_what_is_refused_and_what_is_taken_are_all_that_was_sent(good):
     """Each line is in one of the two, whatever stands beside it."""
-    energies = [5 if one else -5 for one in good]
+    start = [START_S if one else START_S + 1 for one in good]
     head = b"meter;interval_start;energy_wh\n"
     bodies = [
-        (json_lines, b"\n".join(line(energy_wh=wh) for wh in energies), 1),
-        (csv_rows, head + b"\n".join(b"a;%d;%d" % (START_S, wh) for wh in energies), 2),
-        (parquet_rows, parquet(table(["a"] * len(good), [START_S] * len(good), energies)), 1),
+        (json_lines, b"\n".join(line(interval_start=one) for one in start), 1),
+        (csv_rows, head + b"\n".join(b"a;%d;5" % one for one in start), 2),
+        (parquet_rows, parquet(table(["a"] * len(good), start, [5] * len(good))), 1),
     ]
     for read, body, first in bodies:
         slip, refused = read(body, interval_s=INTERVAL_S)
@@ -95,18 +95,15 @@ def test_a_meter_by_number_is_named_by_its_digits(change):
 
 
 BROKEN = {  # what is written, and what the refusal says
-    '{"meter":"a","interval_start":0,"energy_wh":-#}': "energy_wh is negative",
-    '{"meter":"a","interval_start":0,"energy_wh":#.0}': "energy_wh is no whole number",
-    '{"meter":"a","interval_start":0,"energy_wh":"#"}': "energy_wh is no whole number",
-    '{"meter":"a","interval_start":0,"energy_wh":true}': "energy_wh is no whole number",
-    '{"meter":"a","interval_start":0,"energy_wh":[#]}': "energy_wh is no whole number",
-    '{"meter":"a","interval_start":0,"energy_wh":#e400}': "energy_wh is no whole number",
-    '{"meter":"a","interval_start":0,"energy_wh":#e99999999999999999999}': "line is no JSON",
+    '{"meter":"a","interval_start":0,"energy_wh":"#"}': "energy_wh is no number",
+    '{"meter":"a","interval_start":0,"energy_wh":null}': "energy_wh is no number",
+    '{"meter":"a","interval_start":0,"energy_wh":true}': "energy_wh is no number",
+    '{"meter":"a","interval_start":0,"energy_wh":[#]}': "energy_wh is no number",
+    '{"meter":"a","interval_start":0,"energy_wh":+#}': "line is no JSON",
+    '{"meter":"a","interval_start":0.0,"energy_wh":#}': "interval_start is no time",
     '{"meter":"a","interval_start":0,"energy_wh":NaN}': "line is with NaN or Infinity",
     '{"meter":"a","interval_start":0,"energy_wh":-Infinity}': "line is with NaN or Infinity",
-    '{"meter":"a","interval_start":0,"energy_wh":#0000000000}': "energy_wh is too large",
-    '{"meter":"a","interval_start":0,"energy_wh":1' + "0" * 400 + "}": "energy_wh is too large",
-    '{"meter":"a","interval_start":0}': "energy_wh is no whole number",
+    '{"meter":"a","interval_start":0}': "energy_wh is no number",
     '{"meter":"a","energy_wh":#}': "interval_start is no time",
     '{"interval_start":0,"energy_wh":#}': "meter is no name",
     '{"meter":true,"interval_start":0,"energy_wh":#}': "meter is no name",
@@ -147,15 +144,15 @@ def test_a_json_line_that_breaks_a_rule_is_refused_by_it_and_the_rest_goes_on(bo
 
 
 CSV_BROKEN = {
-    "a,0,900,-#": "energy_wh is negative",
-    "a,0,900,#.0": "energy_wh is no whole number",
-    "a,0,900,+#": "energy_wh is no whole number",
-    "a,0,900,1_#": "energy_wh is no whole number",
-    "a,0,900,٣": "energy_wh is no whole number",
-    "a,0,900,#0000000000": "energy_wh is too large",
-    "a,0,900,1" + "0" * 400: "energy_wh is too large",
-    "a,0,900,1" + "0" * 4050: "energy_wh is no whole number",
-    "a,0,900,": "energy_wh is no whole number",
+    "a,0,900,1_#": "energy_wh is no number",
+    "a,0,900,٣": "energy_wh is no number",
+    "a,0,900,nan": "energy_wh is no number",
+    "a,0,900,# Wh": "energy_wh is no number",
+    "a,0,900,.": "energy_wh is no number",
+    "a,0,900,--#": "energy_wh is no number",
+    "a,0,900,0x1": "energy_wh is no number",
+    'a,0,900,"#,5"': "energy_wh is no number",
+    "a,0,900,": "energy_wh is no number",
     "a,0,1800,#": "another stretch",
     "a,7,907,#": "must begin on an interval boundary",
     "a,2026-01-01T00:00:00,,#": "interval_start is without a zone",

@@ -18,6 +18,7 @@ from tests.road.town import end_session
 from murmurate.service.doors.intake import Intake
 from murmurate.service.doors.memory import DoorMemory
 from murmurate.service.doors.mqtt import BATCHES, MqttDoor
+from murmurate.service.doors.register import Point, Register
 from murmurate.service.doors.roster import Roster
 from murmurate.service.gathering.closing import close
 from murmurate.service.gathering.job import gather
@@ -38,7 +39,7 @@ class Street:
         rows = [f"{meter},street,1000,100,{self.mark}-{meter}" for meter in range(10)]
         (root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh,id", *rows]) + "\n")
         self.landing = Landing.create(root / "landing")
-        self.said, self.broken = [], False
+        self.said, self.broken, self.now_s = [], False, NOW_S
         roster = Roster.of(root / "meters.csv")
         self.intake = Intake(landing=self.landing, roster=roster, now=lambda: NOW_S, grace_s=3600)
         self.sender = Client(CallbackAPIVersion.VERSION2)
@@ -61,7 +62,7 @@ class Street:
             name=f"test-{self.mark}",
             intake=self.take,
             memory=DoorMemory(self.dsn),
-            now=lambda: NOW_S,
+            now=lambda: self.now_s,
             say=lambda event, **facts: self.said.append((event, facts)),
         )
 
@@ -119,9 +120,28 @@ def test_batches_and_registers_make_one_demand(street, open_door):
     pq.write_table(pa.table({"meter": [3, 4, 5], "interval_start": start, "energy_wh": [7, 8, 9]}), sink)
     street.send(BATCHES, sink.getvalue())
     street.register(6, START_S, 5_000)
+    street.register(6, START_S + 400, 5_300)
     street.register(6, START_S + STEP_S, 5_333)
     street.until(lambda: street.intake.counts["accepted"] == 7)
     assert street.counted() == (100 + 101 + 102 + 7 + 8 + 9 + 333 + 3 * 100, 7)
+
+
+@pytest.mark.parametrize("shown", [5_333, 4_000, -4_000, 5_333.9, 1e300, -1e300])
+def test_whatever_a_register_shows_its_meter_is_heard(street, open_door, shown):
+    open_door()
+    street.register(6, START_S, 5_000)
+    street.register(6, START_S + STEP_S, shown)
+    street.until(lambda: street.intake.counts["accepted"] == 1)
+    assert street.counted() == (int(min(max(shown - 5_000, 0), 1000)) + 9 * 100, 1)
+
+
+def test_points_that_lie_too_close_together_leave_an_interval_silent_and_the_next_one_whole(street, open_door):
+    open_door()
+    street.register(6, START_S - 300, 4_000)  # half of the interval before has no point
+    street.register(6, START_S, 5_000)
+    street.register(6, START_S + STEP_S, 5_333)
+    street.until(lambda: street.intake.counts["accepted"] == 1)
+    assert street.counted() == (333 + 9 * 100, 1)
 
 
 def test_what_cannot_be_read_is_counted_and_holds_nobody_up(street, open_door):
@@ -154,8 +174,10 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_and_then_it_comes_again(
 def test_a_register_goes_on_where_it_stood_before_a_restart(street, open_door):
     first = open_door()
     street.register(2, START_S, 1_000)
+    street.register(2, START_S + 60, 1_010)
     memory = DoorMemory(street.dsn)
-    street.until(lambda: 2 in memory.registers([2]))
+    known = Register(Point(START_S, 1_000), Point(START_S + 60, 1_010))
+    street.until(lambda: memory.registers([2]) == {2: known})
     first.stop()
     time.sleep(0.6)
     street.said.clear()
@@ -163,6 +185,32 @@ def test_a_register_goes_on_where_it_stood_before_a_restart(street, open_door):
     open_door()
     street.until(lambda: street.intake.counts["accepted"] == 1)
     memory.close()
+    assert street.counted() == (444 + 9 * 100, 1)
+
+
+def test_a_register_whose_energy_was_kept_but_not_remembered_is_worked_out_again(street, open_door, monkeypatch):
+    """The state fails after the energy is on disk. The messages are taken again, as old as when they came."""
+    monkeypatch.setattr("murmurate.service.doors.mqtt._AGAIN_S", 0.05)
+    keep, failures = DoorMemory.keep_registers, [1]
+
+    def keep_at_the_second_try(*words):
+        if failures:
+            street.now_s += failures.pop()  # meanwhile time goes on
+            raise OSError("the state is gone")
+        keep(*words)
+
+    monkeypatch.setattr(DoorMemory, "keep_registers", keep_at_the_second_try)
+    street.now_s = START_S
+    open_door()
+    street.send(f"smartmeter/{street.mark}-2/ACTIVE_ENERGY_P", b"1000")  # without a time: it is that of its arrival
+    memory = DoorMemory(street.dsn)
+    street.until(lambda: 2 in memory.registers([2]))
+    assert memory.registers([2])[2].last == Point(START_S, 1000)
+    failures.append(1)
+    street.register(2, START_S + STEP_S, 1_444)
+    street.until(lambda: memory.registers([2])[2].last == Point(START_S + STEP_S, 1_444))
+    memory.close()
+    assert not failures
     assert street.counted() == (444 + 9 * 100, 1)
 
 

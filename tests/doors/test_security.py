@@ -90,6 +90,22 @@ def test_twice_in_one_batch_counts_once(door):
     assert (answer.json()["accepted"], answer.json()["refused"]) == (1, 2)
 
 
+@pytest.mark.parametrize("energy_wh", [-3, 0, 2**53, 2**63 - 1, -(2**63)])
+def test_a_signed_reading_of_any_value_verifies_before_it_is_clipped(door, energy_wh):
+    answer = door.post(door.bearer("south"), lines([signed(SIGNING[0], OPEN_S, energy_wh)]))
+    assert (answer.status_code, answer.json()["accepted"]) == (200, 1)
+    heard = dict(
+        zip(door.counted().zones, zip(door.counted().reported, door.counted().energy_wh, strict=True), strict=True)
+    )
+    assert heard["quay"] == (1, (len(QUAY) - 1) * 200 + min(max(energy_wh, 0), 1000))
+
+
+@pytest.mark.parametrize(("sent", "signs"), [(12.9, 12), (-0.5, -1), (1e300, 2**63 - 1), (-1e300, -(2**63))])
+def test_a_meter_signs_whole_wh_rounded_down_within_64_bits(door, sent, signs):
+    answer = door.post(door.bearer("south"), lines([signed(SIGNING[0], OPEN_S, signs) | {"energy_wh": sent}]))
+    assert (answer.status_code, answer.json()["accepted"]) == (200, 1)
+
+
 def forgeries(rng):
     """Ways to sign wrongly."""
     meter = rng.choice(SIGNING)

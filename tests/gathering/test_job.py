@@ -25,6 +25,7 @@ from tests.gathering.worlds import (
     by_hand,
     demand_of,
     gathered,
+    in_households,
     leave,
     left_out,
     lines,
@@ -53,9 +54,15 @@ def meter_tables(draw):
     """Numbers with gaps, so that some shards of three are whole, some not, and some not there."""
     numbers = draw(st.sets(st.integers(0, 14), min_size=1, max_size=9))
     some = st.builds(
-        Meter, st.just(0), st.sampled_from(["hill", "harbour", "mill"]), st.integers(500, 3000), st.integers(0, 500)
+        Meter,
+        st.just(0),
+        st.sampled_from(["hill", "harbour", "mill"]),
+        st.integers(500, 3000),
+        st.integers(0, 500),
+        kind=st.just(""),
+        household=st.none(),
     )
-    return [draw(some)._replace(number=number, protected=draw(st.booleans())) for number in sorted(numbers)]
+    return draw(in_households([draw(some)._replace(number=number) for number in sorted(numbers)]))
 
 
 @st.composite
@@ -108,7 +115,7 @@ def test_gathering_again_gives_the_same_and_one_interval_alone_the_same_as_among
     together = {one.start_s: lines(one.demand) for one in gathered(landing, table, starts_s)}
     for start_s in starts_s:
         assert demand_of(landing, table, start_s) == together[start_s]
-    assert len({line["mill"] for line in together.values()}) == len(starts_s)
+    assert len({line["mill"].energy_wh for line in together.values()}) == len(starts_s)
 
 
 def test_every_shard_and_every_interval_has_one_task(world):

@@ -53,11 +53,11 @@ def meters_of(table):
     for number in table.shards:
         meters = load_shard(table.folder, number).meters
         assert set((meters.number // table.shard_meters).tolist()) == {number}
-        columns = [
-            c.tolist() for c in (meters.number, meters.zone, meters.bound_wh, meters.imputed_wh, meters.protected)
-        ]
+        columns = [c.tolist() for c in (meters.number, meters.zone, meters.bound_wh, meters.imputed_wh)]
         found += [Meter(n, table.zones[zone], *rest) for n, zone, *rest in zip(*columns, strict=True)]
-    return found
+    kept = pq.read_table(table.folder / "households.parquet").to_pylist()
+    assert [row["meter"] for row in kept] == [meter.number for meter in found]
+    return [m._replace(protected=row["protected"], kind=row["kind"]) for m, row in zip(found, kept, strict=True)]
 
 
 def column(name, kind):
@@ -106,7 +106,8 @@ def test_a_csv_table_is_read_and_what_it_does_not_say_is_nothing_imputed_and_all
     bare = tmp_path / "bare.csv"
     bare.write_text(f"{HEAD}\n" + "".join(f"{m.number},{m.zone},{m.bound_wh}\n" for m in METERS), encoding="utf-8")
     plain = [meter._replace(imputed_wh=0, protected=True) for meter in METERS]
-    assert meters_of(pin(landing, bare)) == plain
+    other = Landing.create(tmp_path / "other", shard_meters=SHARD_METERS)
+    assert meters_of(pin(other, bare)) == plain
 
 
 @given(data=st.data())
@@ -119,6 +120,7 @@ def test_a_pinned_table_has_every_meter_once_in_the_shard_of_its_number(tmp_path
         st.sampled_from(["Zürich, 1", "hill", "a\nb", "🅰"]),
         st.integers(500, 2**40),
         st.integers(0, 500),
+        household=st.none(),
     )
     meters = [data.draw(some)._replace(number=number, protected=number % 3 > 0) for number in numbers]
     folder = tmp_path_factory.mktemp("any")
@@ -216,7 +218,9 @@ def test_an_interval_keeps_the_table_it_was_closed_under(tmp_path, landing):
     words = f"is {new.version[:12]}: must be {old.version[:12]}, under which interval 20250301T1200Z was closed"
     assert words in str(refusal.value)
     assert demand_of(landing, pinned(landing, closed(landing, START_S).meters)) == BY_HAND
-    assert gathered(landing, new, [START_S + STEP_S])[0].demand.largest_bound_wh.tolist() == [5000, 4000, 2500]
+    assert gathered(landing, new, [START_S + STEP_S])[0].demand.bounds == tuple(
+        line.bounds for line in BY_HAND.values()
+    )
 
 
 def test_a_version_is_the_contents_of_the_operators_file_and_nothing_else(tmp_path, landing):
@@ -281,7 +285,7 @@ def test_one_that_dies_at_any_touch_of_the_disk_while_it_pins_a_table_leaves_not
 def test_a_shard_is_read_from_the_file_of_its_number(tmp_path, landing):
     table = pin(landing, meter_csv(tmp_path / "meters.csv"))
     names = {Path(name).name for name in files_in(table.folder)}
-    assert names == {"table.json", *(f"shard={number}.parquet" for number in table.shards)}
+    assert names == {"table.json", "households.parquet", *(f"shard={number}.parquet" for number in table.shards)}
     assert np.concatenate([load_shard(table.folder, n).meters.number for n in table.shards]).tolist() == [
         meter.number for meter in METERS
     ]

@@ -27,5 +27,5 @@ def test_the_page_runs_as_written(tmp_path):
         assert (done.returncode, done.stderr) == (0, ""), command
         assert printed in {"...\n", done.stdout}, command
         if " landing " in command:
-            readings = Readings.of(meter=[0, 1], energy_wh=[250, 9000])
+            readings = Readings.of(meter=[0, 1, 2], energy_wh=[250, 30, 9000])
             append(Landing.open(tmp_path / "landing"), start_of("20261114T1215Z"), readings)

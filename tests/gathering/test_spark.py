@@ -96,8 +96,8 @@ def numbers_of(gathered):
     """Everything that a job says, to the last bit."""
     said = []
     for one in gathered:
-        columns = (one.demand.energy_wh, one.demand.reported, one.demand.imputed, one.demand.largest_bound_wh)
-        bits = [(column.dtype, column.tobytes()) for column in columns]
+        columns = (one.demand.energy_wh, one.demand.reported, one.demand.imputed)
+        bits = [*((column.dtype, column.tobytes()) for column in columns), one.demand.bounds]
         said.append((one.start_s, one.demand.zones, one.readings, one.astray, one.unknown, bits))
     return said
 
@@ -252,7 +252,7 @@ class TestWhatTravels:
     @given(st.data(), INT64, INT64, st.integers(0, 12))
     def test_a_tally_comes_back_as_it_left(self, data, start_s, shard, zones):
         column = st.lists(INT64, min_size=zones, max_size=zones).map(lambda values: np.array(values, np.int64))
-        names = ("zones", "energy_wh", "reported", "imputed", "largest_bound_wh")
+        names = ("zones", "energy_wh", "reported", "imputed")
         columns = {name: data.draw(column) for name in names}
         counts = {name: data.draw(INT64) for name in ("readings", "astray", "unknown")}
         sent = Tally(shards=frozenset({shard}), **columns, **counts)

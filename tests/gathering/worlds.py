@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import strategies as st
 
-from murmurate.quantities import Demand, Readings
+from murmurate.quantities import UNPROTECTED, Demand, Readings
 from murmurate.service.gathering.job import Gathered, close_all, gather
 from murmurate.service.gathering.layout import Landing
 from murmurate.service.gathering.metertable import MeterTable, pin
@@ -24,12 +25,17 @@ SHARD_METERS = 3
 _PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
+COLUMNS = ("meter", "zone", "bound_wh", "imputed_wh", "protected", "kind", "household")
+
+
 class Meter(NamedTuple):
     number: int
     zone: str
     bound_wh: int
     imputed_wh: int = 0
     protected: bool = True
+    kind: str = ""
+    household: str | None = None  # none: a household of its own
 
 
 class Row(NamedTuple):
@@ -46,7 +52,7 @@ class Line(NamedTuple):
     energy_wh: int
     reported: int
     imputed: int
-    largest_bound_wh: int
+    bounds: dict[str, int]
 
 
 METERS = (
@@ -67,9 +73,9 @@ ROWS = (
 )
 HONEST = tuple(row for row in ROWS if row.start_s == START_S)  # what a writer appends who looks at the time
 BY_HAND = {
-    "harbour": Line(0 + 70, 1, 1, 5000),
-    "hill": Line(900 + 3000 + 33, 2, 1, 4000),
-    "mill": Line(333, 1, 0, 2500),
+    "harbour": Line(0 + 70, 1, 1, {"": 5000, UNPROTECTED: 9000}),
+    "hill": Line(900 + 3000 + 33, 2, 1, {"": 4000}),
+    "mill": Line(333, 1, 0, {"": 2500}),
 }
 
 
@@ -84,9 +90,19 @@ def by_hand(meters: Sequence[Meter], rows: Iterable[Row], start_s: int = START_S
         here = [meter for meter in meters if meter.zone == zone]
         heard = [min(max(said[meter.number], 0), meter.bound_wh) for meter in here if meter.number in said]
         silent = [meter.imputed_wh for meter in here if meter.number not in said]
-        largest = max((meter.bound_wh for meter in here if meter.protected), default=0)
-        lines[zone] = Line(sum(heard) + sum(silent), len(heard), len(silent), largest)
+        lines[zone] = Line(sum(heard) + sum(silent), len(heard), len(silent), bounds_by_hand(here))
     return lines
+
+
+def bounds_by_hand(here: Sequence[Meter]) -> dict[str, int]:
+    """The largest bound of a household by kind, in plain Python."""
+    largest: dict[str, int] = {}
+    for house in {meter.household or meter.number for meter in here}:
+        mine = [meter for meter in here if (meter.household or meter.number) == house]
+        kinds = {mine[0].kind} if mine[0].protected else {mine[0].kind, UNPROTECTED} - {""}
+        for kind in kinds:
+            largest[kind] = max(largest.get(kind, 0), sum(meter.bound_wh for meter in mine))
+    return largest
 
 
 def left_out(meters: Sequence[Meter], rows: Iterable[Row], start_s: int, shard_meters: int) -> tuple[int, int, int]:
@@ -102,19 +118,28 @@ def left_out(meters: Sequence[Meter], rows: Iterable[Row], start_s: int, shard_m
 
 
 def lines(demand: Demand) -> dict[str, Line]:
-    columns = (demand.energy_wh, demand.reported, demand.imputed, demand.largest_bound_wh)
-    said = zip(*(column.tolist() for column in columns), strict=True)
+    columns = (demand.energy_wh, demand.reported, demand.imputed)
+    said = zip(*(column.tolist() for column in columns), demand.bounds, strict=True)
     return {zone: Line(*line) for zone, line in zip(demand.zones, said, strict=True)}
 
 
 def meter_rows(meters: Sequence[Meter]) -> pa.Table:
-    names = ("meter", "zone", "bound_wh", "imputed_wh", "protected")
-    return pa.table(dict(zip(names, map(list, zip(*meters, strict=True)), strict=True)))
+    """The columns that these meters need."""
+    columns = dict(zip(COLUMNS, map(list, zip(*meters, strict=True)), strict=True))
+    if not any(columns["kind"]):
+        del columns["kind"]
+    if not any(columns["household"]):
+        del columns["household"]
+    else:
+        columns["household"] = [name or f"meter {number}" for number, name in enumerate(columns["household"])]
+    return pa.table(columns)
 
 
 def meter_csv(path: Path, meters: Sequence[Meter] = METERS) -> Path:
-    rows = [f"{m.number},{m.zone},{m.bound_wh},{m.imputed_wh},{str(m.protected).lower()}" for m in meters]
-    path.write_text("\n".join(["meter,zone,bound_wh,imputed_wh,protected", *rows]) + "\n", encoding="utf-8")
+    columns = meter_rows(meters)
+    said = zip(*(column.to_pylist() for column in columns.columns), strict=True)
+    rows = [",".join(str(cell).lower() if isinstance(cell, bool) else str(cell) for cell in row) for row in said]
+    path.write_text("\n".join([",".join(columns.column_names), *rows]) + "\n", encoding="utf-8")
     return path
 
 
@@ -170,6 +195,19 @@ def demand_of(landing: Landing, table: MeterTable, start_s: int = START_S) -> di
 def files_in(folder: Path) -> dict[str, bytes]:
     """Everything in a folder, byte for byte."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@st.composite
+def in_households(draw: st.DrawFn, meters: Sequence[Meter]) -> list[Meter]:
+    """The same meters, some of a zone in one household, each household with a kind and protected or not."""
+    said: dict[str | None, dict[str, object]] = {}
+    found = []
+    for meter in meters:
+        household = draw(st.sampled_from([None, f"{meter.zone} 1", f"{meter.zone} 2"]))
+        if household is None or household not in said:
+            said[household] = {"kind": draw(st.sampled_from(["", "flat", "mill"])), "protected": draw(st.booleans())}
+        found.append(meter._replace(household=household, **said[household]))
+    return found
 
 
 @contextmanager

@@ -26,6 +26,15 @@ _SHAPES = tuple(  # whatever a number of nine digits may look like, wherever it 
 )
 
 
+def without_hashes(text: str) -> str:
+    """A text with every hash, key and signature taken out: random digits, which may hold any small number.
+
+    >>> without_hashes(f"seq 4, prev {'5e' * 32}")
+    'seq 4, prev #'
+    """
+    return _HASH.sub(b"#", text.encode()).decode()
+
+
 def forms(number: int) -> set[bytes]:
     """How a demand may be written: decimal [Wh, kWh], hexadecimal in either byte order, as a float.
 

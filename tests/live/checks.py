@@ -38,6 +38,9 @@ def check(pair: Pair, until: int) -> int:
     return sum(_check_chain(zone, lines, world.terms, until) for zone, lines in pair.witnessed.items())
 
 
+_UNREAD = {"noise": "none", "scale_wh": None, "core_wh": 0, "epsilon_micro": 0, "rho_micro": 0}
+
+
 def _check_chain(zone: str, lines: list[str], terms: Terms, until: int) -> int:
     head: Entry | None = None
     chain = [head := follow(head, read(line), verify) for line in lines]
@@ -50,8 +53,8 @@ def _check_chain(zone: str, lines: list[str], terms: Terms, until: int) -> int:
     for record in released:
         slot = terms.slot(record.interval)
         measured = record.kind is Kind.MEASURED
-        wanted = (repr(float(terms.scale_wh[slot])), int(terms.epsilon_micro[slot])) if measured else (None, 0)
-        if (record.scale_wh, record.epsilon_micro) != wanted or record.rho_micro:
+        wanted = terms.noise_members(slot) if measured else _UNREAD
+        if {name: getattr(record, name) for name in _UNREAD} != wanted:
             raise Violation(f"{zone}: noise or cost of interval {record.interval} is not the plan's")
         if not measured and record.price_ticks != int(terms.forecast_ticks[slot]):
             raise Violation(f"{zone}: the forecast of interval {record.interval} is not the plan's")

@@ -16,7 +16,7 @@ import psycopg
 
 from murmurate.curator.interval import protect
 from murmurate.curator.terms import Terms
-from murmurate.privacy.noise import SystemNoise
+from murmurate.privacy.noise import NoiseLaw, SystemNoise
 from tests.live.kill_points import Fate
 
 STATE_TABLES = """
@@ -79,9 +79,14 @@ class Naive:
 
     def draw(self, zone: str, interval: int) -> Draw:
         row = self.state.execute(_DEMAND, (zone, interval)).fetchone() or (0,)
-        scale = self.terms.scale_wh[[self.terms.slot(interval)]]
+        slot = self.terms.slot(interval)
         release = protect(
-            np.array(row), scale_wh=scale, curve=self.terms.curve, noise=SystemNoise(), law=self.terms.law
+            np.array(row),
+            scale_wh=self.terms.scale_wh[[slot]],
+            core_wh=self.terms.core_wh[[slot]] if self.terms.law is NoiseLaw.HUBER else None,
+            curve=self.terms.curve,
+            noise=SystemNoise(),
+            law=self.terms.law,
         )
         return zone, interval, uuid.uuid4().hex, int(release.price_ticks[0])
 

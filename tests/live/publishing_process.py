@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from murmurate.curator.terms import Terms
-from murmurate.privacy.noise import SystemNoise, measurement
+from murmurate.privacy.noise import NoiseLaw, SystemNoise
 from murmurate.publication.desk import Desk
 from murmurate.publication.record import Entry
 from murmurate.publication.signing import Ed25519Signer
@@ -42,20 +42,17 @@ class Loaded:
 
     terms: Terms
     signer: Ed25519Signer
-    input_key: bytes
 
     @classmethod
     def of(cls, setup: dict[str, str]) -> Loaded:
         terms = Terms.of(setup["plan"])
-        for scale in terms.scale_wh.tolist():
-            measurement(terms.law, scale)
-        return cls(terms, Ed25519Signer(bytes.fromhex(setup["secret"])), bytes.fromhex(setup["input_key"]))
+        noise, core_wh = SystemNoise(), terms.core_wh if terms.law is NoiseLaw.HUBER else None
+        noise.draw(terms.law, terms.scale_wh, core_wh)  # what it takes to draw is made ready once
+        return cls(terms, Ed25519Signer(bytes.fromhex(setup["secret"])))
 
     def desk(self) -> Desk:
         signers = {self.signer.public: self.signer}
-        return Desk(
-            terms={self.terms.plan: self.terms}.get, signers=signers, noise=SystemNoise(), input_key=self.input_key
-        )
+        return Desk(terms={self.terms.plan: self.terms}.get, signers=signers, noise=SystemNoise())
 
 
 class Announced:

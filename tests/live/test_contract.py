@@ -56,10 +56,14 @@ class Office:
         """What an honest publisher writes next."""
         signer = self.world.signer
         terms = {self.world.terms.plan: self.world.terms}.get
-        desk = Desk(terms=terms, signers={signer.public: signer}, noise=SystemNoise(), input_key=b"k" * 32)
+        desk = Desk(terms=terms, signers={signer.public: signer}, noise=SystemNoise())
         task = next_task(head, Wish(until=10**9, opening=self.opening(first)))
         drawn = Demand(
-            zones=(zone,), energy_wh=np.array([200_000_000]), reported=np.array([800]), imputed=np.array([0])
+            zones=(zone,),
+            energy_wh=np.array([200_000_000]),
+            reported=np.array([800]),
+            imputed=np.array([0]),
+            bounds=({"": 1000},),
         )
         return desk.write({zone: (head, task)}, drawn).written[zone]
 
@@ -144,7 +148,9 @@ def test_the_log_takes_what_follows_and_once_only(office):
         {"total_rho_micro": 1},
         {"interval": FIRST + 1},
         {"interval": FIRST + 3},
-        {"noise": "rehearsal of laplace"},
+        {"noise": "rehearsal of huber"},
+        {"noise": "laplace"},
+        {"core_wh": -1},
         {"plan": "f" * 64},
         {"key": _STRANGER.public},
         {"kind": "open"},
@@ -198,6 +204,15 @@ def test_a_zone_that_another_appends_to_is_passed_over(office):
         holder.execute("SELECT FROM public_log.head WHERE zone = %s FOR UPDATE", (taken,))
         office.log.append([office.next(taken, other), office.next(free, head)])
         assert (office.length(free), office.length(taken)) == (3, 2)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "huber"])
+def test_the_log_takes_the_noise_of_every_law(office, noise):
+    zone, head = office.chain(1)
+    entry = office.next(zone, head)
+    core_wh = entry.record.core_wh if noise == "huber" else 0
+    office.log.append([office.forge(entry, noise=noise, core_wh=core_wh)])
+    assert office.length(zone) == 2
 
 
 @pytest.mark.parametrize("change", ["UPDATE public_log.entry SET line = ''", "DELETE FROM public_log.entry"])

@@ -37,7 +37,6 @@ class World:
     seed: int
     zones: tuple[str, ...]
     signer: Ed25519Signer = field(default_factory=lambda: Ed25519Signer(bytes(range(32))))
-    input_key: bytes = b"the operator's own key of inputs"
     canaries: set[int] = field(default_factory=set)
     _chance: random.Random = field(init=False)
 
@@ -75,9 +74,10 @@ class World:
                     energy_wh=np.array([self.canary() for _ in self.zones]),
                     reported=np.full(count, 800),
                     imputed=np.zeros(count, np.int64),
+                    bounds=({"": 1000},) * count,
                 )
                 state.remember(interval, demand)
 
     def setup(self) -> Mapping[str, str]:
         """What a publishing process must be handed; the demand is not among it."""
-        return {"plan": self.text, "secret": self.signer.secret().hex(), "input_key": self.input_key.hex()}
+        return {"plan": self.text, "secret": self.signer.secret().hex()}

@@ -16,11 +16,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from murmurate.publication.signing import Ed25519Signer
 from murmurate.service.doors.signed import signed_bytes
-from tests.road.town import BOUND_WH, HOMES, IMPUTED_WH, STEP_S, Instance, Town
+from tests.road.town import BOUND_WH, HOMES, STEP_S, Instance, Town
 
 PARQUET, SIGNED, BATCHED, REGISTERS = range(400), range(400, 450), range(450, 900), range(900, HOMES)
 SIGNERS = {home: Ed25519Signer(home.to_bytes(32, "big")) for home in SIGNED}
-RESET_AT = 30  # the interval in which one register falls back to nearly nothing
+RESET_AT = 30  # the interval in which one register falls back to nearly nothing: it is heard, and counts 0
+FEED_IN = [(way[-1], way[-2], way[-3]) for way in (PARQUET, SIGNED, BATCHED)]  # they send less than 0, and count 0
 MORE_WH = 2**40  # a reading far beyond its bound
 
 
@@ -65,18 +66,19 @@ class Feed:
         """Everything that the meters say about one interval, once it is over."""
         start_s = self.town.first_s + number * STEP_S
         if number == 0:
-            self._tell_registers(start_s)
+            self._tell_registers(start_s, self.registers)
         time.sleep(max(0.0, self.town.clock.real(start_s + STEP_S) - time.time()))
         energy = self.rng.integers(0, 600, HOMES)
         energy[number % len(PARQUET)] = MORE_WH  # clipped on the road
+        energy[[homes[number % len(homes)] for homes in FEED_IN]] *= -1
         self._parquet(instance, start_s, energy)
         self._signed(instance, start_s, energy)
         self._batched(start_s, energy)
-        silent = self._registers(start_s, number, energy)
-        counted = np.minimum(energy, BOUND_WH)
-        counted[list(silent)] = IMPUTED_WH
-        interval = start_s // STEP_S
-        self.expected[interval] = (int(counted.sum()), HOMES - len(silent), len(silent))
+        self._registers(start_s, number, energy)
+        counted = energy.clip(0, BOUND_WH)
+        if number == RESET_AT:
+            counted[REGISTERS[0]] = 0
+        self.expected[start_s // STEP_S] = (int(counted.sum()), HOMES, 0)
 
     def _parquet(self, instance: Instance, start_s: int, energy: np.ndarray) -> None:
         homes = np.array(PARQUET)
@@ -102,16 +104,16 @@ class Feed:
             rows = ({"meter": f"home-{n:04}", "interval_start": start_s, "energy_wh": int(energy[n])} for n in some)
             self.mqtt.publish("murmurate/readings", "\n".join(map(json.dumps, rows)), qos=1)
 
-    def _registers(self, start_s: int, number: int, energy: np.ndarray) -> set[int]:
-        """Registers move on. Returns whose energy of this interval nobody can know."""
-        self.registers += energy[list(REGISTERS)]
-        first, silent = REGISTERS[0], set()
+    def _registers(self, start_s: int, number: int, energy: np.ndarray) -> None:
+        """Registers move on. All are read on the edge of an interval, every third also within it."""
+        before = self.registers
+        self.registers = before + energy[list(REGISTERS)]
+        self._tell_registers(start_s + STEP_S // 3, before + energy[list(REGISTERS)] // 2, every=3)
         if number == RESET_AT:
-            self.registers[0], silent = 5, {first}
-        self._tell_registers(start_s + STEP_S)
-        return silent
+            self.registers[0] = 5
+        self._tell_registers(start_s + STEP_S, self.registers)
 
-    def _tell_registers(self, at_s: int) -> None:
-        for home, total in zip(REGISTERS, self.registers.tolist(), strict=True):
+    def _tell_registers(self, at_s: int, shown: np.ndarray, every: int = 1) -> None:
+        for home, total in list(zip(REGISTERS, shown.tolist(), strict=True))[::every]:
             message = json.dumps({"timestamp": at_s, "value": total})
             self.mqtt.publish(f"smartmeter/home-{home:04}/ACTIVE_ENERGY_P", message, qos=1)

@@ -14,7 +14,7 @@ import pytest
 from murmurate.curator.plan import make_plan
 from murmurate.curator.terms import Terms
 from murmurate.curator.zonefile import EXAMPLE, parse_zone
-from murmurate.privacy.noise import NoiseLaw
+from murmurate.privacy.noise import NoiseLaw, RehearsalNoise
 from murmurate.service.demo.simulated import Town, attack, read_back
 from tests.ports import free_port
 from tests.service.conftest import SERVER
@@ -60,7 +60,7 @@ def evening():
 
 def test_without_noise_a_price_tells_what_an_exact_rate_tells(evening):
     town, terms = evening
-    bare = replace(terms, law=NoiseLaw.LAPLACE, scale_wh=np.full(96, 1 / 64))
+    bare = replace(terms, law=NoiseLaw.LAPLACE, scale_wh=np.full(96, 1.0), core_wh=np.zeros(96, np.int64))
     demand_wh = np.array(town.energy_wh).sum(axis=1)
     found = attack(town, demand_wh, bare, np.arange(60, 84))
     assert found.with_prices == found.with_exact_rates
@@ -69,11 +69,12 @@ def test_without_noise_a_price_tells_what_an_exact_rate_tells(evening):
 
 def test_with_the_noise_of_the_plan_a_price_tells_next_to_nothing(evening):
     town, terms = evening
-    rng = np.random.default_rng(6)
+    assert terms.law is NoiseLaw.HUBER
+    rehearsed = RehearsalNoise(6)
     demand_wh = np.array(town.energy_wh).sum(axis=1)
     gains = []
     for _ in range(20):
-        noise = np.rint(rng.normal(0, terms.scale_wh[60:84])).astype(np.int64)
+        noise = rehearsed.draw(terms.law, terms.scale_wh[60:84], terms.core_wh[60:84])
         found = attack(town, demand_wh + noise, terms, np.arange(60, 84))
         gains.append(found.with_prices - found.by_the_model)
     assert abs(np.mean(gains)) < 0.01

@@ -90,7 +90,7 @@ def night(tmp_path_factory):
 
 
 def _until_decided(made, interval):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 30 * made.slow
     query = "SELECT interval FROM public_log.head"
     while True:
         with psycopg.connect(made.log) as connection:

@@ -78,12 +78,14 @@ class Operator:
     def lines(self, name):
         return (self.folder / name).read_text(encoding="utf-8").splitlines()
 
-    def remember(self, first, last, energy_wh=PAYING, zone="harbour"):
+    def remember(self, first, last, energy_wh=PAYING, zone="harbour", bounds=({"": 1000},)):
         """Hand over the demand of intervals first, .., last."""
         state = PostgresState(self.dsn("state"))
         column = np.array([energy_wh])
         for interval in range(first, last + 1):
-            demand = Demand(zones=(zone,), energy_wh=column, reported=column * 0 + 801, imputed=column * 0)
+            demand = Demand(
+                zones=(zone,), energy_wh=column, reported=column * 0 + 801, imputed=column * 0, bounds=bounds
+            )
             state.remember(interval, demand)
         state.rollback()
 

@@ -42,9 +42,7 @@ def write_log(dsn, zone, first, last):
     terms, log = Terms.of(text), PostgresLog(dsn)
     log.publish_plan(terms.plan, text)
     opening = Opening(plan=terms.plan, key=SIGNER.public, first=first, lead=LEAD)
-    desk = Desk(
-        terms={terms.plan: terms}.get, signers={SIGNER.public: SIGNER}, noise=SystemNoise(), input_key=b"a test"
-    )
+    desk = Desk(terms={terms.plan: terms}.get, signers={SIGNER.public: SIGNER}, noise=SystemNoise())
     head, ticks = None, {}
     for interval in range(first - 1, last + 1):
         task = next_task(head, Wish(until=interval, opening=opening))

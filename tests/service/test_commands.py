@@ -302,10 +302,11 @@ def test_a_change_that_breaks_windows_across_it_is_refused_and_a_safe_one_is_mad
         first = interval_of(operator.lines("log.jsonl")[-1]) + 1
         operator.remember(first, first + 20)
         operator.run("murmurate release --beat 0.02")
-        operator.write("shift.toml", small_zone().replace('calibration = "range"', 'calibration = "shift"'))
+        operator.write("half.toml", small_zone(promise="any 12 h: epsilon 3"))
         operator.write("wider.toml", small_zone(promise="any 24 h: epsilon 4"))
-        operator.run("murmurate plan shift.toml --out shift.json && murmurate plan wider.toml --out wider.json")
-        assert "calibration is shift" in operator.run("murmurate change shift.json", status=2)
+        operator.run("murmurate plan half.toml --out half.json && murmurate plan wider.toml --out wider.json")
+        refused = operator.run("murmurate change half.json", status=2)
+        assert "must keep 'any 24 h: epsilon 3' across the change" in refused
         assert "from the next interval on" in operator.run("murmurate change wider.json")
         assert "already" in operator.run("murmurate change wider.json")
         operator.run("murmurate rotate && murmurate rotate && murmurate export log.jsonl")

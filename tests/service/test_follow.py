@@ -33,7 +33,7 @@ class Writer:
         self.log.publish_plan(self.terms.plan, text)
         signers = {key.public: key for key in (OLD_KEY, NEW_KEY)}
         plans = {self.terms.plan: self.terms}
-        self.desk = Desk(terms=plans.get, signers=signers, noise=SystemNoise(), input_key=b"a test")
+        self.desk = Desk(terms=plans.get, signers=signers, noise=SystemNoise())
         self.opening = Opening(plan=self.terms.plan, key=OLD_KEY.public, first=FIRST, lead=LEAD)
 
     def draft(self, **wish):

@@ -62,8 +62,9 @@ def door(state_dsn, log_dsn, plan):
     state.open(dict.fromkeys(ZONES, opening))
     column = np.full(len(ZONES), CANARY_WH)
     for interval in (FIRST, FIRST + 1, FIRST + 3):
-        state.remember(interval, Demand(zones=ZONES, energy_wh=column, reported=column * 0 + 801, imputed=column * 0))
-    desk = Desk(terms={terms.plan: terms}.get, signers={SIGNER.public: SIGNER}, noise=SystemNoise(), input_key=b"k")
+        counts = {"energy_wh": column, "reported": column * 0 + 801, "imputed": column * 0}
+        state.remember(interval, Demand(zones=ZONES, **counts, bounds=({"": 1000},) * len(ZONES)))
+    desk = Desk(terms={terms.plan: terms}.get, signers={SIGNER.public: SIGNER}, noise=SystemNoise())
     publisher = Publisher(state=state, log=log, write=desk.write, wait=lambda: None)
     for until, in_time_from in ((FIRST + 2, FIRST), (FIRST + 3, FIRST + 4)):
         wish = Wish(until=until, opening=opening, in_time_from=in_time_from)

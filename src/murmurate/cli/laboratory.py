@@ -32,7 +32,14 @@ def plan(
     out: Annotated[Path, typer.Option(help="Where the plan is written.", dir_okay=False)] = Path("plan.json"),
     readings: Annotated[
         Path | None,
-        typer.Option(help="Sample CSV interval,household,energy_wh,occupied: tests memory, finds the bound."),
+        typer.Option(
+            help="Sample CSV interval,household,energy_wh,occupied[,kind] from households that agreed: "
+            "tests the laws for exact and robust, suggests a bound."
+        ),
+    ] = None,
+    noise_of: Annotated[
+        Path | None,
+        typer.Option(help="Take the noise of this plan.json, not the least: to promise less now and change later."),
     ] = None,
     *,
     example: Annotated[bool, typer.Option("--example", help="Print a zone file to start from.")] = False,
@@ -48,7 +55,7 @@ def plan(
         return
     from murmurate.lab import plan_page  # noqa: PLC0415
 
-    plan_page.plan(zone_file, out, readings)
+    plan_page.plan(zone_file, out, readings, noise_of)
 
 
 @app.command(epilog="Example: murmurate audit plan.json --out audit/")
@@ -56,10 +63,13 @@ def audit(
     plan_file: Annotated[Path, typer.Argument(help="A plan.json written by murmurate plan.", dir_okay=False)],
     out: Annotated[Path, typer.Option(help="Folder for the report and its figures.", file_okay=False)] = Path("audit"),
     days: Annotated[int, typer.Option(help="Days that the zone lives; more see finer.", min=2)] = 200,
+    samples: Annotated[
+        int, typer.Option(help="Releases drawn in each of two worlds; more see rarer faults.", min=1000)
+    ] = 1_000_000,
 ) -> None:
-    """Attack a plan, and hold what is learnt against what it promises."""
+    """Attack a plan, and compare what is learnt with what it promises."""
     need("matplotlib", extra="lab")
     from murmurate.lab import audit_report  # noqa: PLC0415
 
-    if not audit_report.audit(plan_file, out, days):
+    if not audit_report.audit(plan_file, out, days, samples):
         raise typer.Exit(1)

@@ -9,16 +9,15 @@ from pathlib import Path
 from murmurate.errors import MurmurateError
 from murmurate.publication.signing import Ed25519Signer
 
-_INPUT = "input.key"
 _SIGNING = "signing-{:03d}.key"
+_SIGNING_KEYS = "signing-*.key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyring:
-    """Every signing key, the newest last, and the key of the input digests."""
+    """Every signing key, the newest last."""
 
     signers: tuple[Ed25519Signer, ...]
-    input_key: bytes
 
     @property
     def newest(self) -> Ed25519Signer:
@@ -27,10 +26,9 @@ class Keyring:
 
 def make_keys(folder: Path) -> Keyring:
     """A new folder with new keys; refuses one that has keys already."""
-    if (folder / _INPUT).exists():
+    if any(folder.glob(_SIGNING_KEYS)):
         raise MurmurateError("keys", folder, "has keys already; murmurate rotate adds one")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(folder / _INPUT, os.urandom(32))
     add_signing_key(folder)
     return load_keys(folder)
 
@@ -38,18 +36,17 @@ def make_keys(folder: Path) -> Keyring:
 def add_signing_key(folder: Path) -> Ed25519Signer:
     """One more signing key. Old ones stay: a chain that was set back may need them to go on."""
     signer = Ed25519Signer.new()
-    _write(folder / _SIGNING.format(len(list(folder.glob("signing-*.key"))) + 1), signer.secret())
+    _write(folder / _SIGNING.format(len(list(folder.glob(_SIGNING_KEYS))) + 1), signer.secret())
     return signer
 
 
 def load_keys(folder: Path) -> Keyring:
-    """The keys in a folder that `make_keys` made."""
-    paths = sorted(folder.glob("signing-*.key"))
-    if not paths or not (folder / _INPUT).exists():
+    """The keys in a folder that `make_keys` made. Other files are ignored."""
+    paths = sorted(folder.glob(_SIGNING_KEYS))
+    if not paths:
         raise MurmurateError("keys", folder, "has no keys; make some with murmurate keys")
     try:
-        signers = tuple(Ed25519Signer(bytes.fromhex(path.read_text(encoding="ascii"))) for path in paths)
-        return Keyring(signers=signers, input_key=bytes.fromhex((folder / _INPUT).read_text(encoding="ascii")))
+        return Keyring(signers=tuple(Ed25519Signer(bytes.fromhex(path.read_text(encoding="ascii"))) for path in paths))
     except ValueError:
         raise MurmurateError("keys", folder, "holds a file that is not 64 hexadecimal digits") from None
 

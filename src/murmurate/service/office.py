@@ -50,7 +50,7 @@ class Office:
     def publisher(self) -> Publisher:
         """Whoever draws, signs and offers."""
         signers = {signer.public: signer for signer in self.keys.signers}
-        desk = Desk(terms=self.state.terms, signers=signers, noise=SystemNoise(), input_key=self.keys.input_key)
+        desk = Desk(terms=self.state.terms, signers=signers, noise=SystemNoise())
         return Publisher(state=self.state, log=self.log, write=desk.write, wait=BeatClock(beat_s=self.beat_s).wait)
 
     def publish(self, wishes: Mapping[str, Wish], patience_s: float = PATIENCE_S) -> tuple[Outcome, set[str]]:

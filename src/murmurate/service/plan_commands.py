@@ -10,20 +10,21 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from murmurate.curator.change import Used, refuse_straddling
+from murmurate.curator.change import reach, refuse_change
+from murmurate.curator.history import History
 from murmurate.curator.plan import Plan
 from murmurate.curator.planfile import load_plan
 from murmurate.curator.terms import DAY_S, Terms
 from murmurate.errors import ChainError
-from murmurate.privacy.promise import WindowPromise
-from murmurate.publication.record import Entry, read
-from murmurate.publication.verification_plans import MOST_PLANS
+from murmurate.publication.record import RELEASES, Entry, Kind, Record, read
 from murmurate.publication.wish import Change, Opening, Wish
 from murmurate.service.clock import begin_of
 from murmurate.service.databases import Databases, failures_in_one_line, first_entries, heads
 from murmurate.service.keyring import Keyring
 from murmurate.service.migrate import migrate
 from murmurate.service.office import NO_RELEASE, Office, aside, out, status
+
+_OTHER_RECORDS = 64  # changes of plan and key that may stand among the releases looked at
 
 
 def open_zones(
@@ -76,7 +77,7 @@ def _opened(zone: str, opening: Opening, proven: Mapping[Path, Plan], *, is_new:
 
 
 def change(plan_file: Path, databases: Databases, keys: Path) -> int:
-    """`murmurate change`: another plan for a zone from its next interval on, if each window across the change holds."""
+    """`murmurate change`: another plan for a zone from its next interval on, if all promises hold across the change."""
     databases.check()
     text = plan_file.read_text(encoding="utf-8")
     after, digest = _proven(text, str(plan_file)), Terms.of(text).plan
@@ -89,7 +90,8 @@ def change(plan_file: Path, databases: Databases, keys: Path) -> int:
         if head.record.plan == digest:
             out.print(f"{zone}: under plan {digest} already.")
             return 0
-        refuse_straddling(_used(office, head, after), after)
+        with aside.status("proving the change"):
+            refuse_change(_history(office, head, after), after)
         office.register(text)
         outcome, failed = office.publish({zone: Wish(until=NO_RELEASE, plan=Change(head.record.plan, digest))})
     if outcome.done:
@@ -97,24 +99,31 @@ def change(plan_file: Path, databases: Databases, keys: Path) -> int:
     return status(outcome, failed)
 
 
-def _used(office: Office, head: Entry, after: Plan) -> list[Used]:
-    """The plan in force and those that were before it, as far back as a window may reach."""
-    zone = head.record.zone
-    in_force = _proven(office.plan(head.record.plan), "the plan in force")
-    promises = (*in_force.zone.promises, *after.zone.promises)
-    longest = max((promise.intervals for promise in promises if isinstance(promise, WindowPromise)), default=0)
-    costly: dict[str, int] = {}
-    seq = max(-1, head.record.seq - longest - MOST_PLANS)
-    while seq < head.record.seq:
+def _history(office: Office, head: Entry, after: Plan) -> History:
+    """What was released under the plan in force and those before it, as far back as the change must look."""
+    zone, plans = head.record.zone, {head.record.plan: _proven(office.plan(head.record.plan), "the plan in force")}
+    looked = reach([*plans.values(), after])
+    while True:
+        records = _releases(office, zone, head.record.seq - looked - _OTHER_RECORDS, head.record.seq)
+        for digest in {record.plan for record in records} - plans.keys():
+            plans[digest] = _proven(office.plan(digest), f"plan {digest[:12]}, which was in force before")
+        needed = reach([*plans.values(), after])
+        if needed <= looked:
+            break
+        looked = needed
+    releases = [(plans[record.plan], record.kind is Kind.MEASURED) for record in records]
+    first = records[0].interval if records else head.record.interval + 1
+    return History.of(releases, first=first, complete=head.record.seq - looked - _OTHER_RECORDS < 0)
+
+
+def _releases(office: Office, zone: str, after_seq: int, last_seq: int) -> list[Record]:
+    found: list[Record] = []
+    seq = max(-1, after_seq)
+    while seq < last_seq:
         lines = office.log.read({zone: seq})[zone].lines
-        for record in (read(line).record for line in lines):
-            if record.epsilon_micro or record.rho_micro:
-                costly.pop(record.plan, None)
-                costly[record.plan] = record.interval
+        found += [record for record in (read(line).record for line in lines) if record.kind in RELEASES]
         seq += len(lines)
-    costly.setdefault(head.record.plan, head.record.interval - longest - MOST_PLANS)
-    plans = {digest: office.plan(digest) for digest in costly}
-    return [Used(load_plan(plans[digest]), head.record.interval - last) for digest, last in costly.items()]
+    return found
 
 
 def _proven(text: str, name: str) -> Plan:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from murmurate.curator.bounds import decode_bounds, encode_bounds
 from murmurate.curator.terms import Terms
 from murmurate.errors import ChainError
 from murmurate.publication.publisher import Known
@@ -60,17 +61,18 @@ class PostgresState:
         query = """
             SELECT wanted.zone, d.* FROM jsonb_each_text(%s) AS wanted (zone, interval)
             CROSS JOIN LATERAL (
-                SELECT energy_wh, reported, imputed, coalesce(largest_bound_wh, 0) FROM confidential.demand
+                SELECT energy_wh, reported, imputed, bounds FROM confidential.demand
                 WHERE zone = wanted.zone AND interval = wanted.interval::bigint
                     AND energy_wh IS NOT NULL AND reported IS NOT NULL AND imputed IS NOT NULL OFFSET 0
             ) AS d"""
         with self._session.hold() as connection:
             rows = connection.execute(query, (encode(dict(interval)),)).fetchall() if interval else []
         zones, *columns = zip(*rows, strict=True) if rows else ((), (), (), (), ())
-        energy_wh, reported, imputed, largest = (np.array(column, np.int64) for column in columns)
-        return Demand(
-            zones=tuple(zones), energy_wh=energy_wh, reported=reported, imputed=imputed, largest_bound_wh=largest
-        )
+        *counts, texts = columns
+        energy_wh, reported, imputed = (np.array(column, np.int64) for column in counts)
+        known = {text: decode_bounds(text) for text in set(texts)}  # most zones have the same
+        bounds = tuple(known[text] for text in texts)
+        return Demand(zones=tuple(zones), energy_wh=energy_wh, reported=reported, imputed=imputed, bounds=bounds)
 
     def save(self, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
         drafts = {zone: draft for zone, draft in pending.items() if draft is not None}
@@ -107,17 +109,16 @@ class PostgresState:
     def remember(self, interval: int, demand: Demand) -> None:
         """Keep the demand of an interval until it is released; a corrected one replaces it."""
         query = """
-            INSERT INTO confidential.demand (zone, interval, energy_wh, reported, imputed, largest_bound_wh)
-            SELECT zone, %s, energy_wh, reported, imputed, largest FROM unnest(
-                %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]
-            ) AS d (zone, energy_wh, reported, imputed, largest)
+            INSERT INTO confidential.demand (zone, interval, energy_wh, reported, imputed, bounds)
+            SELECT zone, %s, energy_wh, reported, imputed, bounds FROM unnest(
+                %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[]
+            ) AS d (zone, energy_wh, reported, imputed, bounds)
             ON CONFLICT (zone, interval) DO UPDATE SET energy_wh = excluded.energy_wh, reported = excluded.reported,
-                imputed = excluded.imputed, largest_bound_wh = excluded.largest_bound_wh"""
-        unknown: list[int | None] = [None] * len(demand.zones)
-        largest = unknown if demand.largest_bound_wh is None else demand.largest_bound_wh.tolist()
+                imputed = excluded.imputed, bounds = excluded.bounds"""
+        bounds = [encode_bounds(demand.bounds_at(place)) for place in range(len(demand.zones))]
         columns = [column.tolist() for column in (demand.energy_wh, demand.reported, demand.imputed)]
         with self._session.transaction() as connection:
-            connection.execute(query, (interval, list(demand.zones), *columns, largest))
+            connection.execute(query, (interval, list(demand.zones), *columns, bounds))
 
     def register(self, plan: str, document: str) -> None:
         """Keep a proven plan by its digest."""

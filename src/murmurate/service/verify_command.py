@@ -123,16 +123,6 @@ def _print_promises(report: Report, console: Console) -> None:
         console.print(f"[bold]Plan[/] {plan.digest}, made for {escape(plan.zone)}, proven anew:")
         for promise in plan.promises:
             console.print(f"  {escape(promise)}")
-    if any(", delta" in promise for plan in report.plans.values() for promise in plan.promises):
-        console.print(
-            "  A window with a delta is kept by one release an interval at the plan's noise: that was checked."
-        )
-    for zone in list(report.zones.values())[:MOST_ZONES]:
-        for words, window in zone.windows.items():
-            seen, promised = float(window.largest), float(window.promised)
-            console.print(
-                f"  {escape(zone.zone)}, {words}: the dearest stretch in the log costs {seen:.4g} of {promised:g}"
-            )
     for digest, name in list(report.missing.items())[:MOST_ZONES]:
         console.print(
             f"[bold]Plan[/] {escape(digest)} was not given. It is named by {escape(name)}; give it with --plan."

@@ -117,6 +117,8 @@ HAPPY += [
     readings(GOOD_PARQUET, 200, PARQUET),
     readings(feed(), 200, ATOM),
     readings(line(), 200, "Application/JSONL"),
+    *(readings(line(energy=energy), 200) for energy in ("1.5", "-1", "1e3", 2**53, 10**30, -(10**30), "1e999")),
+    *(readings(table(meter_id=["h1"], interval_start=_START, energy_wh=[wh]), 200, PARQUET) for wh in (1.5, -1, 2**62)),
     token(GRANT + b"&client_id=harbour&client_secret={secret:harbour}", 200),
     token(GRANT, 200, authorization=_basic("harbour")),
     token(GRANT + b"&scope=readings:old%2520town", 200, authorization=_basic("both")),
@@ -185,8 +187,8 @@ INPUT = [readings(body, 400) for body in WRONG_READINGS]
 INPUT += [
     readings(body, 422)
     for body in (
-        b"{}\n", line(energy="1.5"), line(energy="-1"), line(energy='"1"'), line(energy="true"), line(energy="null"),
-        line(energy=2**53), line(energy=10**30), line(energy="1e3"), line(start='"yesterday"'), line(start="1.5"),
+        b"{}\n", line(energy='"1"'), line(energy="true"), line(energy="null"), line(energy="[1]"),
+        line(start='"yesterday"'), line(start="1.5"),
         line(start=OVER_S + 1), line(start=(LAST + 40) * STEP_S), line(start=-900), line(start=10**18),
         line(start='"2025-10-28T10:00:00"'), line(more=f',"interval_end":{OVER_S + 60}'), line(more=',"extra":1'),
         line(more=',"signature":"zz"'), line('""'), line("[]"), line('" h1"'), line('"' + "h" * 129 + '"'),
@@ -221,9 +223,8 @@ INPUT += [
     readings(GOOD_PARQUET[:-8] + b"\xff\xff\xff\x7fPAR1", 400, PARQUET),
     readings(table(x=[1]), 400, PARQUET),
     readings(table(meter_id=["h1"], interval_start=[OVER_S], energy_wh=[1]), 400, PARQUET),
-    readings(table(meter_id=["h1"], interval_start=_START, energy_wh=[1.5]), 400, PARQUET),
     readings(table(meter_id=["h1"], interval_start=_START, energy_wh=["1"]), 400, PARQUET),
-    readings(table(meter_id=["h1"], interval_start=_START, energy_wh=[-1]), 422, PARQUET),
+    readings(table(meter_id=["h1"], interval_start=_START, energy_wh=[float("nan")]), 422, PARQUET),
     readings(table(meter_id=[None], interval_start=_START, energy_wh=[1]), 400, PARQUET),
     readings(b"", 400, ATOM),
     readings(b"<feed>", 400, ATOM),

@@ -59,7 +59,7 @@ def write_log(dsn: str) -> dict[str, str]:
     plans = {zone: plan_of(zone) for zone in ZONES}
     terms = {zone: Terms.of(text) for zone, text in plans.items()}
     by_digest = {one.plan: one for one in terms.values()}
-    desk = Desk(terms=by_digest.get, signers={SIGNER.public: SIGNER}, noise=SystemNoise(), input_key=b"a test")
+    desk = Desk(terms=by_digest.get, signers={SIGNER.public: SIGNER}, noise=SystemNoise())
     log = PostgresLog(dsn)
     for zone, text in plans.items():
         log.publish_plan(terms[zone].plan, text)

@@ -32,7 +32,9 @@ def price_of(entry: Entry, taken_s: float) -> Price:
     """What a release says about the price of the interval that pays it."""
     record = entry.record
     scale_wh = None if record.scale_wh is None else float(record.scale_wh)
-    return Price(record.applies, record.kind, record.price_ticks, Fraction(record.tick), scale_wh, taken_s)
+    return Price(
+        record.applies, record.kind, record.price_ticks, Fraction(record.tick), scale_wh, taken_s, record.core_wh
+    )
 
 
 def price_in(line: str, taken_s: float) -> Price | None:
@@ -42,7 +44,7 @@ def price_in(line: str, taken_s: float) -> Price | None:
         return None
     scale_wh = None if record["scale_wh"] is None else float(record["scale_wh"])
     kind, tick = Kind(record["kind"]), _tick(record["tick"])
-    return Price(record["applies"], kind, record["price_ticks"], tick, scale_wh, taken_s)
+    return Price(record["applies"], kind, record["price_ticks"], tick, scale_wh, taken_s, record["core_wh"])
 
 
 _tick = lru_cache(maxsize=64)(Fraction)

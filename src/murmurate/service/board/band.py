@@ -2,16 +2,18 @@
 
 A measured price is f(Y) with Y = Z + K, f the tariff's curve and K the noise. With |K| <= h in 95 % of all draws, f(Z)
 is between f(Y - h) and f(Y + h). Pr[|K| > h] is about e^(-h/b) for Laplace noise of scale b, so h = b ln 20; for
-Gaussian noise h = 1.96 b. It is a function of what is published, and tells nothing more.
+Gaussian noise h = 1.96 b; for Huber noise it follows from the area of its core and its tails. It is a function of what
+is published, and tells nothing more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import log
+from math import exp, log, pi, sqrt
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from murmurate.curator.terms import Terms
 from murmurate.pricing.rate import RateCurve
@@ -19,17 +21,26 @@ from murmurate.privacy.noise import NoiseLaw
 from murmurate.quantities import IntArray
 from murmurate.service.board.view import Price
 
-_FACTOR = {NoiseLaw.LAPLACE: log(20), NoiseLaw.GAUSSIAN: 1.96}
+_OUTSIDE = 0.05
 _FAR_WH = 2**40  # no zone draws more in an interval
 
 
-def reach_wh(law: NoiseLaw, scale_wh: float) -> int:
+def reach_wh(law: NoiseLaw, scale_wh: float, core_wh: int = 0) -> int:
     """What the noise stays within in 95 % of all draws [Wh].
 
-    >>> reach_wh(NoiseLaw.LAPLACE, 1000.0), reach_wh(NoiseLaw.GAUSSIAN, 1000.0)
-    (2996, 1960)
+    >>> reach_wh(NoiseLaw.LAPLACE, 1000.0), reach_wh(NoiseLaw.GAUSSIAN, 1000.0), reach_wh(NoiseLaw.HUBER, 1000.0, 2000)
+    (2996, 1960, 3374)
     """
-    return round(_FACTOR[law] * scale_wh)
+    if law is NoiseLaw.GAUSSIAN:
+        return round(-float(ndtri(_OUTSIDE / 2)) * scale_wh)
+    deviation = sqrt(scale_wh * core_wh)
+    tails = 2 * scale_wh * exp(-core_wh / (2 * scale_wh))
+    core = deviation * sqrt(2 * pi) * (2 * ndtr(core_wh / deviation) - 1) if core_wh else 0.0
+    beyond = tails / (tails + core)
+    if beyond >= _OUTSIDE:
+        return round(core_wh + scale_wh * log(beyond / _OUTSIDE))
+    within = (_OUTSIDE - beyond) * (tails + core) / (2 * deviation * sqrt(2 * pi))
+    return round(deviation * float(ndtri(ndtr(core_wh / deviation) - within)))
 
 
 def band(terms: Terms, prices: Sequence[Price]) -> dict[int, tuple[float, float]]:
@@ -38,7 +49,7 @@ def band(terms: Terms, prices: Sequence[Price]) -> dict[int, tuple[float, float]
     if not own or not _rises(terms.curve):
         return {}
     ticks = np.array([price.ticks or 0 for price in own], np.int64)
-    reach = np.array([reach_wh(terms.law, price.scale_wh or 0.0) for price in own], np.int64)
+    reach = np.array([reach_wh(terms.law, price.scale_wh or 0.0, price.core_wh) for price in own], np.int64)
     low = terms.curve.price_ticks(_first_at_least(terms.curve, ticks) - reach).tolist()
     high = terms.curve.price_ticks(_first_at_least(terms.curve, ticks + 1) - 1 + reach).tolist()
     tick = terms.curve.tick

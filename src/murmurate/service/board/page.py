@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from math import ceil
 from urllib.parse import quote
 
 from murmurate.publication.record import Kind
@@ -32,12 +33,18 @@ PROMISE = (
         "stretch of time: one price, any day, or all of them. That holds even against somebody who knows what all your "
         "neighbours used. The plan was proven before its first price, and it is public."
     ),
+    (
+        "A promise about any one moment is for somebody who knows your habits already. Prices may teach your habits "
+        "over months: whether you are usually home by day, say. Given your habits, any one moment stays within the "
+        "promise."
+    ),
 )
 LIMITS = (
     "The operator sees every reading. The promise is about what is published, not about the operator.",
     "Bills, apps and the radio of the meter are other channels. Noise on the price does nothing for them.",
     "Households that move together, or that have a meter in two zones, are protected less than one alone.",
     "Hours that the plan calls public, such as those on the door of a shop, are not hidden.",
+    "Habits, beyond what the plan says about stretches of time: prices teach them over months.",
     (
         "Where the plan promises something about a single moment, that is as right as its model of when people come "
         "and go. It does not cover load that answers to who was home earlier, such as a boiler that reheats."
@@ -168,11 +175,28 @@ def _promise(view: ZoneView, at: int, base_url: str) -> str:
     words = "".join(f"<p>{text}</p>\n" for text in PROMISE)
     plan = f"{base_url}/plans/{view.plan}.json"
     rows = [
+        *_promised(view),
         ("The promise in full", f'<a href="{escape(plan)}">plan {escape(view.plan[:12])}…</a>'),
         ("Noise now", _noise(view, at)),
         ("Cost so far", f"{cost_words(view.total_epsilon_micro, view.total_rho_micro)}. {_COST}"),
     ]
     return section("What is promised", words, facts(rows))
+
+
+def _promised(view: ZoneView) -> list[tuple[str, str]]:
+    """The promises of the plan, and what its prices may teach about habits."""
+    if view.terms is None:
+        return []
+    rows = [("Promised", "; ".join(escape(words) for words in view.terms.promises) + ".")]
+    if view.terms.habits:
+        lengths = {1: "a day", 7: "a week", 365: "a year"}
+        taught = ", ".join(
+            f"{ceil(100 * each.home_by_day)} after {lengths.get(each.days, f'{each.days} days')}"
+            for each in view.terms.habits
+        )
+        words = "Of 100 guesses from prices whether you are home or away from 08:00 to 16:00, day by day, at most"
+        rows.append(("Habits", f"{words} {taught} are right. 50 is guessing."))
+    return rows
 
 
 _COST = (
@@ -196,8 +220,10 @@ def _noise(view: ZoneView, at: int) -> str:
         return "See the plan."
     if price is not None and price.scale_wh is None:
         return "None: this price uses no reading."
-    scale_wh = float(view.terms.scale_wh[view.terms.slot(at - view.lead)]) if price is None else price.scale_wh or 0.0
-    reach = reach_wh(view.terms.law, scale_wh) / 1000
+    slot = view.terms.slot(at - view.lead)
+    scale_wh = float(view.terms.scale_wh[slot]) if price is None else price.scale_wh or 0.0
+    core_wh = int(view.terms.core_wh[slot]) if price is None else price.core_wh
+    reach = reach_wh(view.terms.law, scale_wh, core_wh) / 1000
     return (
         f"{view.terms.law.value.capitalize()}, scale {scale_wh / 1000:,.3g} kWh: the demand of the zone is moved by at "
         f"most {reach:,.3g} kWh, 95 times in 100."

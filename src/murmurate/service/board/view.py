@@ -22,6 +22,7 @@ class Price:
     tick: Fraction  # [currency/kWh]
     scale_wh: float | None  # of the noise, where there is some
     taken_s: float  # when the log took it [s of UTC]
+    core_wh: int = 0  # of Huber noise
 
     @property
     def value(self) -> float | None:

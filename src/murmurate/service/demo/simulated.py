@@ -16,6 +16,7 @@ from murmurate.audit.adversary import filtered, log_emission
 from murmurate.curator.terms import Terms
 from murmurate.curator.zone import HouseholdKind
 from murmurate.household.occupancy import OccupancyModel, occupancy_probability
+from murmurate.privacy.huber import huber_log_pmf
 from murmurate.privacy.noise import NoiseLaw, laplace_log_pmf
 from murmurate.quantities import BoolArray, FloatArray, IntArray
 
@@ -98,12 +99,14 @@ def _noise(terms: Terms, slot: int) -> Callable[[IntArray], FloatArray]:
     scale_wh = float(terms.scale_wh[slot])
     if terms.law is NoiseLaw.LAPLACE:
         return lambda noise_wh: laplace_log_pmf(noise_wh, scale_wh)
+    if terms.law is NoiseLaw.HUBER:
+        return lambda noise_wh: huber_log_pmf(noise_wh, scale_wh, int(terms.core_wh[slot]))
     return lambda noise_wh: -((np.asarray(noise_wh, np.float64) / scale_wh) ** 2) / 2
 
 
 def read_back(price_ticks: IntArray, terms: Terms, most_wh: int) -> IntArray:
     """The demand [Wh] that a price tells, as finely as its tick allows."""
-    reach = most_wh + 20 * int(terms.scale_wh.max())
+    reach = most_wh + 20 * int(terms.scale_wh.max()) + int(terms.core_wh.max())
     demand_wh = np.arange(-reach, reach + 1, _STEP_WH)
     ticks = terms.curve.price_ticks(demand_wh)
     low, high = (np.searchsorted(ticks, price_ticks, side=side) for side in ("left", "right"))

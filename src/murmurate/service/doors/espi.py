@@ -14,12 +14,20 @@ from xml.parsers import expat
 
 from murmurate.errors import ReadingError
 from murmurate.service.doors.slip import Refusals, Slip
-from murmurate.service.doors.values import MOST_SECONDS, NANO, interval_start_s, meter_name, refuse, whole_wh
+from murmurate.service.doors.values import (
+    LONGEST_LINE,
+    MOST_SECONDS,
+    NANO,
+    floored_wh,
+    interval_start_s,
+    meter_name,
+    parse_numeral,
+    refuse,
+)
 
 MOST_ELEMENTS = 2_000_000  # eight years of quarter-hours
 MOST_ENTRIES = 100_000
 MOST_LEVELS = 32
-_LONGEST_TEXT = 64  # characters of a number
 _LONGEST_LINK = 2048
 _FEED, _ENTRY, _LINK = (f"http://www.w3.org/2005/Atom {name}" for name in ("feed", "entry", "link"))
 _ESPI = "http://naesb.org/espi "
@@ -100,7 +108,7 @@ class _Feed:
 
     def text(self, some: str) -> None:
         """Keep what a number may need and one character more, to see that it is none."""
-        self._text += some[: _LONGEST_TEXT + 1 - len(self._text)]
+        self._text += some[: LONGEST_LINE + 1 - len(self._text)]
 
     def end(self, name: str) -> None:
         """End an element, and keep what it said if that matters."""
@@ -207,18 +215,16 @@ def _power(kind: _Entry) -> int:
 
 
 def _reading(raw: _Raw, power: int, interval_s: int) -> tuple[int, int]:
-    """Begin [s of UTC] and energy [Wh]."""
-    if not all(text and _NUMBER.fullmatch(text) for text in raw):
-        raise ReadingError("reading", "not whole", "must have start, duration and value, each a whole number")
-    start_s, duration_s, value = (int(text or "") for text in raw)
+    """Begin [s of UTC] and energy [Wh], rounded down. The value is a number of any size."""
+    start, duration, value = (text or "" for text in raw)
+    number = parse_numeral(value)
+    if number is None or not _NUMBER.fullmatch(start) or not _NUMBER.fullmatch(duration):
+        raise ReadingError("reading", "not whole", "must have start and duration in whole seconds, and a value")
+    start_s, duration_s = int(start), int(duration)
     if not 0 <= start_s < MOST_SECONDS:
         raise ReadingError("start", "no time", "must be seconds since 1970")
     if duration_s != interval_s:
         many = duration_s > 0 and duration_s % interval_s == 0
         what = "several intervals long, and nobody knows its parts" if many else "of another length"
         raise ReadingError("reading", what, f"covers another stretch than an interval of {interval_s} s")
-    start_s = interval_start_s(start_s * NANO, interval_s)
-    energy_wh, rest = divmod(value * 10 ** max(power, 0), 10 ** max(-power, 0))
-    if rest:
-        raise ReadingError("value", "a fraction", "must be a whole number of Wh after its power of ten")
-    return start_s, whole_wh(energy_wh)
+    return interval_start_s(start_s * NANO, interval_s), floored_wh("value", number, power)

@@ -1,7 +1,8 @@
 """Bodies in lines (JSON, CSV) made into slips.
 
-A line that cannot be read is refused by a rule and the rest goes on. No rule quotes what it refuses: a refusal is
-kept in logs, and must not carry a reading. Memory and time stay within a small multiple of what is sent.
+A line that cannot be read is refused by a rule and the rest goes on. No line is refused for how much energy it
+carries. No rule quotes what it refuses: a refusal is kept in logs, and must not carry a reading. Memory and time stay
+within a small multiple of what is sent.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from murmurate.service.doors.values import (
     NANO,
     NO_JSON,
     NO_TEXT,
+    floored_wh,
     interval_start_s,
     meter_name,
     moment_ns,
     parse_json,
+    parse_numeral,
     refuse,
-    whole_wh,
 )
 
 _MEMBERS = ("meter", "interval_start", "interval_end", "energy_wh", "signature")
-_WHOLE = re.compile(r"-?[0-9]{1,4000}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){1,256}")
 _TOO_LONG = ("line", "too long", f"must have at most {LONGEST_LINE} bytes")
 _NO_CSV = ("line", "no CSV", "must have its quotes closed on the line")
@@ -43,7 +45,7 @@ def _reading(row: Mapping[str, object], interval_s: int) -> tuple[str, int, int,
     signature = row.get("signature")
     if signature is not None and not (isinstance(signature, str) and _HEX.fullmatch(signature)):
         raise ReadingError("signature", "no signature", "must be hex, of at most 256 bytes")
-    return meter, start_s, whole_wh(row.get("energy_wh")), signature
+    return meter, start_s, floored_wh("energy_wh", row.get("energy_wh")), signature
 
 
 def _slip(
@@ -91,7 +93,10 @@ def _members(line: bytes) -> Mapping[str, object]:
 
 
 def csv_rows(body: bytes, *, interval_s: int) -> tuple[Slip, Refusals]:
-    """Rows below a header (line 1). Each line is read on its own: an open quote spoils one, not all that follow."""
+    """Rows below a header (line 1). Each line is read on its own: an open quote spoils one, not all that follow.
+
+    Where fields are separated by semicolons, energy may have a decimal comma as well as a decimal point.
+    """
     lines = _lines(body)
     _, header = next(lines, (1, b""))
     delimiter = ";" if b";" in header else ","
@@ -103,7 +108,9 @@ def csv_rows(body: bytes, *, interval_s: int) -> tuple[Slip, Refusals]:
     if len(set(names)) != len(names) or not {"meter", "interval_start", "energy_wh"} <= set(names) <= set(_MEMBERS):
         columns = "meter_id, interval_start, energy_wh; it may have interval_end and signature"
         raise ReadingError("header", "not of readings", f"must have {columns}")
-    return _slip(lines, lambda line: _typed(names, _fields(line, delimiter)), interval_s)
+    return _slip(
+        lines, lambda line: _typed(names, _fields(line, delimiter), "." if delimiter == "," else ","), interval_s
+    )
 
 
 def _fields(line: bytes, delimiter: str) -> list[str]:
@@ -116,9 +123,12 @@ def _fields(line: bytes, delimiter: str) -> list[str]:
     raise ReadingError(*rule)
 
 
-def _typed(names: list[str], fields: list[str]) -> Mapping[str, object]:
+def _typed(names: list[str], fields: list[str], decimal_sign: str) -> Mapping[str, object]:
     if len(fields) != len(names):
         raise ReadingError("line", "of another length", "must have as many fields as the header")
     texts = {name: field.strip() or None for name, field in zip(names, fields, strict=True)}
     numbers = {n: int(t) for n, t in texts.items() if n not in {"meter", "signature"} and t and _WHOLE.fullmatch(t)}
+    energy = texts["energy_wh"]
+    if energy and "energy_wh" not in numbers:
+        return texts | numbers | {"energy_wh": parse_numeral(energy.replace(decimal_sign, "."))}
     return texts | numbers

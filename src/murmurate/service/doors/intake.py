@@ -1,7 +1,7 @@
 """The one counter that all doors lead to: readings are checked, kept in the landing, and acknowledged when safe.
 
-A reading is refused for who sent it, for its interval or for its form. How much a meter drew decides nothing here,
-except that it cannot be negative (docs/decisions/0004).
+A reading is refused for its sender, its meter, its interval or its form. How much a meter measured decides nothing
+here: a value out of range is clipped, so that no value makes a meter silent (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from murmurate.quantities import BoolArray, IntArray, Readings
 from murmurate.service.doors.roster import Roster
 from murmurate.service.doors.signed import is_signed
 from murmurate.service.doors.slip import Receipt, Slip
+from murmurate.service.doors.values import MAX_WH
 from murmurate.service.gathering.append import append
 from murmurate.service.gathering.layout import Landing
 
 EARLY_S = 30  # how far the clock of a sender may be ahead
-MOST_WH = 2**53  # what every format can write; far beyond any bound
 
 STRANGER = "is not a meter of your zones"
 OFF_GRID = "must begin on an interval boundary"
 NOT_OVER = "its interval is not over"
-NEGATIVE = "must not be negative"
-TOO_LARGE = "is no energy that a meter could measure"
 UNSIGNED = "must be signed by the key of its meter"
 REPEATED = "was sent before: the reading of this meter and interval is here"
 
@@ -76,8 +74,6 @@ class Intake:
             (STRANGER, self.roster.within(place, zones)),
             (OFF_GRID, slip.start_s % self.landing.interval_s == 0),
             (NOT_OVER, slip.start_s + self.landing.interval_s <= self.now() + EARLY_S),
-            (NEGATIVE, slip.energy_wh >= 0),
-            (TOO_LARGE, slip.energy_wh < MOST_WH),
         )
         fine = np.ones(len(slip), np.bool_)
         for why, holds in rules:
@@ -96,10 +92,11 @@ class Intake:
                 receipt.refused[int(slip.line[row])] = UNSIGNED
 
     def _keep(self, slip: Slip, place: IntArray, rows: BoolArray, receipt: Receipt) -> None:
-        """Append interval by interval."""
+        """Append interval by interval. Energy below zero counts as 0, above `MAX_WH` as `MAX_WH`."""
+        energy_wh = slip.energy_wh.clip(0, MAX_WH)
         for start_s in np.unique(slip.start_s[rows]).tolist():
             some = rows & (slip.start_s == start_s)
-            readings = Readings(meter=self.roster.number[place[some]], energy_wh=slip.energy_wh[some])
+            readings = Readings(meter=self.roster.number[place[some]], energy_wh=energy_wh[some])
             if append(self.landing, start_s, readings):
                 receipt.accepted += int(some.sum())
             else:

@@ -35,19 +35,21 @@ class DoorMemory:
 
     def registers(self, meters: Iterable[int]) -> dict[int, Register]:
         """Where these registers stood, as far as they are known."""
-        query = "SELECT meter, at_s, wh, boundary_wh FROM confidential.register WHERE meter = ANY(%b::bigint[])"
+        query = """
+            SELECT meter, first_at_s, first_wh, at_s, wh FROM confidential.register WHERE meter = ANY(%b::bigint[])"""
         with self._session.transaction() as connection:
             rows = connection.execute(query, (list(meters),)).fetchall()
-        return {meter: Register(Point(at_s, wh), boundary_wh) for meter, at_s, wh, boundary_wh in rows}
+        return {meter: Register(Point(*points[:2]), Point(*points[2:])) for meter, *points in rows}
 
     def keep_registers(self, registers: Mapping[int, Register]) -> None:
         """Remember where registers stand now; an older standing never replaces a newer one."""
         query = """
-            INSERT INTO confidential.register AS old
-            SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]) ORDER BY 1
-            ON CONFLICT (meter) DO UPDATE SET at_s = excluded.at_s, wh = excluded.wh, boundary_wh = excluded.boundary_wh
+            INSERT INTO confidential.register AS old (meter, first_at_s, first_wh, at_s, wh)
+            SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]) ORDER BY 1
+            ON CONFLICT (meter) DO UPDATE
+            SET first_at_s = excluded.first_at_s, first_wh = excluded.first_wh, at_s = excluded.at_s, wh = excluded.wh
             WHERE old.at_s < excluded.at_s"""
-        rows = [(meter, one.last.at_s, one.last.wh, one.boundary_wh) for meter, one in registers.items()]
+        rows = [(meter, one.first.at_s, one.first.wh, one.last.at_s, one.last.wh) for meter, one in registers.items()]
         if rows:
             with self._session.transaction() as connection:
                 connection.execute(query, tuple(map(list, zip(*rows, strict=True))))

@@ -34,6 +34,7 @@ REGISTERS = "smartmeter/+/ACTIVE_ENERGY_P"
 MOST_AT_ONCE = 10_000
 MOST_BYTES = 32 * 2**20
 _AGAIN_S = 5.0
+_Arrived = tuple[MQTTMessage, int]  # a message, and when it came [s of UTC]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,16 +47,16 @@ class MqttDoor:
     memory: DoorMemory
     now: Callable[[], float]
     say: Say
-    _waiting: queue.SimpleQueue[MQTTMessage] = field(default_factory=queue.SimpleQueue, init=False)
+    _waiting: queue.SimpleQueue[_Arrived] = field(default_factory=queue.SimpleQueue, init=False)
     _stopped: Event = field(default_factory=Event, init=False)
 
     def run(self) -> None:
         """Take messages until `stop`."""
-        client = connect(self.broker, self.name, self.say, topics=(BATCHES, REGISTERS), heard=self._waiting.put)
+        client = connect(self.broker, self.name, self.say, topics=(BATCHES, REGISTERS), heard=self._heard)
         try:
             while not self._stopped.is_set():
                 if (messages := self._some()) and self._keep(messages):
-                    for message in messages:
+                    for message, _ in messages:
                         client.ack(message.mid, message.qos)
         finally:
             client.disconnect()
@@ -78,16 +79,20 @@ class MqttDoor:
     def stop(self) -> None:
         self._stopped.set()
 
-    def _some(self) -> list[MQTTMessage]:
+    def _heard(self, message: MQTTMessage) -> None:
+        """Note when a message came: it stays so old however often it must be tried."""
+        self._waiting.put((message, int(self.now())))
+
+    def _some(self) -> list[_Arrived]:
         """All that wait, once one does."""
-        messages: list[MQTTMessage] = []
+        messages: list[_Arrived] = []
         with suppress(queue.Empty):
             messages.append(self._waiting.get(timeout=0.2))
             while len(messages) < MOST_AT_ONCE:
                 messages.append(self._waiting.get_nowait())
         return messages
 
-    def _keep(self, messages: list[MQTTMessage]) -> bool:
+    def _keep(self, messages: list[_Arrived]) -> bool:
         """Keep what they carry; while the disk or the state fails, try again. What cannot be read is only counted."""
         while not self._stopped.is_set():
             try:
@@ -99,16 +104,16 @@ class MqttDoor:
                 return True
         return False
 
-    def _take(self, messages: list[MQTTMessage]) -> None:
+    def _take(self, messages: list[_Arrived]) -> None:
         intake, refused, points = self.intake(), 0, []
-        for message in messages:
+        for message, received_s in messages:
             try:
                 if len(message.payload) > MOST_BYTES:
                     raise ReadingError("message", "too large", f"must have at most {MOST_BYTES:,} bytes")
                 if message.topic == BATCHES:
                     self._take_batch(intake, bytes(message.payload))
                 else:
-                    points.append((message.topic.split("/")[1], parse_point(bytes(message.payload), int(self.now()))))
+                    points.append((message.topic.split("/")[1], parse_point(bytes(message.payload), received_s)))
             except MurmurateError:
                 refused += 1
         intake.counts["refused"] += refused
@@ -122,7 +127,10 @@ class MqttDoor:
         intake.take(slip, None, Receipt(refused=refusals))
 
     def _take_points(self, intake: Intake, points: Iterable[tuple[str, Point]]) -> None:
-        """Registers become energy. They are remembered after the energy is safe: what is lost is worked out again."""
+        """Registers become energy. They are remembered after the energy is safe: what is lost is worked out again.
+
+        Of two points of one second the first counts: the sort leaves them in the order in which they came.
+        """
         by_place: dict[int, list[Point]] = {}
         named = list(points)
         for place, (_, point) in zip(intake.roster.find([name for name, _ in named]).tolist(), named, strict=True):

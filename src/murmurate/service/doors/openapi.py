@@ -36,7 +36,7 @@ _SCHEMAS: Schema = {
         {
             "meter": {"oneOf": [{"type": "string", "minLength": 1, "maxLength": 128}, _WHOLE]},
             "interval_start": _TIME,
-            "energy_wh": _WHOLE | {"exclusiveMaximum": 2**53},
+            "energy_wh": {"type": "number"},  # of any value: what is out of range is clipped
         },
         {"interval_end": _TIME, "signature": {"type": "string", "pattern": "^([0-9a-fA-F]{2}){1,256}$"}},
     ),

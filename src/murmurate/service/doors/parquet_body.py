@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 from murmurate.errors import ReadingError
 from murmurate.quantities import BoolArray, IntArray
 from murmurate.service.doors.slip import Refusals, Slip
-from murmurate.service.doors.values import LONGEST_NAME, MOST_SECONDS, MOST_WH, refuse
+from murmurate.service.doors.values import LONGEST_NAME, MAX_WH, MOST_SECONDS, refuse
 
 _MOST_BYTES = 2**28  # of a Parquet file once it is decompressed
 _MOST_CHUNKS = 100_000  # row groups times columns
@@ -22,6 +24,7 @@ _CORRUPT = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError
 def parquet_rows(body: bytes, *, interval_s: int, most_rows: int = 2_000_000) -> tuple[Slip, Refusals]:
     """Columns meter (numbers) or meter_id (text), interval_start, energy_wh, and interval_end where it is there.
 
+    Energy is any number: integers of any width, floats, decimals. It is rounded down; NaN is no number, like null.
     Names are read as a dictionary: one name of a megabyte that a thousand rows share would else be a gigabyte.
     """
     source = pa.BufferReader(body)
@@ -65,13 +68,22 @@ def _kinds(parquet: pq.ParquetFile) -> dict[str, int]:
         raise ReadingError(
             "columns", "not of readings", "must be meter or meter_id, interval_start, energy_wh, each once"
         )
-    for name in {"meter", "energy_wh"} & set(wanted):
-        kind = parquet.schema_arrow.field(name).type
-        if not pa.types.is_integer(kind) or kind == pa.uint64():
-            raise ReadingError(name, "of another type", "must be whole numbers that fit in 64 bits")
+    if meter == "meter" and not _is_signed_64(parquet.schema_arrow.field(meter).type):
+        raise ReadingError(meter, "of another type", "must be whole numbers that fit in 64 bits")
+    energy = parquet.schema_arrow.field("energy_wh").type
+    if not (pa.types.is_integer(energy) or pa.types.is_floating(energy) or _is_small_decimal(energy)):
+        raise ReadingError("energy_wh", "of another type", "must be numbers: integers, floats or decimals of 38 digits")
     if meter == "meter_id" and not _is_text(parquet.schema_arrow.field(meter).type):
         raise ReadingError(meter, "of another type", "must be text")
     return {name: _per_second(parquet, name) if name.startswith("interval") else 1 for name in wanted}
+
+
+def _is_signed_64(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) and kind != pa.uint64())
+
+
+def _is_small_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind) and kind.bit_width <= 128)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -118,15 +130,13 @@ def _rules(interval_s: int) -> tuple[str, ...]:
         "interval_start is no time: must lie between 1970 and 9999",
         "interval_start is within an interval: must begin on an interval boundary",
         f"reading is of another length: covers another stretch than an interval of {interval_s} s",
-        "energy_wh is negative: must be 0 or more",
-        "energy_wh is too large: must be below 2**53",
     )
 
 
 def _faults(batch: pa.RecordBatch, kinds: dict[str, int], interval_s: int) -> tuple[IntArray, IntArray, IntArray]:
     """Begin [s of UTC] and energy [Wh] of each row, and the first of the rules that it breaks; -1 if none."""
-    whole = np.logical_and.reduce([column.is_valid().to_numpy(zero_copy_only=False) for column in batch.columns])
-    start, energy_wh = (_numbers(batch.column(name)) for name in ("interval_start", "energy_wh"))
+    whole = np.logical_and.reduce([_has_value(column) for column in batch.columns])
+    start, energy_wh = _numbers(batch.column("interval_start")), _energy_wh(batch.column("energy_wh"))
     per_second = kinds["interval_start"]
     start_s = start // per_second
     other_end = np.zeros(len(start), np.bool_)
@@ -139,10 +149,28 @@ def _faults(batch: pa.RecordBatch, kinds: dict[str, int], interval_s: int) -> tu
         (start_s < 0) | (start_s >= MOST_SECONDS),
         start % (interval_s * per_second) != 0,
         other_end,
-        energy_wh < 0,
-        energy_wh >= MOST_WH,
     ]
     return start_s, energy_wh, np.select(broken, range(len(broken)), default=-1)
+
+
+def _has_value(column: pa.Array) -> BoolArray:
+    """Whether each row holds a value; NaN is none."""
+    known = pc.invert(pc.is_null(column, nan_is_null=pa.types.is_floating(column.type)))
+    return np.asarray(known.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _energy_wh(column: pa.Array) -> IntArray:
+    """Numbers of any type, rounded down to whole Wh and cut to at most `MAX_WH` either way; 0 where there is none."""
+    if pa.types.is_floating(column.type):
+        whole = np.floor(np.nan_to_num(column.to_numpy(zero_copy_only=False).astype(np.float64), nan=0.0))
+        return np.asarray(whole.clip(-MAX_WH, MAX_WH), np.int64)
+    if pa.types.is_decimal(column.type):
+        wide = pc.floor(column.cast(pa.decimal256(76, column.type.scale)))  # rounding down may take one digit more
+        low, high = (pa.scalar(Decimal(bound), wide.type) for bound in (-MAX_WH, MAX_WH))
+        column = pc.max_element_wise(pc.min_element_wise(wide, high, skip_nulls=False), low, skip_nulls=False)
+    elif column.type == pa.uint64():
+        return np.asarray(np.minimum(column.fill_null(0).to_numpy(), np.uint64(MAX_WH)), np.int64)
+    return _numbers(column)
 
 
 def _numbers(column: pa.Array) -> IntArray:

@@ -8,6 +8,8 @@ from murmurate.publication.signing import verify
 def signed_bytes(meter: str, start_s: int, energy_wh: int) -> bytes:
     """What a meter signs with its Ed25519 key: its name, the begin of the interval [s of UTC], the energy [Wh].
 
+    The energy is a whole number, rounded down, within 64 bits. It is what the meter measured, before it is clipped.
+
     >>> signed_bytes("17", 1_794_658_500, 250)
     b'murmurate reading 1\\n17\\n1794658500\\n250'
     """

@@ -22,7 +22,7 @@ class Slip:
 
     meter: IntArray | Sequence[str]
     start_s: IntArray  # begin of its interval [s of UTC]
-    energy_wh: IntArray
+    energy_wh: IntArray  # rounded down to whole Wh, not yet clipped: this is what a meter signs
     line: IntArray
     signature: Sequence[str | None] | None = None  # hex, one for each reading, where meters sign
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal
 from functools import lru_cache
 from typing import NoReturn
 
@@ -16,12 +17,16 @@ LONGEST_LINE = 4096  # bytes
 LONGEST_NAME = 128  # characters of a meter's name
 MOST_REFUSED = 100_000  # lines: more are not a slip with faults but something else
 MOST_SECONDS = 253_402_300_800  # s of UTC: the year 10,000
-MOST_WH = 2**53  # whole numbers below are the same in every language
+MAX_WH = 2**53 - 1  # whole numbers up to here are the same in every language
 NANO = 10**9
 NO_TEXT = ("line", "no text", "must be UTF-8")
 NO_JSON = ("line", "no JSON", "must be one JSON object")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMERAL = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE]([+-]?[0-9]+))?")
+_MAX_EXPONENT = 10**5  # no line has digits enough for a larger one to bring a number back between 1 and 2**63
+_EXACT = Context(prec=2 * LONGEST_LINE)  # no line has a number with more digits
+_LEAST_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
 
 def interval_start_s(start_ns: int, interval_s: int) -> int:
@@ -31,15 +36,42 @@ def interval_start_s(start_ns: int, interval_s: int) -> int:
     return start_ns // NANO
 
 
-def whole_wh(value: object) -> int:
-    """Energy [Wh]. True is no number here, nor is 1.0: a sender that means whole Wh can write them."""
-    if type(value) is not int:
-        raise ReadingError("energy_wh", "no whole number", "must be a whole number of Wh")
-    if value < 0:
-        raise ReadingError("energy_wh", "negative", "must be 0 or more")
-    if value >= MOST_WH:
-        raise ReadingError("energy_wh", "too large", "must be below 2**53")
-    return value
+def floored_wh(field: str, value: object, power: int = 0) -> int:
+    """The largest whole number that is not above value * 10**power, within 64 bits.
+
+    Every number is taken, whatever its value. What is no number is refused: text, null, true. A huge exponent is
+    never written out, so memory stays within a small multiple of what was sent.
+
+    >>> floored_wh("energy_wh", Decimal("12.5")), floored_wh("energy_wh", Decimal("-0.5")), floored_wh("value", 7, 3)
+    (12, -1, 7000)
+    """
+    if type(value) is int and not power:
+        return _within_64_bits(value)
+    number = Decimal(value) if type(value) is int else value
+    if not isinstance(number, Decimal):
+        raise ReadingError(field, "no number", "must be a number")
+    digits_before_point = number.adjusted() + power + 1
+    if not number or digits_before_point < 1:
+        return -1 if number < 0 else 0
+    if digits_before_point > len(str(_MAX_INT64)):
+        return _LEAST_INT64 if number < 0 else _MAX_INT64
+    return _within_64_bits(math.floor(number.scaleb(power, _EXACT)))
+
+
+def _within_64_bits(value: int) -> int:
+    return min(max(value, _LEAST_INT64), _MAX_INT64)
+
+
+def parse_numeral(text: str) -> Decimal | None:
+    """A number as text, exactly where it can lie between 1 and 2**63; none if the text is no number.
+
+    >>> parse_numeral("-12.50"), parse_numeral("1e999999999999") == Decimal("1e100000"), parse_numeral("five")
+    (Decimal('-12.50'), True, None)
+    """
+    if (found := _NUMERAL.fullmatch(text)) is None or len(text) > LONGEST_LINE:
+        return None
+    exponent = min(max(int(found[2] or 0), -_MAX_EXPONENT), _MAX_EXPONENT)
+    return Decimal(f"{found[1]}e{exponent}")
 
 
 def meter_name(value: object) -> str:
@@ -91,7 +123,7 @@ def parse_json(line: bytes) -> object:
         value: object = _JSON.decode(line.decode())
     except UnicodeDecodeError:
         rule = NO_TEXT
-    except (ValueError, RecursionError, InvalidOperation):
+    except (ValueError, RecursionError):
         rule = NO_JSON
     else:
         return value
@@ -109,4 +141,4 @@ def _no_number(_constant: str) -> NoReturn:
     raise ReadingError("line", "with NaN or Infinity", "must have numbers as JSON has them")
 
 
-_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=Decimal)
+_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=parse_numeral)

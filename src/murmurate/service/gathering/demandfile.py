@@ -9,13 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurate.curator.bounds import decode_bounds, encode_bounds
 from murmurate.quantities import Demand
 from murmurate.service.gathering import durable
 from murmurate.service.gathering.job import Gathered
 
-_COLUMNS = ("energy_wh", "reported", "imputed", "largest_bound_wh")
+_COLUMNS = ("energy_wh", "reported", "imputed")
 SCHEMA = pa.schema(
-    [("interval_start", pa.timestamp("ms", "UTC")), ("zone", pa.string()), *((name, pa.int64()) for name in _COLUMNS)]
+    [
+        ("interval_start", pa.timestamp("ms", "UTC")),
+        ("zone", pa.string()),
+        *((name, pa.int64()) for name in _COLUMNS),
+        ("bounds", pa.string()),
+    ]
 )
 
 
@@ -27,7 +33,8 @@ def table(gathered: Sequence[Gathered]) -> pa.Table:
     zones = [zone for one in gathered for zone in one.demand.zones]
     columns = [np.concatenate([getattr(one.demand, name) for one in gathered]) for name in _COLUMNS]
     start = pa.array(start_ms, SCHEMA.field("interval_start").type)
-    return pa.table([start, pa.array(zones, pa.string()), *columns], schema=SCHEMA)
+    bounds = [encode_bounds(one.demand.bounds_at(place)) for one in gathered for place in range(len(one.demand.zones))]
+    return pa.table([start, pa.array(zones, pa.string()), *columns, pa.array(bounds, pa.string())], schema=SCHEMA)
 
 
 def write(path: Path, gathered: Sequence[Gathered]) -> None:
@@ -45,5 +52,6 @@ def read(path: Path) -> dict[int, Demand]:
     for begin in np.unique(start_ms):
         some = rows.filter(pa.array(start_ms == begin))
         columns = {name: some[name].to_numpy() for name in _COLUMNS}
-        found[int(begin) // 1000] = Demand(zones=tuple(some["zone"].to_pylist()), **columns)
+        bounds = tuple(map(decode_bounds, some["bounds"].to_pylist()))
+        found[int(begin) // 1000] = Demand(zones=tuple(some["zone"].to_pylist()), bounds=bounds, **columns)
     return found

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from murmurate.curator.terms import Terms
 from murmurate.quantities import Demand
 from murmurate.service.gathering.job import Gathered
@@ -22,30 +20,34 @@ def hand_over(
     terms = {zone: state.terms(plan) for zone, plan in state.plans().items()}
     aside: dict[str, str] = {}
     for one in gathered:
-        aside |= unfit(one.demand, terms, interval_s)
-    silent: dict[str, str] = {}
-    for one in gathered:
-        few = _too_few(one.demand, quorum)
-        silent |= few
-        state.remember(one.start_s // interval_s, _without(one.demand, aside | few))
-    return silent | aside
+        fit, unfit_here = fit_for_release(one.demand, terms, interval_s, quorum)
+        aside |= unfit_here
+        state.remember(one.start_s // interval_s, fit)
+    return aside
+
+
+def fit_for_release(
+    demand: Demand, terms: Mapping[str, Terms | None], interval_s: int, quorum: float
+) -> tuple[Demand, dict[str, str]]:
+    """The demand of the zones that may be released from it, and the other zones, with the reason."""
+    aside = _too_few(demand, quorum) | unfit(demand, terms, interval_s)
+    return _without(demand, aside), aside
 
 
 def unfit(demand: Demand, terms: Mapping[str, Terms | None], interval_s: int) -> dict[str, str]:
     """Zones whose demand the publisher must not get, and why.
 
-    The noise of a plan is measured by its largest bound: a meter that may add more would not be hidden.
+    The noise of a plan hides households of its kinds up to their bounds; one that may add more would not be hidden.
     """
     found = {}
-    largest = demand.largest_bound_wh if demand.largest_bound_wh is not None else np.zeros(len(demand.zones), np.int64)
-    for zone, bound_wh in zip(demand.zones, largest.tolist(), strict=True):
+    for place, zone in enumerate(demand.zones):
         plan = terms.get(zone)
         if plan is None:
             found[zone] = "is not open; murmurate open plan.json"
         elif plan.interval_s != interval_s:
             found[zone] = f"is planned for intervals of {plan.interval_s} s, not {interval_s} s"
-        elif bound_wh > plan.bound_wh:
-            found[zone] = f"has a protected meter with bound_wh {bound_wh}; its plan protects up to {plan.bound_wh}"
+        elif (why := plan.refusal(demand.bounds_at(place))) is not None:
+            found[zone] = why
     return found
 
 
@@ -64,5 +66,5 @@ def _without(demand: Demand, aside: Mapping[str, str]) -> Demand:
         energy_wh=demand.energy_wh[kept],
         reported=demand.reported[kept],
         imputed=demand.imputed[kept],
-        largest_bound_wh=None if demand.largest_bound_wh is None else demand.largest_bound_wh[kept],
+        bounds=tuple(demand.bounds_at(place) for place in kept),
     )

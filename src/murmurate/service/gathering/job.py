@@ -104,7 +104,7 @@ def total(start_s: int, parts: Iterable[Tally], table: MeterTable, *, strangers:
     whole = merge(parts)
     return Gathered(
         start_s=start_s,
-        demand=demand(whole, table.zones, len(table.shards)),
+        demand=demand(whole, table.zones, len(table.shards), table.bounds),
         readings=whole.readings + strangers,
         astray=whole.astray,
         unknown=whole.unknown + strangers,

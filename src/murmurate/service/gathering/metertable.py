@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -24,15 +25,19 @@ from murmurate.curator.gathering import Shard
 from murmurate.errors import MeterError
 from murmurate.quantities import Meters
 from murmurate.service.gathering import durable
+from murmurate.service.gathering.households import Described, bounds_of, described, refuse_changed, together
 from murmurate.service.gathering.layout import Landing
 
 _NEEDED = ("meter", "zone", "bound_wh")
 _KINDS = {"meter": pa.types.is_integer, "zone": pa.types.is_string, "bound_wh": pa.types.is_integer}
 _KINDS |= {"imputed_wh": pa.types.is_integer, "protected": pa.types.is_boolean}
-_KINDS |= {"id": pa.types.is_string, "key": pa.types.is_string}
-_TEXT = ("zone", "id", "key")
+_KINDS |= dict.fromkeys(("id", "key", "kind"), pa.types.is_string)
+_KINDS["household"] = lambda kind: pa.types.is_string(kind) or pa.types.is_integer(kind)
+_TEXT = ("zone", "id", "key", "kind", "household")
+_MAY_BE_EMPTY = ("key", "kind")
 _PACKED = dict.fromkeys(("meter", "zone", "bound_wh", "imputed_wh"), "DELTA_BINARY_PACKED")
-_SHOULD_BE = dict.fromkeys(_TEXT, "text") | {"protected": "true or false"}
+_HOUSEHOLDS = "households.parquet"
+_SHOULD_BE = dict.fromkeys(_TEXT, "text") | {"protected": "true or false", "household": "text or whole numbers"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ class MeterTable:
     digests: tuple[str, ...]  # SHA-256 of the file of each shard
     shard_meters: int  # meter m is in shard m // shard_meters
     meters: int
+    bounds: tuple[Mapping[str, int], ...] | None = field(default=None, hash=False)  # [zone] see `curator.bounds`
 
     @property
     def version(self) -> str:
@@ -56,18 +62,41 @@ class MeterTable:
 
 
 def pin(landing: Landing, source: Path) -> MeterTable:
-    """Keep this version of the meter table in the landing; one that is there already is not read again."""
+    """Keep this version of the meter table in the landing; one that is there already is not read again.
+
+    Raises MeterError where the table cannot be used, or says of a meter's household another thing than the one before.
+    """
     folder = landing.root / "_meters" / _version(source)
     if not _is_whole(folder):
-        meters = _meters(read_table(source))
+        table = read_table(source)
+        meters, says = _meters(table), described(table)
+        bounds = bounds_of(table, meters, says)
+        if (before := _described_before(folder)) is not None:
+            refuse_changed(before, says)
+            says = together(before, says)
         if folder.exists() and not _is_whole(folder):
             shutil.rmtree(folder)
-        _write(folder, meters, landing)
+        _write(folder, meters, says, bounds, landing)
+        load.cache_clear()
     return load(folder)
 
 
 def _is_whole(folder: Path) -> bool:
-    return folder.exists() and all((folder / f"shard={shard}.parquet").exists() for shard in load(folder).shards)
+    """Whether every file is there. A table that an earlier version has pinned lacks one, and is written again."""
+    if not folder.exists():
+        return False
+    names = [f"shard={shard}.parquet" for shard in load(folder).shards]
+    return all((folder / name).exists() for name in (*names, _HOUSEHOLDS))
+
+
+def _described_before(folder: Path) -> Described | None:
+    """What the table that was pinned last says of every meter so far; None where this one is the first."""
+    others = (path for path in folder.parent.glob(f"*/{_HOUSEHOLDS}") if path.parent != folder)
+    pinned_at = {path: path.stat().st_mtime_ns for path in others if not path.parent.name.startswith(".")}
+    if not pinned_at:
+        return None
+    newest = max(pinned_at, key=lambda path: (pinned_at[path], path))
+    return described(pq.read_table(newest, partitioning=None))
 
 
 def pinned(landing: Landing, version: str) -> MeterTable:
@@ -82,7 +111,7 @@ def pinned(landing: Landing, version: str) -> MeterTable:
 def load(folder: Path) -> MeterTable:
     """What a pinned table says of itself; it never changes."""
     contents = json.loads((folder / "table.json").read_bytes())
-    contents |= {name: tuple(contents[name]) for name in ("zones", "shards", "digests")}
+    contents |= {name: tuple(listed) for name, listed in contents.items() if isinstance(listed, list)}
     return MeterTable(folder=folder, **contents)
 
 
@@ -101,7 +130,6 @@ def load_shard(folder: Path, shard: int) -> Shard:
         bound_wh=column["bound_wh"],
         imputed_wh=column["imputed_wh"],
         number=column["meter"],
-        protected=column["protected"],
     )
     return Shard.of(meters, shard)
 
@@ -127,7 +155,7 @@ def _sha256(path: Path) -> str:
 
 
 def read_table(source: Path) -> pa.Table:
-    """The operator's table, checked, in the order of the meters' numbers. `key` may be empty, nothing else."""
+    """The operator's table, checked, in the order of the meters' numbers. Only `key` and `kind` may be empty."""
     text = pv.ConvertOptions(column_types=dict.fromkeys(_TEXT, pa.string()))
     try:
         if source.suffix == ".csv":
@@ -150,8 +178,10 @@ def read_table(source: Path) -> pa.Table:
         table = table.set_column(names.index(name), name, _plain(table[name]))
     for name, kind in ((name, table.schema.field(name).type) for name in names):
         fits = _KINDS[name](kind)
-        gaps = table[name].null_count or (fits and name in _TEXT and pc.any(pc.equal(table[name], "")).as_py())
-        if not fits or (gaps and name != "key"):
+        gaps = table[name].null_count or (
+            fits and pa.types.is_string(kind) and pc.any(pc.equal(table[name], "")).as_py()
+        )
+        if not fits or (gaps and name not in _MAY_BE_EMPTY):
             what = "empty here and there" if gaps else kind
             raise MeterError(f"{source}: {name}", what, f"must be {_SHOULD_BE.get(name, 'whole numbers')} throughout")
     return table.sort_by("meter")
@@ -177,14 +207,15 @@ def _meters(table: pa.Table) -> Meters:
         bound_wh=column["bound_wh"],
         imputed_wh=column.get("imputed_wh", np.zeros(len(table), np.int64)),
         number=column["meter"],
-        protected=column.get("protected", np.ones(len(table), np.bool_)),
     )
 
 
-def _write(folder: Path, meters: Meters, landing: Landing) -> None:
+def _write(
+    folder: Path, meters: Meters, says: Described, bounds: tuple[Mapping[str, int], ...], landing: Landing
+) -> None:
     """One file a shard, in a folder that appears when it is complete."""
     columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
-    whole = pa.table(columns | {"imputed_wh": meters.imputed_wh, "protected": meters.protected})
+    whole = pa.table(columns | {"imputed_wh": meters.imputed_wh})
     number = whole["meter"].to_numpy()
     shards, first = np.unique(number // landing.shard_meters, return_index=True)
     if len(shards) > 4 * (len(meters) // landing.shard_meters + 16):
@@ -200,7 +231,11 @@ def _write(folder: Path, meters: Meters, landing: Landing) -> None:
         digests.append(hashlib.sha256(data).hexdigest())
         durable.write(part / f"shard={shard}.parquet", data)
     size = {"shard_meters": landing.shard_meters, "meters": len(meters)}
-    contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests} | size
+    contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests, "bounds": bounds} | size
+    sink = pa.BufferOutputStream()
+    packed = {"meter": "DELTA_BINARY_PACKED"}
+    pq.write_table(says.table(), sink, use_dictionary=["kind"], column_encoding=packed)
+    durable.write(part / _HOUSEHOLDS, memoryview(sink.getvalue()))
     durable.write(part / "table.json", json.dumps(contents).encode())
     try:
         part.rename(folder)

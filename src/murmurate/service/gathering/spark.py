@@ -25,7 +25,7 @@ from murmurate.errors import MurmurateError
 from murmurate.service.gathering.job import Run, Task, run_task
 
 _SLICES_PER_CORE = 4
-_COLUMNS = ("zones", "energy_wh", "reported", "imputed", "largest_bound_wh")
+_COLUMNS = ("zones", "energy_wh", "reported", "imputed")
 
 
 def on_spark(spark: Any, *, slices: int | None = None) -> Run:
