@@ -80,9 +80,7 @@ class Zone:
         self.last, self.lead = now - 100, 50
         self.opening = Opening(plan=terms.plan, key=signer.public, first=self.last + 1, lead=self.lead)
         self.state.open({"harbour": self.opening})
-        desk = Desk(
-            terms=self.state.terms, signers={signer.public: signer}, noise=SystemNoise(), input_key=b"benchmark"
-        )
+        desk = Desk(terms=self.state.terms, signers={signer.public: signer}, noise=SystemNoise())
         self.publisher = Publisher(state=self.state, log=self.log, write=desk.write, wait=lambda: None)
         self.publish(51)  # up to now
 

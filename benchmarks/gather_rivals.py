@@ -35,8 +35,7 @@ SELECT strptime(interval, '%Y%m%dT%H%MZ') AS interval_start, zone,
              WHEN energy_wh > bound_wh THEN bound_wh
              ELSE energy_wh END)::BIGINT AS energy_wh,
     count(energy_wh) AS reported,
-    count(*) - count(energy_wh) AS imputed,
-    coalesce(max(bound_wh) FILTER (protected), 0) AS largest_bound_wh
+    count(*) - count(energy_wh) AS imputed
 FROM due LEFT JOIN heard USING (interval, meter)
 GROUP BY interval, zone
 """
@@ -63,7 +62,6 @@ def by_polars(world: World, table: MeterTable) -> pa.Table:
         zones = meters.group_by("zone").agg(
             all_imputed_wh=pl.col("imputed_wh").sum(),
             meters=pl.len().cast(pl.Int64),
-            largest_bound_wh=pl.col("bound_wh").filter(pl.col("protected")).max().fill_null(0),
         )
         known = meters.lazy().select("meter", "zone", "bound_wh", "imputed_wh")
         queries = [
@@ -74,7 +72,7 @@ def by_polars(world: World, table: MeterTable) -> pa.Table:
         pl.DataFrame({"zone": table.zones}).with_row_index("number", 0).with_columns(pl.col("number").cast(pl.Int64))
     )
     counts = pl.col("energy_wh", "reported", "imputed").sum()
-    rows = pl.concat(found).group_by("interval_start", "number").agg(counts, pl.col("largest_bound_wh").max())
+    rows = pl.concat(found).group_by("interval_start", "number").agg(counts)
     return rows.join(names, on="number").drop("number").to_arrow()
 
 
@@ -93,7 +91,6 @@ def _query(folder: Path, start_s: int, known: pl.LazyFrame, zones: pl.LazyFrame)
         energy_wh=pl.col("all_imputed_wh") + pl.col("more_wh").fill_null(0),
         reported=reported,
         imputed=pl.col("meters") - reported,
-        largest_bound_wh="largest_bound_wh",
     )
 
 

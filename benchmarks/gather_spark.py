@@ -38,15 +38,12 @@ def by_hand(spark: Any, plan: Plan, zones: Sequence[str]) -> pa.Table:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     tasks = spark.range(0, len(plan.shards), 1, min(_SLICES, len(plan.shards)))
     sums = np.zeros((3, len(plan.starts), len(zones)), np.int64)
-    largest = np.zeros(len(zones), np.int64)
     for row in tasks.mapInArrow(lambda batches: _work(plan, batches), "part binary").collect():
-        numbers = np.frombuffer(row["part"], np.int64).reshape(2 + 3 * len(plan.starts), -1)
-        sums[:, :, numbers[0]] += numbers[2:].reshape(3, len(plan.starts), -1)
-        largest[numbers[0]] = np.maximum(largest[numbers[0]], numbers[1])
+        numbers = np.frombuffer(row["part"], np.int64).reshape(1 + 3 * len(plan.starts), -1)
+        sums[:, :, numbers[0]] += numbers[1:].reshape(3, len(plan.starts), -1)
     start = np.repeat([begin * _MICRO for begin, _ in plan.starts], len(zones))
     columns = {"interval_start": pa.array(start, pa.timestamp("us", "UTC")), "zone": list(zones) * len(plan.starts)}
-    columns |= dict(zip(("energy_wh", "reported", "imputed"), sums.reshape(3, -1), strict=True))
-    return pa.table(columns | {"largest_bound_wh": np.tile(largest, len(plan.starts))})
+    return pa.table(columns | dict(zip(("energy_wh", "reported", "imputed"), sums.reshape(3, -1), strict=True)))
 
 
 def _work(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -58,7 +55,7 @@ def _work(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _one_shard(plan: Plan, shard: int) -> Any:
-    """Zones, largest bounds, then energy, reported and imputed of each interval.
+    """Zones, then energy, reported and imputed of each interval.
 
     Everything is indexed by the meter's number in its shard: numbers without a meter have a zone of their own, cut off.
     """
@@ -71,9 +68,6 @@ def _one_shard(plan: Plan, shard: int) -> Any:
     of_meter = np.cumsum(everyone > 0)[column["zone"]] - 1
     zone, bound_wh, imputed_wh = np.full(size, len(zones)), np.zeros(size, np.int64), np.zeros(size, np.int64)
     zone[at], bound_wh[at], imputed_wh[at] = of_meter, column["bound_wh"], column["imputed_wh"]
-    largest = np.zeros(len(zones), np.int64)
-    secret = column["protected"]
-    np.maximum.at(largest, of_meter[secret], column["bound_wh"][secret])
     energy, imputed = [], []
     for start_s, folder in plan.starts:
         heard = _heard(Path(plan.root) / folder / f"shard={shard}", start_s * _MICRO, first, size)
@@ -83,7 +77,7 @@ def _one_shard(plan: Plan, shard: int) -> Any:
         np.add.at(total, zone, counted)
         energy.append(total[:-1])
         imputed.append(np.bincount(zone[silent], minlength=len(zones) + 1)[:-1])
-    return np.stack([zones, largest, *energy, *(everyone[zones] - some for some in imputed), *imputed])
+    return np.stack([zones, *energy, *(everyone[zones] - some for some in imputed), *imputed])
 
 
 def _heard(folder: Path, start_us: int, first: int, size: int) -> Any:

@@ -161,6 +161,6 @@ def digest(rows: pa.Table) -> str:
     """SHA-256 of the demand: a line for each interval and zone, in order."""
     rows = rows.sort_by([("interval_start", "ascending"), ("zone", "ascending")])
     start_s = rows["interval_start"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_pylist()
-    columns = [rows[name].to_pylist() for name in ("zone", "energy_wh", "reported", "imputed", "largest_bound_wh")]
+    columns = [rows[name].to_pylist() for name in ("zone", "energy_wh", "reported", "imputed")]
     lines = (f"{stamp(begin)},{','.join(map(str, row))}\n" for begin, *row in zip(start_s, *columns, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ from murmurate.curator.zonefile import EXAMPLE, parse_zone
 from murmurate.privacy.noise import NoiseLaw, SystemNoise
 from murmurate.publication.desk import Desk
 from murmurate.publication.publisher import Beyond, Known
+from murmurate.publication.record import Kind
 from murmurate.publication.signing import Ed25519Signer
 from murmurate.publication.wish import Opening, Wish
 from murmurate.quantities import Demand
@@ -108,15 +110,15 @@ class Bench:
         count = len(self.zones)
         energy_wh = np.random.default_rng(interval).integers(150_000, 250_000, count)
         column = np.full(count, 800)
+        bounds = ({"": 1000},) * count
+        zones = tuple(self.zones)
         self.state.remember(
-            interval, Demand(zones=tuple(self.zones), energy_wh=energy_wh, reported=column, imputed=0 * column)
+            interval, Demand(zones=zones, energy_wh=energy_wh, reported=column, imputed=0 * column, bounds=bounds)
         )
 
     def publish(self, until: int, beside: Callable[[list[str]], None] = lambda _: None) -> float:
         """Seconds until every zone has its release of `until`; after each batch, not counted, something `beside`."""
-        desk = Desk(
-            terms=self.state.terms, signers={self.signer.public: self.signer}, noise=SystemNoise(), input_key=bytes(32)
-        )
+        desk = Desk(terms=self.state.terms, signers={self.signer.public: self.signer}, noise=SystemNoise())
         publisher = Publisher(
             state=_Timed(self.state, self.watch),
             log=_Timed(self.log, self.watch),
@@ -203,9 +205,12 @@ def apart(bench: Bench) -> dict[str, float]:
     with psycopg.connect(bench.log_dsn) as connection:
         query = "SELECT line FROM public_log.entry JOIN public_log.head USING (zone, seq)"
         lines = [line.encode() for (line,) in connection.execute(query)]
-    scales = np.repeat(np.linspace(20_000.0, 40_000.0, PLANS), -(-len(lines) // PLANS))
+    measured = [record for record in map(json.loads, lines) if record["kind"] == Kind.MEASURED]
+    assert {record["noise"] for record in measured} == {NoiseLaw.HUBER.value}
+    scales = np.array([float(record["scale_wh"]) for record in measured])
+    cores = np.array([record["core_wh"] for record in measured])
     jobs: dict[str, Callable[[], object]] = {
-        "drawing": lambda: SystemNoise().draw(NoiseLaw.LAPLACE, scales),
+        "drawing": lambda: SystemNoise().draw(NoiseLaw.HUBER, scales, cores),
         "signing": lambda: [bench.signer.sign(line) for line in lines],
         "hashing": lambda: [hashlib.sha256(line).hexdigest() for line in lines],
     }

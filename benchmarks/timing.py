@@ -51,7 +51,8 @@ class Memory:
 
     def recall(self, interval: Mapping[str, int]) -> Demand:
         column = np.full(len(interval), 200_000)
-        return Demand(zones=tuple(interval), energy_wh=column, reported=column, imputed=column)
+        bounds = ({"": 1000},) * len(interval)
+        return Demand(zones=tuple(interval), energy_wh=column, reported=column, imputed=column, bounds=bounds)
 
     def save(self, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
         head = seen[ZONE][-1] if ZONE in seen else self.known.head
@@ -79,9 +80,9 @@ class HeardNoise:
         self.heard: list[int] = []
         self.begun: list[float] = []
 
-    def draw(self, law: NoiseLaw, scale_wh: FloatArray) -> IntArray:
+    def draw(self, law: NoiseLaw, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
         self.begun.append(time.time())
-        drawn = SystemNoise().draw(law, scale_wh)
+        drawn = SystemNoise().draw(law, scale_wh, core_wh)
         end = time.perf_counter() + self.dawdle_s * float(np.abs(drawn / scale_wh).sum())
         while time.perf_counter() < end:
             pass
@@ -93,7 +94,7 @@ def leaving(releases: int, *, beat: bool, dawdle_s: float) -> tuple[float, float
     """Rank correlation of the size of the noise with the time of leaving, and its z."""
     terms = Terms.of(some_plans(1)[0])
     signer, noise, memory = Ed25519Signer.new(), HeardNoise(dawdle_s), Memory()
-    desk = Desk(terms={terms.plan: terms}.get, signers={signer.public: signer}, noise=noise, input_key=bytes(32))
+    desk = Desk(terms={terms.plan: terms}.get, signers={signer.public: signer}, noise=noise)
     opening = Opening(plan=terms.plan, key=signer.public, first=0)
     wait = BeatClock(beat_s=BEAT_S).wait if beat else lambda: None
     for interval in range(-1, releases):

@@ -20,7 +20,7 @@ from PIL import Image, ImageChops
 from murmurate.curator.plan import make_plan
 from murmurate.curator.terms import Terms
 from murmurate.curator.zonefile import EXAMPLE, parse_zone
-from murmurate.privacy.noise import RehearsalNoise
+from murmurate.privacy.noise import NoiseLaw, RehearsalNoise
 from murmurate.publication.record import Kind
 from murmurate.quantities import IntArray
 from murmurate.service.access import Client
@@ -43,6 +43,7 @@ KEY = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
 def town() -> Terms:
     """The example zone grown to 4,000 flats, with `shift` noise: a zone where the noise is worth its price."""
     text = EXAMPLE.replace('"harbour"', '"seefeld"').replace('"EUR"', '"CHF"').replace("count = 800", "count = 4000")
+    text = text.replace("Europe/Lisbon", "Europe/Zurich")
     text = text.replace('calibration = "range" ', 'calibration = "shift" ').replace('"0.0002"', '"0.00012"')
     return Terms.of(make_plan(parse_zone(text)).to_json())
 
@@ -60,15 +61,20 @@ def demand_wh(terms: Terms) -> IntArray:
 
 def prices_of(terms: Terms, drawn: IntArray, first: int, decided: int) -> dict[int, Price]:
     """Two days of prices, of which one is a forecast and one is withheld."""
-    noise = RehearsalNoise(20261114).draw(terms.law, terms.scale_wh[np.arange(first - LEAD, decided + 1 - LEAD) % 96])
+    slots = np.arange(first - LEAD, decided + 1 - LEAD) % 96
+    core_wh = terms.core_wh[slots] if terms.law is NoiseLaw.HUBER else None
+    noise = RehearsalNoise(20261114).draw(terms.law, terms.scale_wh[slots], core_wh)
     odd = {MIDNIGHT + FORECAST: Kind.FORECAST, MIDNIGHT + WITHHELD: Kind.WITHHELD}
     prices = {}
     for n, extra in zip(range(first, decided + 1), noise.tolist(), strict=True):
         kind = odd.get(n, Kind.MEASURED)
         wh = int(drawn[(n - MIDNIGHT) % 96]) + (extra if kind is Kind.MEASURED else 0)
         ticks = None if kind is Kind.WITHHELD else int(terms.curve.price_ticks(wh))
-        scale_wh = float(terms.scale_wh[(n - LEAD) % 96]) if kind is Kind.MEASURED else None
-        prices[n] = Price(n, kind, ticks, terms.curve.tick, scale_wh, (n + 1 - LEAD) * STEP_S + 61.0)
+        slot = (n - LEAD) % 96
+        scale_wh, core_wh = (
+            (float(terms.scale_wh[slot]), int(terms.core_wh[slot])) if kind is Kind.MEASURED else (None, 0)
+        )
+        prices[n] = Price(n, kind, ticks, terms.curve.tick, scale_wh, (n + 1 - LEAD) * STEP_S + 61.0, core_wh)
     return prices
 
 

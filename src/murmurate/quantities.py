@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral
@@ -24,6 +25,7 @@ BoolArray = NDArray[np.bool_]
 
 WH_PER_KWH = 1000
 QUARTER_HOURS_PER_DAY = 96
+UNPROTECTED = "(public)"  # among the kinds of households: those whose occupancy is public always
 _HUGE_EXPONENT = re.compile(r"[eE][+-]?[0-9]{4}")  # would take all memory before it takes a value
 
 
@@ -93,8 +95,7 @@ class Meters:
     `bound_wh` caps what one meter may add to the demand of one interval [Wh]; the noise is measured by it.
     `imputed_wh` stands in for a meter that did not report: a public constant, never a guess from its past. Arrays are
     taken over, not copied: whoever hands them in leaves them alone from then on. `number` is what readings call a
-    meter; without it meters are called 0, 1, 2 and so on. A meter that is not `protected` keeps no secret: its bound
-    does not count for the noise.
+    meter; without it meters are called 0, 1, 2 and so on.
 
     >>> Meters.in_one_zone("harbour", bound_wh=[3000, 9000])
     Meters(2 meters, 1 zone)
@@ -108,7 +109,6 @@ class Meters:
     bound_wh: IntArray  # [meter]
     imputed_wh: IntArray  # [meter]
     number: IntArray | None = None  # [meter] ascending
-    protected: BoolArray | None = None  # [meter] None: all are
 
     @classmethod
     def in_one_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = 0) -> Meters:
@@ -130,8 +130,6 @@ class Meters:
         unknown = (self.zone < 0) | (self.zone >= len(self.zones))
         refuse_where(unknown, "zone", self.zone, f"must be below {len(self.zones)}, the number of zones", MeterError)
         self._check_numbers()
-        if self.protected is not None and (self.protected.dtype != np.bool_ or self.protected.shape != self.zone.shape):
-            raise MeterError("protected", self.protected.dtype, "must be true or false, one entry per meter")
         if int(self.bound_wh.max(initial=0)) * len(self.bound_wh) >= 2**62:
             raise MeterError(
                 "bound_wh", int(self.bound_wh.max()), "times the number of meters must stay below 2**62 Wh"
@@ -170,12 +168,14 @@ def refuse_where(wrong: BoolArray, field: str, values: Any, allowed: str, error:
 class Readings:
     """A batch of readings of one interval, as columns; any number of batches in any order make an interval.
 
-    A door builds it by `of`, which answers the sender; past the door no reading is refused, only clipped. `start_us`
-    is the interval that each reading says it belongs to: a meter whose clock is wrong names another one.
+    No reading is refused for its value: `gather` clips. `start_us` is the interval that each reading says it belongs
+    to: a meter whose clock is wrong names another one.
 
     >>> Readings.of(meter=[0, 1], energy_wh=[250, -3])
+    Readings(2 readings, confidential)
+    >>> Readings.of(meter=[0, -1], energy_wh=[250, 3])
     Traceback (most recent call last):
-    murmurate.errors.ReadingError: energy_wh[1] is -3: must be at least 0 Wh
+    murmurate.errors.ReadingError: meter[1] is -1: must be the number of a meter
     """
 
     meter: IntArray  # [reading] number of the meter
@@ -184,11 +184,13 @@ class Readings:
 
     @classmethod
     def of(cls, meter: Any, energy_wh: Any) -> Readings:
+        """Readings of whole Wh of any value; a whole number beyond 64 bits counts as the nearest one within."""
+        if isinstance(energy_wh, list | tuple) and all(type(one) is int for one in energy_wh):
+            energy_wh = np.array([min(max(one, -(2**63)), 2**63 - 1) for one in energy_wh], np.int64)
         batch = cls(
             meter=integers(meter, "meter", ReadingError), energy_wh=integers(energy_wh, "energy_wh", ReadingError)
         )
         refuse_where(batch.meter < 0, "meter", batch.meter, "must be the number of a meter", ReadingError)
-        refuse_where(batch.energy_wh < 0, "energy_wh", batch.energy_wh, "must be at least 0 Wh", ReadingError)
         return batch
 
     def __post_init__(self) -> None:
@@ -211,7 +213,7 @@ class Demand:
     energy_wh: IntArray  # [zone]
     reported: IntArray  # [zone] meters that reported
     imputed: IntArray  # [zone] meters that did not
-    largest_bound_wh: IntArray | None = None  # [zone] among the protected meters; public, where it is known
+    bounds: tuple[Mapping[str, int] | None, ...] | None = None  # [zone] largest household bound by kind; None: unknown
 
     def of(self, zone: str) -> int:
         """The demand of one zone [Wh].
@@ -224,6 +226,10 @@ class Demand:
         if zone not in self.zones:
             raise UnknownZoneError("zone", repr(zone), f"must be one of {', '.join(self.zones)}")
         return int(self.energy_wh[self.zones.index(zone)])
+
+    def bounds_at(self, place: int) -> Mapping[str, int] | None:
+        """The largest bound of a household in the zone at this position, by kind [Wh]; None where it is not known."""
+        return None if self.bounds is None else self.bounds[place]
 
     def __repr__(self) -> str:
         return f"Demand({_count(len(self.zones), 'zone')}, confidential)"

@@ -2,10 +2,10 @@
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
-import time
 import venv
 from pathlib import Path
 
@@ -36,13 +36,19 @@ def test_the_lock_has_hashes_and_no_addresses():
     assert not re.search(r"^-", lock, flags=re.MULTILINE)
 
 
+def _work_of_children_s():
+    """What the processor has worked for children that have ended, however busy the machine is [s]."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_is_quick():
-    """Under half a second: nothing heavy is imported before it is needed. The best of five, for a busy machine."""
+    """Under half a second of work: nothing heavy is imported before it is needed. The best of five."""
     seconds = []
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = _work_of_children_s()
         shown = subprocess.run([COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(_work_of_children_s() - begin)
     assert "paper" in shown
     assert min(seconds) < 0.5
 
