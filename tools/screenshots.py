@@ -17,18 +17,18 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from PIL import Image, ImageChops
 
-from murmurate.curator.plan import make_plan
-from murmurate.curator.terms import Terms
-from murmurate.curator.zonefile import EXAMPLE, parse_zone
-from murmurate.privacy.noise import NoiseLaw, RehearsalNoise
-from murmurate.publication.record import Kind
-from murmurate.quantities import IntArray
-from murmurate.service.access import Client
-from murmurate.service.board.page import zone_page
-from murmurate.service.board.view import Price, ZoneView
-from murmurate.service.operator.facts import OperatorFacts, facts_of
-from murmurate.service.operator.page import operator_page
-from murmurate.service.settings import Sign
+from murmurate.planning.plan import make_plan
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+from murmurate.privacy.noise import NoiseDistribution, SeededNoise
+from murmurate.public_log.record import RecordKind
+from murmurate.service.auth import ApiClient
+from murmurate.service.log_reader.zone_view import Price, ZoneView
+from murmurate.service.operator_api.page import operator_page
+from murmurate.service.operator_api.status import ServiceStatus, service_status
+from murmurate.service.public_api.pages.zone_page import zone_page
+from murmurate.service.settings import ZoneDisplay
+from murmurate.units import IntArray
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 ZURICH = ZoneInfo("Europe/Zurich")
@@ -40,15 +40,19 @@ BASE_URL = "https://prices.example.ch"
 KEY = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
 
 
-def town() -> Terms:
+def town() -> ReleaseTerms:
     """The example zone grown to 4,000 flats, with `shift` noise: a zone where the noise is worth its price."""
-    text = EXAMPLE.replace('"harbour"', '"seefeld"').replace('"EUR"', '"CHF"').replace("count = 800", "count = 4000")
+    text = (
+        EXAMPLE_ZONE_FILE.replace('"harbour"', '"seefeld"')
+        .replace('"EUR"', '"CHF"')
+        .replace("count = 800", "count = 4000")
+    )
     text = text.replace("Europe/Lisbon", "Europe/Zurich")
     text = text.replace('calibration = "range" ', 'calibration = "shift" ').replace('"0.0002"', '"0.00012"')
-    return Terms.of(make_plan(parse_zone(text)).to_json())
+    return ReleaseTerms.from_json(make_plan(parse_zone(text)).to_json())
 
 
-def demand_wh(terms: Terms) -> IntArray:
+def demand_wh(terms: ReleaseTerms) -> IntArray:
     """A day with a morning and an evening peak [local interval], around what the plan expects."""
     hours = np.arange(96) / 4
     level = float(terms.curve.tick) * float(terms.forecast_ticks.mean())
@@ -59,44 +63,44 @@ def demand_wh(terms: Terms) -> IntArray:
     return drawn
 
 
-def prices_of(terms: Terms, drawn: IntArray, first: int, decided: int) -> dict[int, Price]:
+def prices_of(terms: ReleaseTerms, drawn: IntArray, first: int, decided: int) -> dict[int, Price]:
     """Two days of prices, of which one is a forecast and one is withheld."""
     slots = np.arange(first - LEAD, decided + 1 - LEAD) % 96
-    core_wh = terms.core_wh[slots] if terms.law is NoiseLaw.HUBER else None
-    noise = RehearsalNoise(20261114).draw(terms.law, terms.scale_wh[slots], core_wh)
-    odd = {MIDNIGHT + FORECAST: Kind.FORECAST, MIDNIGHT + WITHHELD: Kind.WITHHELD}
+    core_wh = terms.core_wh[slots] if terms.distribution is NoiseDistribution.HUBER else None
+    noise = SeededNoise(20261114).draw(terms.distribution, terms.scale_wh[slots], core_wh)
+    odd = {MIDNIGHT + FORECAST: RecordKind.FORECAST, MIDNIGHT + WITHHELD: RecordKind.WITHHELD}
     prices = {}
     for n, extra in zip(range(first, decided + 1), noise.tolist(), strict=True):
-        kind = odd.get(n, Kind.MEASURED)
-        wh = int(drawn[(n - MIDNIGHT) % 96]) + (extra if kind is Kind.MEASURED else 0)
-        ticks = None if kind is Kind.WITHHELD else int(terms.curve.price_ticks(wh))
+        kind = odd.get(n, RecordKind.MEASURED)
+        wh = int(drawn[(n - MIDNIGHT) % 96]) + (extra if kind is RecordKind.MEASURED else 0)
+        ticks = None if kind is RecordKind.WITHHELD else int(terms.curve.price_ticks(wh))
         slot = (n - LEAD) % 96
         scale_wh, core_wh = (
-            (float(terms.scale_wh[slot]), int(terms.core_wh[slot])) if kind is Kind.MEASURED else (None, 0)
+            (float(terms.scale_wh[slot]), int(terms.core_wh[slot])) if kind is RecordKind.MEASURED else (None, 0)
         )
         prices[n] = Price(n, kind, ticks, terms.curve.tick, scale_wh, (n + 1 - LEAD) * STEP_S + 61.0, core_wh)
     return prices
 
 
-def seefeld(terms: Terms) -> ZoneView:
+def seefeld(terms: ReleaseTerms) -> ZoneView:
     drawn = demand_wh(terms)
     decided = int(NOW_S // STEP_S) + 1
     first = decided - 2 * 96
     expected = terms.curve.price_ticks(drawn).tolist()
     return ZoneView(
         zone="seefeld",
-        sign=Sign(timezone=ZURICH, country="CH", title="Zürich Seefeld"),
+        display=ZoneDisplay(timezone=ZURICH, country="CH", title="Zürich Seefeld"),
         currency="CHF",
         tick=terms.curve.tick,
         interval_s=STEP_S,
-        lead=LEAD,
-        plan=terms.plan,
+        lead_intervals=LEAD,
+        plan_digest=terms.plan_digest,
         opening_key=KEY,
         key=KEY,
         seq=decided - first + 1,
         opened_s=first * STEP_S - 7200.0,
-        first=first,
-        decided=decided,
+        first_priced=first,
+        last_decided=decided,
         prices=prices_of(terms, drawn, first, decided),
         expected_ticks=tuple(expected[(n - MIDNIGHT) % 96] for n in range(96)),
         total_epsilon_micro=int(terms.epsilon_micro.sum()) * 2,
@@ -115,22 +119,25 @@ def neighbours(view: ZoneView) -> dict[str, ZoneView]:
             at: replace(price, ticks=None if price.ticks is None else price.ticks + 61 * n)
             for at, price in view.prices.items()
         }
-        decided = view.decided - behind
+        decided = view.last_decided - behind
         prices = {at: price for at, price in kept.items() if at <= decided}
-        sign = replace(view.sign, title=title)
-        zones[zone] = replace(view, zone=zone, sign=sign, decided=decided, prices=prices)
+        display = replace(view.display, title=title)
+        zones[zone] = replace(view, zone=zone, display=display, last_decided=decided, prices=prices)
     return zones
 
 
-def operator_facts(zones: dict[str, ZoneView]) -> OperatorFacts:
-    why = {"oerlikon": "the log has lost entries that were public: mend it first"}
-    said: dict[str, object] = {"interval_s": STEP_S, "done": 4, "aside": 1, "unfinished": 0, "why": why}
+def operator_facts(zones: dict[str, ZoneView]) -> ServiceStatus:
+    reasons = {"oerlikon": "the log has lost entries that were public: repair it first"}
+    report: dict[str, object] = {"interval_s": STEP_S, "up_to_date": 4, "blocked": 1, "unfinished": 0}
+    report["reasons"] = reasons
     clients = [
-        Client(id="head-end-1", zones=frozenset(zones)),
-        Client(id="control-room", zones=frozenset(), operator=True),
+        ApiClient(id="head-end-1", zones=frozenset(zones)),
+        ApiClient(id="control-room", zones=frozenset(), is_operator=True),
     ]
     counts = {"accepted": 6_912_440, "late": 318, "refused": 12}
-    return facts_of(zones, {}, now_s=NOW_S, grace_s=60, counts=counts, beat=(238.0, said), clients=clients)
+    return service_status(
+        zones, {}, now_s=NOW_S, grace_s=60, reading_counts=counts, heartbeat=(238.0, report), clients=clients
+    )
 
 
 def shoot(html: Path, png: Path, *, width: int, dark: bool) -> None:

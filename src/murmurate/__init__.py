@@ -1,3 +1,118 @@
-"""Real-time electricity rates that do not tell who is home."""
+"""Real-time electricity rates that protect occupancy.
+
+`import murmurate as mm` offers the public interface: the names in `__all__`. Each name is loaded from its module on
+first use, so the import itself loads neither NumPy nor SciPy. All modules and packages below `murmurate` are private,
+with the exception of `murmurate.errors`: they may change in any version. Reference: `docs/reference/api.md`.
+
+Example:
+    >>> import murmurate as mm
+    >>> mm.parse_zone(mm.EXAMPLE_ZONE_FILE).household_count
+    801
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from murmurate import errors
+    from murmurate.aggregation import aggregate
+    from murmurate.planning.plan import Plan, make_plan, prove_plan
+    from murmurate.planning.plan_file import load_plan
+    from murmurate.planning.utility import plan_utility
+    from murmurate.planning.zone import Zone
+    from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+    from murmurate.pricing.rate import RateCurve
+    from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
+    from murmurate.privacy.calibration import laplace_scales
+    from murmurate.privacy.divergence import GaussianCurve
+    from murmurate.privacy.huber import HuberCurve
+    from murmurate.privacy.noise import NoiseDistribution, SeededNoise, SystemNoise
+    from murmurate.privacy.policy import Policy, ProtectionRule, PublicSchedule, sensitivity_schedule
+    from murmurate.privacy.promise import parse_promise
+    from murmurate.release import protect
+    from murmurate.types import Demand, Meters, Readings, Release
+    from murmurate.verification.verifier import check_log
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "EXAMPLE_ZONE_FILE",
+    "Demand",
+    "GaussianCurve",
+    "HuberCurve",
+    "Meters",
+    "NoiseDistribution",
+    "Plan",
+    "PldAccountant",
+    "Policy",
+    "PrivacyEvent",
+    "ProtectionRule",
+    "PublicSchedule",
+    "RateCurve",
+    "Readings",
+    "Release",
+    "SeededNoise",
+    "SystemNoise",
+    "Zone",
+    "aggregate",
+    "check_log",
+    "errors",
+    "laplace_scales",
+    "load_plan",
+    "make_plan",
+    "parse_promise",
+    "parse_zone",
+    "plan_utility",
+    "protect",
+    "prove_plan",
+    "sensitivity_schedule",
+]
+
+_MODULE_OF_NAME = {
+    "EXAMPLE_ZONE_FILE": "murmurate.planning.zone_file",
+    "Demand": "murmurate.types",
+    "GaussianCurve": "murmurate.privacy.divergence",
+    "HuberCurve": "murmurate.privacy.huber",
+    "Meters": "murmurate.types",
+    "NoiseDistribution": "murmurate.privacy.noise",
+    "Plan": "murmurate.planning.plan",
+    "PldAccountant": "murmurate.privacy.accountant",
+    "Policy": "murmurate.privacy.policy",
+    "PrivacyEvent": "murmurate.privacy.accountant",
+    "ProtectionRule": "murmurate.privacy.policy",
+    "PublicSchedule": "murmurate.privacy.policy",
+    "RateCurve": "murmurate.pricing.rate",
+    "Readings": "murmurate.types",
+    "Release": "murmurate.types",
+    "SeededNoise": "murmurate.privacy.noise",
+    "SystemNoise": "murmurate.privacy.noise",
+    "Zone": "murmurate.planning.zone",
+    "aggregate": "murmurate.aggregation",
+    "check_log": "murmurate.verification.verifier",
+    "laplace_scales": "murmurate.privacy.calibration",
+    "load_plan": "murmurate.planning.plan_file",
+    "make_plan": "murmurate.planning.plan",
+    "parse_promise": "murmurate.privacy.promise",
+    "parse_zone": "murmurate.planning.zone_file",
+    "plan_utility": "murmurate.planning.utility",
+    "protect": "murmurate.release",
+    "prove_plan": "murmurate.planning.plan",
+    "sensitivity_schedule": "murmurate.privacy.policy",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module on first use (PEP 562)."""
+    if name == "errors":
+        return import_module("murmurate.errors")
+    if name not in _MODULE_OF_NAME:
+        raise AttributeError(f"module 'murmurate' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF_NAME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

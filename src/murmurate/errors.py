@@ -1,14 +1,21 @@
-"""What can go wrong, as a small tree whose leaves carry facts: which field, which value, what is allowed."""
+"""The exceptions of this package. Each one names the field, the value and what is allowed."""
 
 from __future__ import annotations
 
 
 class MurmurateError(Exception):
-    """A field holds a value that is not allowed.
+    """A field holds a value that is not allowed. All errors of this package derive from this class.
 
-    >>> raise MurmurateError("epsilon", -1, "must be positive")
-    Traceback (most recent call last):
-    murmurate.errors.MurmurateError: epsilon is -1: must be positive
+    Attributes:
+        field: Name of the parameter, key or member that is wrong.
+        value: The value that was found. It is never a reading or a demand.
+        allowed: What is allowed instead, as the end of a sentence.
+
+    Example:
+        >>> import murmurate as mm
+        >>> raise mm.errors.MurmurateError("epsilon", -1, "must be positive")
+        Traceback (most recent call last):
+        murmurate.errors.MurmurateError: epsilon is -1: must be positive
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
@@ -22,35 +29,49 @@ class MurmurateError(Exception):
 
 
 class ModelError(MurmurateError):
-    """An occupancy model or a consumption law that is not a probability, or does not fit its neighbours."""
+    """An occupancy or consumption model is not a probability, or its arrays do not fit each other."""
 
 
 class MeterError(MurmurateError):
-    """A meter table that cannot be used: a bound of zero, a zone that does not exist."""
+    """A meter table cannot be used: a bound is zero, or a zone does not exist."""
 
 
 class ReadingError(MurmurateError):
-    """A reading that the door must hand back to its sender. `gather` itself refuses none for its value."""
+    """A reading or a file of readings cannot be accepted. No reading is refused for its value."""
 
 
 class UnknownZoneError(MeterError):
-    """A zone that the meter table does not name."""
+    """The meter table has no such zone."""
 
 
 class TariffError(MurmurateError):
-    """A rate curve, tick, cap or floor that does not describe a price."""
+    """A rate curve, tick, cap or floor does not describe a price."""
 
 
 class PrivacyError(MurmurateError):
-    """A budget, sensitivity or noise scale under which no promise can be kept."""
+    """No promise can be kept with this budget, sensitivity or noise, or a plan breaks its promise."""
 
 
 class ChainError(MurmurateError):
-    """A public log entry that does not follow from the one before, or that nobody can have signed."""
+    """A record does not follow the one before it in the public log, or its signature is not valid."""
 
 
 class ZoneFileError(MurmurateError):
-    """A zone file that cannot be read: the line, and what to write instead."""
+    """A zone file cannot be read.
+
+    Attributes:
+        line: Number of the line, from 1.
+        field: Name of the key that is wrong.
+        value: The value that was found.
+        allowed: What to write instead.
+        file: Name of the file; empty until a caller that knows it sets it.
+
+    Example:
+        >>> import murmurate as mm
+        >>> mm.parse_zone('name = 3')
+        Traceback (most recent call last):
+        murmurate.errors.ZoneFileError: line 1: households is missing: must be given in the top of the file
+    """
 
     def __init__(self, line: int, field: str, value: object, allowed: str) -> None:
         super().__init__(field, value, allowed)
@@ -63,4 +84,4 @@ class ZoneFileError(MurmurateError):
 
 
 class UnknownNameError(MurmurateError):
-    """A name (of a reading of the paper, of a world) that nobody has defined."""
+    """A name, such as that of an interpretation of the paper, is not defined."""

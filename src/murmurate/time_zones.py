@@ -1,25 +1,27 @@
-"""Local time: which offsets from UTC a time zone uses, and when its clocks change.
+"""Local time: the UTC offsets of a time zone and its clock changes.
 
-This is a look-up in the IANA time zone database, not a clock: nothing here asks what time it is now.
+The code looks them up in the IANA time zone database and never reads the current time. The database is the package
+tzdata, not that of the system, so the same lock file gives the same plan on every machine.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from functools import cache, lru_cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo
 
 from murmurate.errors import ModelError
 
-_FIRST_YEAR, _LAST_YEAR = 2024, 2060  # the years whose offsets a plan must bear
-_DAY = timedelta(days=1)
-_MINUTE = timedelta(minutes=1)
+_FIRST_YEAR, _LAST_YEAR = 2024, 2060  # a plan covers the offsets of these years
+_ONE_DAY = timedelta(days=1)
+_ONE_MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClock:
-    """How local time differs from UTC. The first offset is standard time, or what comes closest to it.
+    """The difference between local time and UTC. The first offset is standard time, or the smallest offset.
 
     >>> LocalClock(name="UTC").slot_shifts(96)
     (0,)
@@ -30,80 +32,91 @@ class LocalClock:
     changes: tuple[tuple[int, int, int], ...] = ()  # (minute of the UTC day, offset before, offset after) [min]
 
     def slot_shifts(self, intervals_per_day: int) -> tuple[int, ...]:
-        """By how many intervals the local interval of the day is ahead of that of UTC, for each offset."""
-        return tuple(_shift(offset, intervals_per_day) for offset in self.offsets_min)
+        """Return, for each offset, how far the local interval of the day is ahead of UTC [intervals]."""
+        return tuple(_intervals_ahead(offset, intervals_per_day) for offset in self.offsets_min)
 
     def slot_changes(self, intervals_per_day: int) -> tuple[tuple[int, int, int], ...]:
-        """(first UTC interval of the day after a change, shift before, shift after), without those that do nothing."""
-        found = {
+        """Return (first UTC interval of the day after a change, shift before, shift after) of each effective change."""
+        shifts = {
             (
                 -(-minute * intervals_per_day // 1440),
-                _shift(before, intervals_per_day),
-                _shift(after, intervals_per_day),
+                _intervals_ahead(before, intervals_per_day),
+                _intervals_ahead(after, intervals_per_day),
             )
             for minute, before, after in self.changes
         }
-        return tuple(sorted(change for change in found if change[1] != change[2]))
+        return tuple(sorted(change for change in shifts if change[1] != change[2]))
 
     def local_slots(self, interval: int, intervals_per_day: int) -> frozenset[int]:
-        """The local intervals of the day that a UTC interval of the day touches, under any of the offsets."""
-        touched = set()
+        """Return the local intervals of the day that overlap a UTC interval of the day, at any offset."""
+        slots = set()
         for offset in self.offsets_min:
-            first = interval + _shift(offset, intervals_per_day)
-            touched |= {first % intervals_per_day}
+            first = interval + _intervals_ahead(offset, intervals_per_day)
+            slots |= {first % intervals_per_day}
             if offset * intervals_per_day % 1440:
-                touched |= {(first + 1) % intervals_per_day}
-        return frozenset(touched)
+                slots |= {(first + 1) % intervals_per_day}
+        return frozenset(slots)
 
 
 UTC_CLOCK = LocalClock(name="UTC")
 
 
-def _shift(offset_min: int, intervals_per_day: int) -> int:
+def _intervals_ahead(offset_min: int, intervals_per_day: int) -> int:
     return offset_min * intervals_per_day // 1440
 
 
 @lru_cache(maxsize=64)
 def local_clock(name: str) -> LocalClock:
-    """Every offset and every kind of clock change that a time zone has from 2024 to 2060.
+    """Return every offset and every kind of clock change of a time zone from 2024 to 2060.
 
     >>> local_clock("Europe/Zurich")
     LocalClock(name='Europe/Zurich', offsets_min=(60, 120), changes=((60, 60, 120), (60, 120, 60)))
     """
-    zone = _zone(name)
+    zone = load_time_zone(name)
     day, end = datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC), datetime(_LAST_YEAR, 1, 1, tzinfo=UTC)
-    offsets, changes = {_offset(zone, day)}, set()
+    offsets, changes = {_utc_offset(zone, day)}, set()
     while day < end:
-        before, after = _offset(zone, day), _offset(zone, day + _DAY)
+        before, after = _utc_offset(zone, day), _utc_offset(zone, day + _ONE_DAY)
         if before != after:
             offsets.add(after)
             changes.add((_minute_of_change(zone, day), before, after))
-        day += _DAY
+        day += _ONE_DAY
     return LocalClock(name=name, offsets_min=tuple(sorted(offsets)), changes=tuple(sorted(changes)))
 
 
-def offset_min(name: str, at_s: int) -> int:
-    """Local time minus UTC [min] at a time [s of UTC since 1970], rounded down to a whole minute."""
-    return _offset(_zone(name), datetime.fromtimestamp(at_s, UTC))
+def utc_offset_min(name: str, at_s: int) -> int:
+    """Return local time minus UTC [min] at a time [s of UTC since 1970], rounded down to a whole minute."""
+    return _utc_offset(load_time_zone(name), datetime.fromtimestamp(at_s, UTC))
 
 
 def _minute_of_change(zone: ZoneInfo, day: datetime) -> int:
-    """The first minute of a UTC day at which the offset is that of the next midnight."""
-    after = _offset(zone, day + _DAY)
+    """Return the first minute of a UTC day with the offset of the next midnight."""
+    after = _utc_offset(zone, day + _ONE_DAY)
     low, high = 0, 1440
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _offset(zone, day + middle * _MINUTE) == after else (middle, high)
+        low, high = (low, middle) if _utc_offset(zone, day + middle * _ONE_MINUTE) == after else (middle, high)
     return high
 
 
-def _offset(zone: ZoneInfo, at: datetime) -> int:
+def _utc_offset(zone: ZoneInfo, at: datetime) -> int:
     offset = at.astimezone(zone).utcoffset()
-    return 0 if offset is None else offset // _MINUTE
+    return 0 if offset is None else offset // _ONE_MINUTE
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ModelError("time_zone", repr(name), "must be a name such as Europe/Zurich") from None
+@lru_cache(maxsize=64)
+def load_time_zone(name: str) -> ZoneInfo:
+    """Read a time zone from the package tzdata.
+
+    >>> load_time_zone("Europe/Zurich").key
+    'Europe/Zurich'
+    """
+    if name not in _time_zone_names():
+        raise ModelError("time_zone", repr(name), "must be a name such as Europe/Zurich")
+    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+@cache
+def _time_zone_names() -> frozenset[str]:
+    return frozenset(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())

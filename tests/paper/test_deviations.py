@@ -8,17 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.curator.interval import protect
-from murmurate.household.consumption import NO_PRICES, Setting, TableConsumption
-from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel, per_interval
+from murmurate.household.consumption import EMPTY_PRICE_HISTORY, RowSelector, TableConsumption
+from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel, per_interval_probability
 from murmurate.lab.metrics import paper_rmsre, rms_relative_error
-from murmurate.lab.paper import PAPER_BLOWFISH, PAPER_NAIVE, Settings, blowfish_sensitivity, run
-from murmurate.lab.run import live
-from murmurate.lab.worlds import PAPER_READINGS, paper_calendar, paper_chains, paper_reading
-from murmurate.pricing.rate import QuadraticCost, RateCurve
-from murmurate.privacy.algorithm1 import algorithm_1, log_likelihood
-from murmurate.privacy.noise import RehearsalNoise, laplace_log_pmf
-from murmurate.privacy.protection import Policy, Rule, kappa, sensitivity_schedule
+from murmurate.lab.paper.experiment import (
+    PAPER_BLOWFISH_RMSRE,
+    PAPER_NAIVE_RMSRE,
+    ExperimentSettings,
+    blowfish_sensitivity,
+    run_seed,
+)
+from murmurate.lab.paper.simulate_day import simulate_day
+from murmurate.lab.paper.simulated_zones import (
+    PAPER_INTERPRETATIONS,
+    paper_calendar,
+    paper_interpretation,
+    sample_paper_chains,
+)
+from murmurate.pricing.quadratic_cost import QuadraticCost
+from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.noise import SeededNoise, laplace_log_pmf
+from murmurate.privacy.paper_algorithm1 import log_likelihood, run_algorithm_1
+from murmurate.privacy.policy import Policy, ProtectionRule, kappa, sensitivity_schedule
+from murmurate.release import protect
 
 HALF = Fraction(1, 2)
 CURVE = RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
@@ -45,7 +57,7 @@ def test_rates_can_be_negative_and_are_clamped_after_the_noise_never_redrawn():
             demand_wh,
             scale_wh=np.full(20_000, 2000.0),
             curve=RateCurve.affine(alpha=1, beta=0, tick="0.001", floor=floor),
-            noise=RehearsalNoise(1),
+            noise=SeededNoise(1),
         ).price_ticks
         for floor in (None, 0)
     }
@@ -83,10 +95,10 @@ def test_households_that_depend_on_each_other_leak_more_than_epsilon_of_one():
 
 def test_a_model_with_a_false_zero_costs_the_exempt_house_its_protection():
     """A house the model calls certain, u = 10, beside one of u = 1: its loss is 10 epsilon. No model removes a home."""
-    certain = Chains.independent(initial=[0.0, 0.5], arrive=[[0.0, 0.5]], leave=[[0.0, 0.5]])
+    certain = OccupancyChains.independent(initial=[0.0, 0.5], arrive=[[0.0, 0.5]], leave=[[0.0, 0.5]])
     theta = ModelClass(models=(OccupancyModel(groups=(certain,)),))
     bound_wh = np.array([10, 1])
-    (paper_wh,) = sensitivity_schedule(Policy(rule=Rule.PAPER), bound_wh, 1, theta)
+    (paper_wh,) = sensitivity_schedule(Policy(rule=ProtectionRule.PAPER), bound_wh, 1, theta)
     (ours_wh,) = sensitivity_schedule(Policy(), bound_wh, 1, theta)
     point = np.eye(11)
     assert loss(point[0], point[10], scale=paper_wh / 0.5) == pytest.approx(5.0)
@@ -102,17 +114,17 @@ positive = st.sampled_from([1e-9, 0.001, 0.5, 0.999])
 @given(households=st.integers(1, 5), p=st.tuples(positive, positive, positive))
 def test_where_every_transition_is_possible_the_paper_protects_everybody_and_is_the_naive_rule(households, p):
     start, arrive, leave = (np.full(households, value) for value in p)
-    chain = Chains.independent(initial=start, arrive=arrive[None], leave=leave[None])
+    chain = OccupancyChains.independent(initial=start, arrive=arrive[None], leave=leave[None])
     schedule = kappa(ModelClass(models=(OccupancyModel(groups=(chain,)),)))
     assert all(next(schedule).all() for _ in range(4))
 
 
 def test_the_sum_couples_the_houses_so_the_posterior_does_not_factorise():
     """Printed: N individual chains. True of kappa, not of the posterior: cov(S_1, S_2 | r) = -0.061."""
-    coin = Chains.independent(initial=[0.5, 0.5], arrive=[[0.5, 0.5]], leave=[[0.5, 0.5]])
+    coin = OccupancyChains.independent(initial=[0.5, 0.5], arrive=[[0.5, 0.5]], leave=[[0.5, 0.5]])
     theta = ModelClass(models=(OccupancyModel(groups=(coin,)),))
-    on_off = TableConsumption.of([[[1.0, 0.0]], [[0.0, 1.0]]], kind=[0, 0])
-    (step,) = algorithm_1(theta, on_off, CURVE, HALF, np.array([1]))
+    on_off = TableConsumption.from_probabilities([[[1.0, 0.0]], [[0.0, 1.0]]], kind=[0, 0])
+    (step,) = run_algorithm_1(theta, on_off, CURVE, HALF, np.array([1]))
     none, first, second, both = np.exp(step.models[0].posterior)
     assert none + first + second + both == pytest.approx(1)
     assert both - (first + both) * (second + both) == pytest.approx(-0.061, abs=1e-3)
@@ -176,18 +188,20 @@ def test_the_condition_on_lambda_is_sufficient_not_equivalent():
     assert loss(home, away, scale=0.6011 * u) == pytest.approx(0.5, abs=2e-3)
 
 
-ANSWERS_TO_PRICES = TableConsumption.of(
+ANSWERS_TO_PRICES = TableConsumption.from_probabilities(
     [[[[[0.5, 0.5, 0.0]], [[0.0, 0.5, 0.5]]]], [[[[0.9, 0.1, 0.0]], [[0.1, 0.8, 0.1]]]]],
     kind=[0],
-    setting=Setting(price_steps=(62_501,)),
+    row_selector=RowSelector(price_steps=(62_501,)),
 )
 
 
 def joint_log_law(states, scale, lattice):
     """log Pr[r^1, r^2 | S^1, S^2] on lattice x lattice, with a household that answers to r^1."""
-    first = [log_likelihood(ANSWERS_TO_PRICES, int(y), scale, 0, NO_PRICES)[states[0]] for y in lattice]
-    heard = [CURVE.price_ticks(np.array([y])) for y in lattice]
-    second = [[log_likelihood(ANSWERS_TO_PRICES, int(y), scale, 1, h)[states[1]] for y in lattice] for h in heard]
+    first = [log_likelihood(ANSWERS_TO_PRICES, int(y), scale, 0, EMPTY_PRICE_HISTORY)[states[0]] for y in lattice]
+    price_history = [CURVE.price_ticks(np.array([y])) for y in lattice]
+    second = [
+        [log_likelihood(ANSWERS_TO_PRICES, int(y), scale, 1, h)[states[1]] for y in lattice] for h in price_history
+    ]
     return np.array(first)[:, None] + np.array(second)
 
 
@@ -232,7 +246,7 @@ def test_theorem_2_as_printed_covers_few_trajectories_and_none_after_a_certain_s
     pairs = [(a, b) for a in trajectories for b in trajectories if a != b]
     covered = [pair for pair in pairs if all(x != y for x, y in zip(*pair, strict=True))]
     assert Fraction(len(covered), len(pairs)) == Fraction(1, 2**4 - 1)
-    asleep = paper_chains(paper_reading("asleep"), 5, np.random.default_rng(1))
+    asleep = sample_paper_chains(paper_interpretation("asleep"), 5, np.random.default_rng(1))
     schedule = kappa(ModelClass(models=(OccupancyModel(groups=(asleep,)),)))
     assert not next(schedule).any()
     assert next(schedule).all()
@@ -244,37 +258,37 @@ def test_theorem_2_as_printed_covers_few_trajectories_and_none_after_a_certain_s
 def test_a_chance_at_some_point_during_a_period_is_the_chance_of_a_first_passage():
     lengths = np.bincount(paper_calendar())
     chances = np.array([0.05, 0.95, 0.05, 0.995])
-    assert 1 - (1 - per_interval(chances, lengths)) ** lengths == pytest.approx(chances, abs=1e-12)
-    assert per_interval(np.array([0.98, 0.05, 0.99, 0.01]), lengths) == pytest.approx(
+    assert 1 - (1 - per_interval_probability(chances, lengths)) ** lengths == pytest.approx(chances, abs=1e-12)
+    assert per_interval_probability(np.array([0.98, 0.05, 0.99, 0.01]), lengths) == pytest.approx(
         [0.62394, 0.00160, 0.15166, 0.00031], abs=1e-5
     )
 
 
 def test_only_clipping_makes_a_probability_zero():
     for name, zeros in (("asleep", False), ("clipped", True)):
-        chains = paper_chains(paper_reading(name), 500, np.random.default_rng(3))
+        chains = sample_paper_chains(paper_interpretation(name), 500, np.random.default_rng(3))
         assert (chains.transition == 0).any() == zeros
         assert chains.transition.sum(axis=2) == pytest.approx(1.0)
 
 
-SMALL = Settings(seeds=1, households=60, intervals=96)
+SMALL = ExperimentSettings(seeds=1, households=60, intervals=96)
 
 
-@pytest.mark.parametrize("reading", PAPER_READINGS, ids=lambda reading: reading.name)
+@pytest.mark.parametrize("reading", PAPER_INTERPRETATIONS, ids=lambda reading: reading.name)
 def test_the_noise_of_a_private_reading_does_not_depend_on_the_day(reading):
-    """Two different days in one town: the same noise, unless the reading peeks."""
-    town = run(reading, SMALL, seed=4).town
+    """Two different days in one zone: the same noise, unless the reading peeks."""
+    zone = run_seed(reading, SMALL, seed=4).zone
     noises = []
     for seed in (1, 2):
         what = np.random.SeedSequence(seed)
-        day = live(town, 96, np.random.default_rng(seed), np.random.default_rng(what))
-        noises.append(blowfish_sensitivity(reading, town, day, what).tolist())
+        day = simulate_day(zone, 96, np.random.default_rng(seed), np.random.default_rng(what))
+        noises.append(blowfish_sensitivity(reading, zone, day, what).tolist())
     assert (noises[0] == noises[1]) == reading.private
 
 
 def test_a_noise_that_follows_the_bounds_of_the_day_tells_who_is_home():
     """The reading in which u_i is drawn by occupancy and enters lambda: a smaller scale says that fewer are home."""
-    done = run(paper_reading("peeking-asleep"), SMALL, seed=4)
+    done = run_seed(paper_interpretation("peeking-asleep"), SMALL, seed=4)
     home = done.day.occupied.mean(axis=1)[1:]
     assert np.corrcoef(home, done.sensitivity_wh[1:])[0, 1] > 0.5
     away, active = (laplace_log_pmf(40, scale) for scale in (1.0, 2.0))
@@ -292,5 +306,5 @@ def test_the_papers_rmsre_is_the_usual_one_over_root_t():
 
 
 def test_the_papers_percentage_is_a_ratio_of_two_noisy_numbers():
-    assert PAPER_NAIVE / PAPER_BLOWFISH - 1 == pytest.approx(0.055, abs=5e-4)
-    assert 1 - PAPER_BLOWFISH / PAPER_NAIVE == pytest.approx(0.052, abs=5e-4)
+    assert PAPER_NAIVE_RMSRE / PAPER_BLOWFISH_RMSRE - 1 == pytest.approx(0.055, abs=5e-4)
+    assert 1 - PAPER_BLOWFISH_RMSRE / PAPER_NAIVE_RMSRE == pytest.approx(0.052, abs=5e-4)

@@ -1,10 +1,10 @@
-"""How far from the best noise of all ours is (THEORY section 3), at a resolution that takes a second."""
+"""How far our noise is from the best noise (docs/explanation/theory.md, section 3.4), at a coarse resolution."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from benchmarks import limit
+from benchmarks import optimal_noise_bound
 
 from murmurate.privacy.calibration import Calibration
 
@@ -14,7 +14,7 @@ CELLS = 10
 
 @pytest.fixture(scope="module")
 def best():
-    return limit.best_noise(CELLS, HALF)
+    return optimal_noise_bound.best_noise(CELLS, HALF)
 
 
 def loss_by_brute_force(noise, parts=20, beyond=40):
@@ -33,24 +33,24 @@ def loss_by_brute_force(noise, parts=20, beyond=40):
 
 
 def test_golden_limit(best):
-    """THEORY section 3: rms 0.666 u, whatever the noise; approached from both sides."""
-    floor = limit.no_less_than(CELLS, HALF)
+    """docs/explanation/theory.md, section 3.4: rms 0.666 u, whatever the noise; approached from both sides."""
+    floor = optimal_noise_bound.no_less_than(CELLS, HALF)
     assert floor <= best.rms()
     assert [floor, best.rms()] == pytest.approx([0.666, 0.666], rel=0.01)
 
 
 def test_exact_laplace_is_within_30_percent_of_the_limit(best):
-    assert limit.laplace_rms(Calibration.EXACT, HALF) == pytest.approx(0.850, abs=1e-3)
-    assert limit.laplace_rms(Calibration.EXACT, HALF) <= 1.30 * best.rms()
+    assert optimal_noise_bound.laplace_rms(Calibration.EXACT, HALF) == pytest.approx(0.850, abs=1e-3)
+    assert optimal_noise_bound.laplace_rms(Calibration.EXACT, HALF) <= 1.30 * best.rms()
 
 
 def test_exact_laplace_is_within_3_percent_of_all_symmetric_noise():
-    symmetric = limit.best_noise(CELLS, HALF, symmetric=True)
+    symmetric = optimal_noise_bound.best_noise(CELLS, HALF, symmetric=True)
     assert symmetric.keeps(HALF)
     assert (
-        0.97 * limit.laplace_rms(Calibration.EXACT, HALF)
+        0.97 * optimal_noise_bound.laplace_rms(Calibration.EXACT, HALF)
         <= symmetric.rms()
-        <= limit.laplace_rms(Calibration.EXACT, HALF)
+        <= optimal_noise_bound.laplace_rms(Calibration.EXACT, HALF)
     )
 
 
@@ -61,15 +61,19 @@ def test_the_best_noise_keeps_the_promise_in_fractions_and_no_stronger_one(best)
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_laplace_tails_can_be_no_steeper(symmetric):
-    assert limit.skew_laplace(CELLS, HALF, symmetric=symmetric).keeps(HALF)
-    assert not limit.skew_laplace(CELLS, HALF * Fraction(1001, 1000), symmetric=symmetric).keeps(HALF)
+    assert optimal_noise_bound.skew_laplace(CELLS, HALF, symmetric=symmetric).keeps(HALF)
+    assert not optimal_noise_bound.skew_laplace(CELLS, HALF * Fraction(1001, 1000), symmetric=symmetric).keeps(HALF)
 
 
 def test_skew_laplace_is_within_4_percent_of_the_limit(best):
-    assert best.rms() <= limit.skew_laplace(CELLS, HALF).rms() <= 1.04 * best.rms()
+    assert best.rms() <= optimal_noise_bound.skew_laplace(CELLS, HALF).rms() <= 1.04 * best.rms()
 
 
 def test_the_verified_promise_holds_between_the_cells(best):
     """Whole cells prove all outputs and all v: convolved directly, on a lattice twenty times as fine."""
-    for noise in (best, limit.skew_laplace(CELLS, HALF), limit.skew_laplace(CELLS, HALF, symmetric=True)):
+    for noise in (
+        best,
+        optimal_noise_bound.skew_laplace(CELLS, HALF),
+        optimal_noise_bound.skew_laplace(CELLS, HALF, symmetric=True),
+    ):
         assert 0.49 <= loss_by_brute_force(noise) <= 0.5 + 1e-9

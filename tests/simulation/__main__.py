@@ -1,4 +1,4 @@
-"""Play many seeds and print what they came to, or one seed and print its story.
+"""Run many seeds and print the counts, or run one seed and print its trace.
 
 python -m tests.simulation --seeds 100000 --jobs 2
 python -m tests.simulation --seed 4711
@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
-from tests.simulation.run import Failure, simulate
+from tests.simulation.run import SimulationFailure, simulate
 
-PORTION = 250  # seeds handed to a process at once
+BATCH_SIZE = 250  # seeds in one task of a worker process
 
 
 @dataclass(slots=True)
 class Tally:
-    """What some seeds came to together."""
+    """Sums over several seeds."""
 
     seeds: int = 0
     steps: int = 0
@@ -42,61 +42,61 @@ class Tally:
         self.failures += other.failures
 
 
-def play(seeds: range) -> Tally:
-    """Every seed of a range; those that fail are named, and the others go on."""
+def run_seeds(seeds: range) -> Tally:
+    """Run every seed of a range. A failed seed is recorded, and the next seed runs."""
     tally = Tally()
     for seed in seeds:
         tally.seeds += 1
         try:
-            figures = simulate(seed)
-        except Failure as failure:
+            counts = simulate(seed)
+        except SimulationFailure as failure:
             tally.failures.append((seed, str(failure)))
             continue
-        tally.steps += figures.steps
-        tally.published += figures.published
-        tally.contested += figures.contested
-        tally.faults.update(figures.faults)
+        tally.steps += counts.steps
+        tally.published += counts.published
+        tally.contested += counts.contested
+        tally.faults.update(counts.faults)
     return tally
 
 
-def told_again(console: Console, seed: int) -> int:
-    """The story of one seed; it ends with the violation, if there is one."""
-    story: list[str] = []
+def print_trace(console: Console, seed: int) -> int:
+    """Print the trace of one seed. It ends with the violation, if there is one."""
+    trace: list[str] = []
     try:
-        figures = simulate(seed, story)
-    except Failure as failure:
-        console.print("\n".join(story), markup=False, highlight=False)
+        counts = simulate(seed, trace)
+    except SimulationFailure as failure:
+        console.print("\n".join(trace), markup=False, highlight=False)
         console.print(str(failure), style="bold red", markup=False)
         return 1
-    console.print("\n".join(story), markup=False, highlight=False)
-    console.print(f"seed {seed}: {figures.published} entries, {figures.faults.total()} fault events, no violation")
+    console.print("\n".join(trace), markup=False, highlight=False)
+    console.print(f"seed {seed}: {counts.published} entries, {counts.faults.total()} fault events, no violation")
     return 0
 
 
-def _portions(first: int, seeds: int) -> list[range]:
+def _batches(first: int, seeds: int) -> list[range]:
     end = first + seeds
-    return [range(start, min(start + PORTION, end)) for start in range(first, end, PORTION)]
+    return [range(start, min(start + BATCH_SIZE, end)) for start in range(first, end, BATCH_SIZE)]
 
 
-def _played(portions: list[range], jobs: int) -> Iterator[Tally]:
+def _run_batches(batches: list[range], jobs: int) -> Iterator[Tally]:
     if jobs == 1:
-        yield from map(play, portions)
+        yield from map(run_seeds, batches)
         return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(play, portions)
+        yield from pool.imap_unordered(run_seeds, batches)
 
 
-def play_all(console: Console, first: int, seeds: int, jobs: int) -> Tally:
+def run_all(console: Console, first: int, seeds: int, jobs: int) -> Tally:
     total = Tally()
-    columns = (*Progress.get_default_columns()[:3], TimeRemainingColumn(), TextColumn("{task.fields[told]}"))
+    columns = (*Progress.get_default_columns()[:3], TimeRemainingColumn(), TextColumn("{task.fields[status]}"))
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("seeds", total=seeds, told="")
-        for tally in _played(_portions(first, seeds), jobs):
+        task = progress.add_task("seeds", total=seeds, status="")
+        for tally in _run_batches(_batches(first, seeds), jobs):
             total.add(tally)
-            told = f"{total.faults.total():,} faults, {len(total.failures)} violations"
-            progress.update(task, completed=total.seeds, told=told)
-            if not console.is_terminal and total.seeds % max(PORTION, seeds // 10) < PORTION:
-                console.print(f"{total.seeds:,} of {seeds:,} seeds: {told}", highlight=False)
+            progress_text = f"{total.faults.total():,} faults, {len(total.failures)} violations"
+            progress.update(task, completed=total.seeds, status=progress_text)
+            if not console.is_terminal and total.seeds % max(BATCH_SIZE, seeds // 10) < BATCH_SIZE:
+                console.print(f"{total.seeds:,} of {seeds:,} seeds: {progress_text}", highlight=False)
     return total
 
 
@@ -105,22 +105,24 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seed", type=int, help="tell the story of this one")
-    asked = parser.parse_args()
+    parser.add_argument("--seed", type=int, help="print the trace of this seed only")
+    options = parser.parse_args()
     console = Console(soft_wrap=True)
-    if asked.seed is not None:
-        return told_again(console, asked.seed)
-    began = time.monotonic()
-    total = play_all(console, asked.first, asked.seeds, asked.jobs)
+    if options.seed is not None:
+        return print_trace(console, options.seed)
+    started = time.monotonic()
+    total = run_all(console, options.first, options.seeds, options.jobs)
     for fault, count in total.faults.most_common():
         console.print(f"{count:>12,}  {fault}", markup=False, highlight=False)
     for seed, text in sorted(total.failures)[:20]:
-        console.print(f"VIOLATION {text}\n  tell it again: python -m tests.simulation --seed {seed}", style="bold red")
+        console.print(
+            f"VIOLATION {text}\n  print its trace: python -m tests.simulation --seed {seed}", style="bold red"
+        )
     console.print(
         f"seeds {total.seeds:,}, steps {total.steps:,}, fault events {total.faults.total():,}, "
-        f"entries published {total.published:,}, numbers with several lines sent {total.contested:,}, "
+        f"entries published {total.published:,}, numbers with competing lines {total.contested:,}, "
         f"violations {len(total.failures)}, "
-        f"{time.monotonic() - began:.0f} s",
+        f"{time.monotonic() - started:.0f} s",
         highlight=False,
     )
     return 1 if total.failures else 0

@@ -1,245 +1,247 @@
-"""What the world does to the publishers, between their steps: each event is a function of the stage."""
+"""Faults and operator actions between the steps of the publishers. Each event is a function of the simulation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from murmurate.publication.chain import refuse_misfit
-from murmurate.publication.record import Entry, sign
-from tests.simulation import cast
-from tests.simulation.forgery import Stranger, altered, forge, unsigned
-from tests.simulation.theatre import DAWN, Publisher, Stage
-from tests.simulation.world import MemoryState
+from murmurate.public_log.chain import check_follows
+from murmurate.public_log.record import Entry, sign_record
+from tests.simulation import sample_plans_and_keys as samples
+from tests.simulation.forged_records import UnknownSigner, altered_entry, make_next_entry, wrongly_signed_entry
+from tests.simulation.memory_stores import MemoryState
+from tests.simulation.simulator import START_INTERVAL, Publisher, Simulation
 
-Event = Callable[[Stage], None]
+Event = Callable[[Simulation], None]
 
 
-def time_passes(stage: Stage) -> None:
-    """An interval ends; its demand becomes known to each state by itself, or comes late, or never."""
-    stage.log.now += 1
-    stage.weather.tell("TIME", stage.log.now)
-    for zone in stage.zones:
-        for state in stage.states:
-            if stage.weather.chance(0.8):
-                state.demand[zone, stage.log.now - 1] = stage.new_demand(zone, stage.log.now - 1)
+def end_interval(sim: Simulation) -> None:
+    """End an interval. Each state receives its demand independently: now, late or never."""
+    sim.log.now += 1
+    sim.faults.trace("TIME", sim.log.now)
+    for zone in sim.zones:
+        for state in sim.states:
+            if sim.faults.chance(0.8):
+                state.demand[zone, sim.log.now - 1] = sim.new_demand(zone, sim.log.now - 1)
             else:
-                stage.weather.count("demand missing", zone, "in", state.name)
+                sim.faults.record("demand missing", zone, "in", state.name)
 
 
-def demand_corrected(stage: Stage) -> None:
-    """Another demand for an interval, before or after its release; known to one state only."""
-    zone, state = stage.pick(stage.zones), stage.pick(stage.states)
-    interval = stage.log.now - stage.weather.below(4)  # also of the running one, too early
+def correct_demand(sim: Simulation) -> None:
+    """Set another demand for an interval in one state, before or after the release of that interval."""
+    zone, state = sim.pick(sim.zones), sim.pick(sim.states)
+    interval = sim.log.now - sim.faults.below(4)  # including the current one, which is too early
     fault = "demand corrected" if (zone, interval) in state.demand else "demand early or late"
-    state.demand[zone, interval] = stage.new_demand(zone, interval)
-    stage.weather.count(fault, zone, interval, "in", state.name)
+    state.demand[zone, interval] = sim.new_demand(zone, interval)
+    sim.faults.record(fault, zone, interval, "in", state.name)
 
 
-def backup_taken(stage: Stage) -> None:
-    stage.backups.append(stage.pick(stage.states).snapshot())
-    stage.weather.tell("BACKUP", len(stage.backups) - 1)
+def take_backup(sim: Simulation) -> None:
+    sim.backups.append(sim.pick(sim.states).snapshot())
+    sim.faults.trace("BACKUP", len(sim.backups) - 1)
 
 
-def state_restored(stage: Stage) -> None:
-    """An old backup takes the place of a state; demand that came since is forgotten, or entered again with errors."""
-    state, number = stage.pick(stage.states), stage.weather.below(len(stage.backups))
-    state.set_back(stage.backups[number])
-    stage.weather.count("state restored", state.name, "from backup", number)
-    for zone in stage.zones if stage.weather.chance(0.5) else ():
-        for interval in range(max(DAWN, stage.log.now - 3), stage.log.now):
-            state.demand[zone, interval] = stage.new_demand(zone, interval)
+def restore_state(sim: Simulation) -> None:
+    """Replace a state by an old backup. Newer demand is lost, or is entered again with errors."""
+    state, number = sim.pick(sim.states), sim.faults.below(len(sim.backups))
+    state.restore(sim.backups[number])
+    sim.faults.record("state restored", state.name, "from backup", number)
+    for zone in sim.zones if sim.faults.chance(0.5) else ():
+        for interval in range(max(START_INTERVAL, sim.log.now - 3), sim.log.now):
+            state.demand[zone, interval] = sim.new_demand(zone, interval)
 
 
-def failover(stage: Stage) -> None:
-    """The primary is lost; its replica had not received the last commits."""
-    state = stage.pick(stage.states)
-    behind = stage.weather.below(len(state.history))
-    state.set_back(state.history[-1 - behind])
-    stage.weather.count("failover", state.name, "loses", behind, "commits")
+def fail_over(sim: Simulation) -> None:
+    """Replace the primary by its replica, which had not received the last commits."""
+    state = sim.pick(sim.states)
+    behind = sim.faults.below(len(state.history))
+    state.restore(state.history[-1 - behind])
+    sim.faults.record("failover", state.name, "loses", behind, "commits")
 
 
-def state_splits(stage: Stage) -> None:
-    """Two databases believe that they are the one; each publisher talks to either."""
-    if len(stage.states) > 2:
+def split_state(sim: Simulation) -> None:
+    """Split brain: two databases both act as the primary. Each publisher uses one of them."""
+    if len(sim.states) > 2:
         return
-    old = stage.pick(stage.states)
-    new = MemoryState("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[stage.named % 26], stage.pick(old.history))
-    stage.named += 1
-    stage.states.append(new)
-    stage.weather.count("split brain", old.name, "and", new.name)
-    for publisher in stage.publishers:
-        if publisher.session.state is old and stage.weather.chance(0.5):
-            move(stage, publisher, new)
+    old = sim.pick(sim.states)
+    new = MemoryState("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[sim.states_created % 26], sim.pick(old.history))
+    sim.states_created += 1
+    sim.states.append(new)
+    sim.faults.record("split brain", old.name, "and", new.name)
+    for publisher in sim.publishers:
+        if publisher.session.state is old and sim.faults.chance(0.5):
+            move_publisher(sim, publisher, new)
 
 
-def split_ends(stage: Stage) -> None:
-    """One side is thrown away with everything that only it knew."""
-    if len(stage.states) == 1:
+def end_split(sim: Simulation) -> None:
+    """Discard one side of a split, with all data that only this side had."""
+    if len(sim.states) == 1:
         return
-    lost = stage.states.pop(stage.weather.below(len(stage.states)))
+    lost = sim.states.pop(sim.faults.below(len(sim.states)))
     lost.epoch += 1
-    stage.weather.count("split brain ends", lost.name, "is lost")
-    stage.zombies = [zombie for zombie in stage.zombies if zombie.state is not lost]
-    for publisher in stage.publishers:
+    sim.faults.record("split brain ends", lost.name, "is lost")
+    sim.dead_sessions = [session for session in sim.dead_sessions if session.state is not lost]
+    for publisher in sim.publishers:
         if publisher.session.state is lost:
-            move(stage, publisher, stage.pick(stage.states))
+            move_publisher(sim, publisher, sim.pick(sim.states))
 
 
-def move(stage: Stage, publisher: Publisher, state: MemoryState) -> None:
-    """The next turn is taken on another state; one that has committed may still send what it wrote."""
+def move_publisher(sim: Simulation, publisher: Publisher, state: MemoryState) -> None:
+    """Run the next round on another state. A round that has committed may still send its entries."""
     session = publisher.session
-    open_transaction = session.turn.saved is None
+    open_transaction = session.observed.saved_pending is None
     session.rollback()
     if open_transaction:
-        publisher.drop()
+        publisher.abort_round()
     session.state = state
-    stage.weather.tell("  ", publisher.name, "now on", state.name)
+    sim.faults.trace("  ", publisher.name, "now on", state.name)
 
 
-def clock_jumps(stage: Stage) -> None:
-    """A publisher's clock is wrong. Only a log with a clock of its own keeps one that is fast from publishing early."""
-    publisher = stage.pick(stage.publishers)
-    publisher.ahead = stage.weather.below(7) - (3 if stage.log.strict else 6)
-    stage.weather.count("clock jump", publisher.name, publisher.ahead)
+def shift_clock(sim: Simulation) -> None:
+    """Set a publisher's clock wrong. A fast clock is harmless only where the log checks the time itself."""
+    publisher = sim.pick(sim.publishers)
+    publisher.clock_offset = sim.faults.below(7) - (3 if sim.log.strict else 6)
+    sim.faults.record("clock jump", publisher.name, publisher.clock_offset)
 
 
-def plan_changes(stage: Stage) -> None:
-    """The operator wants the next plan, shows it, and tells some of the publishers."""
-    zone = stage.pick(stage.zones)
-    told = [publisher for publisher in stage.publishers if stage.weather.chance(0.5)]
-    stage.plan[zone] = number = min(stage.plan[zone] + 1, 2)
-    if stage.weather.chance(0.7):
-        stage.log.plans.add(cast.PLANS_OF[zone][number].terms.plan)
-    for publisher in told:
+def change_plan(sim: Simulation) -> None:
+    """The operator publishes the next plan and gives it to some of the publishers."""
+    zone = sim.pick(sim.zones)
+    informed = [publisher for publisher in sim.publishers if sim.faults.chance(0.5)]
+    sim.plan[zone] = number = min(sim.plan[zone] + 1, 2)
+    if sim.faults.chance(0.7):
+        sim.log.plans.add(samples.PLANS_BY_ZONE[zone][number].terms.plan_digest)
+    for publisher in informed:
         publisher.plan[zone] = number
-    stage.weather.count("plan change told to some", zone, number, *(publisher.name for publisher in told))
+    sim.faults.record("plan change reaches some publishers", zone, number, *(publisher.name for publisher in informed))
 
 
-def key_rotates(stage: Stage) -> None:
-    """Another key; not everybody is told, and not everybody holds it."""
-    zone = stage.pick(stage.zones)
-    stage.key[zone] = number = min(stage.key[zone] + 1, cast.KEYS - 1)
-    for publisher in stage.publishers:
-        publisher.keys = cast.KEYS - stage.weather.chance(0.1)
-        if stage.weather.chance(0.5):
+def rotate_key(sim: Simulation) -> None:
+    """Rotate the key of a zone. Some publishers are not informed, and some do not hold the new key."""
+    zone = sim.pick(sim.zones)
+    sim.key[zone] = number = min(sim.key[zone] + 1, samples.KEYS - 1)
+    for publisher in sim.publishers:
+        publisher.keys_held = samples.KEYS - sim.faults.chance(0.1)
+        if sim.faults.chance(0.5):
             publisher.key[zone] = number
-    stage.weather.count("key rotation told to some", zone, number)
+    sim.faults.record("key rotation reaches some publishers", zone, number)
 
 
-def odd_plan(stage: Stage) -> None:
-    """Somebody is told to change to a plan of other intervals, or no longer."""
-    publisher = stage.pick(stage.publishers)
-    publisher.odd = None if publisher.odd else stage.pick(stage.zones)
-    stage.weather.count("plan of other intervals", publisher.name, publisher.odd)
+def toggle_mismatched_plan(sim: Simulation) -> None:
+    """Tell a publisher to change to a plan with other intervals, or take that back."""
+    publisher = sim.pick(sim.publishers)
+    publisher.mismatched_zone = None if publisher.mismatched_zone else sim.pick(sim.zones)
+    sim.faults.record("plan with other intervals", publisher.name, publisher.mismatched_zone)
 
 
-def rehearsal(stage: Stage) -> None:
-    """Somebody publishes with seeded noise by mistake, or stops doing so."""
-    publisher = stage.pick(stage.publishers)
-    publisher.rehearses = not publisher.rehearses
-    stage.weather.count("rehearsal", publisher.name, publisher.rehearses)
+def toggle_test_only_noise(sim: Simulation) -> None:
+    """A publisher uses test-only noise by mistake, or stops using it."""
+    publisher = sim.pick(sim.publishers)
+    publisher.test_only_noise = not publisher.test_only_noise
+    sim.faults.record("test-only noise", publisher.name, publisher.test_only_noise)
 
 
-def late_delivery(stage: Stage) -> None:
-    if stage.post:
-        entries = stage.post.pop(stage.weather.below(len(stage.post)))
-        taken = sum(stage.log.take(entry) for entry in entries)
-        stage.weather.count("late delivery", f"{taken} of {len(entries)} taken")
+def deliver_late(sim: Simulation) -> None:
+    """Deliver a delayed append to the log."""
+    if sim.delayed:
+        entries = sim.delayed.pop(sim.faults.below(len(sim.delayed)))
+        taken = sum(sim.log.append_if_next(entry) for entry in entries)
+        sim.faults.record("late delivery", f"{taken} of {len(entries)} taken")
 
 
-def locks_time_out(stage: Stage) -> None:
-    if stage.zombies:
-        stage.zombies.pop().rollback()
-        stage.weather.tell("LOCKS of a dead publisher are freed")
+def free_dead_locks(sim: Simulation) -> None:
+    """The server ends the session of a crashed publisher."""
+    if sim.dead_sessions:
+        sim.dead_sessions.pop().rollback()
+        sim.faults.trace("LOCKS of a crashed publisher are released")
 
 
-def stranger_offers(stage: Stage) -> None:
-    """Somebody offers a line, properly signed. A log that looks refuses it if it breaks a rule, and only then."""
-    zone = stage.pick(stage.zones)
-    if zone in stage.oracle.poisoned or not stage.log.strict:
+def offer_forged_entry(sim: Simulation) -> None:
+    """Offer a forged entry with a valid signature. A log that checks must refuse it only if it breaks a rule."""
+    zone = sim.pick(sim.zones)
+    if zone in sim.oracle.corrupted or not sim.log.strict:
         return
-    entry, broken = altered(stage, zone)
-    stage.weather.count("stranger's line offered", zone, broken or "fits")
+    entry, broken = altered_entry(sim, zone)
+    sim.faults.record("forged entry offered", zone, broken or "follows")
     if broken:
-        stage.log.take(entry)
+        sim.log.append_if_next(entry)
     else:
-        refuse_misfit(stage.log.heads[zone], entry)
+        check_follows(sim.log.heads[zone], entry)
 
 
-def poison(stage: Stage) -> None:
-    """One zone is spoilt for good. The others must not notice."""
-    if stage.oracle.poisoned or len(stage.zones) == 1:
+def corrupt_zone(sim: Simulation) -> None:
+    """Corrupt one zone permanently. This must not affect the other zones."""
+    if sim.oracle.corrupted or len(sim.zones) == 1:
         return
-    zone = stage.pick(stage.zones)
-    how = stage.pick(_POISONS if stage.log.strict else _WEAK_POISONS)
+    zone = sim.pick(sim.zones)
+    how = sim.pick(_CORRUPTIONS if sim.log.strict else _WEAK_LOG_CORRUPTIONS)
     if how == "plan unknown":
-        stage.forgotten |= {tariff.terms.plan for tariff in cast.PLANS_OF[zone]}
+        sim.unknown_plans |= {plan.terms.plan_digest for plan in samples.PLANS_BY_ZONE[zone]}
     elif how == "state unreadable":
-        state = stage.pick(stage.states)
+        state = sim.pick(sim.states)
         state.rows[zone] = state.rows[zone]._replace(unreadable=True)
     elif how == "state damaged":
-        if not _damage(stage, zone):
+        if not _corrupt_state(sim, zone):
             return
-    elif not _spoil(stage, zone, how):
+    elif not _corrupt_log(sim, zone, how):
         return
-    stage.oracle.poisoned[zone] = how
-    stage.weather.count("zone poisoned", zone, how)
+    sim.oracle.corrupted[zone] = how
+    sim.faults.record("zone corrupted", zone, how)
 
 
-_POISONS = ("plan unknown", "state unreadable", "state damaged", "line unsigned")
-_WEAK_POISONS = (
+_CORRUPTIONS = ("plan unknown", "state unreadable", "state damaged", "line wrongly signed")
+_WEAK_LOG_CORRUPTIONS = (
     "plan unknown",
     "state unreadable",
-    "line unsigned",
-    "line misfit",
-    "line misfit",
-    "line misfit",
-    "line garbage",
+    "line wrongly signed",
+    "line does not follow",
+    "line does not follow",
+    "line does not follow",
+    "line not a record",
 )
 
 
-def _damage(stage: Stage, zone: str) -> bool:
-    state = stage.pick(stage.states)
+def _corrupt_state(sim: Simulation, zone: str) -> bool:
+    state = sim.pick(sim.states)
     row = state.rows[zone]
     if row.head is None:
         return False
     record = row.head.record
-    stage.oracle.damaged = sign(replace(record, applies=record.applies + 1), Stranger())
-    state.rows[zone] = row._replace(head=stage.oracle.damaged)
+    sim.oracle.damaged = sign_record(replace(record, applies=record.applies + 1), UnknownSigner())
+    state.rows[zone] = row._replace(head=sim.oracle.damaged)
     return True
 
 
-def _spoil(stage: Stage, zone: str, how: str) -> bool:
-    """The log holds a line that no publisher may take for public."""
+def _corrupt_log(sim: Simulation, zone: str, how: str) -> bool:
+    """Put a line into the log that no publisher may accept."""
     entry: Entry | None
-    if how == "line unsigned":
-        entry = unsigned(stage, zone)
-    elif how == "line misfit":
-        entry, broken = altered(stage, zone)
+    if how == "line wrongly signed":
+        entry = wrongly_signed_entry(sim, zone)
+    elif how == "line does not follow":
+        entry, broken = altered_entry(sim, zone)
         entry = entry if broken else None
     else:
-        entry = replace(forge(stage, zone), line="{}")
+        entry = replace(make_next_entry(sim, zone), line="{}")
     if entry is not None:
-        stage.log.put(zone, entry)
+        sim.log.store_entry(zone, entry)
     return entry is not None
 
 
 EVENTS: tuple[tuple[Event, int], ...] = (
-    (time_passes, 9),
-    (demand_corrected, 11),
-    (backup_taken, 4),
-    (state_restored, 5),
-    (failover, 5),
-    (state_splits, 5),
-    (split_ends, 4),
-    (clock_jumps, 6),
-    (plan_changes, 4),
-    (key_rotates, 4),
-    (odd_plan, 1),
-    (rehearsal, 1),
-    (late_delivery, 18),
-    (locks_time_out, 8),
-    (stranger_offers, 4),
-    (poison, 2),
+    (end_interval, 9),
+    (correct_demand, 11),
+    (take_backup, 4),
+    (restore_state, 5),
+    (fail_over, 5),
+    (split_state, 5),
+    (end_split, 4),
+    (shift_clock, 6),
+    (change_plan, 4),
+    (rotate_key, 4),
+    (toggle_mismatched_plan, 1),
+    (toggle_test_only_noise, 1),
+    (deliver_late, 18),
+    (free_dead_locks, 8),
+    (offer_forged_entry, 4),
+    (corrupt_zone, 2),
 )

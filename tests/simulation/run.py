@@ -1,4 +1,4 @@
-"""One seed, one run: publishers step by step in any order, faults between and within the steps, then healing."""
+"""One run of a seed: publishers take steps in any order among faults; then all work must finish without faults."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from murmurate.publication.publisher import Outcome
-from murmurate.publication.stores import drive, perform
-from murmurate.publication.wish import Change, Wish
-from tests.simulation import cast
-from tests.simulation.events import EVENTS, late_delivery, locks_time_out, split_ends, stranger_offers
-from tests.simulation.oracle import fulfilled
-from tests.simulation.theatre import Publisher, Stage
-from tests.simulation.weather import Lost, Violation
-from tests.simulation.world import Session, brief
+from murmurate.publisher.desired_state import Change, DesiredState
+from murmurate.publisher.protocol import Outcome
+from murmurate.publisher.stores import drive_steps, perform_step
+from tests.simulation import sample_plans_and_keys as samples
+from tests.simulation.events import EVENTS, deliver_late, end_split, free_dead_locks, offer_forged_entry
+from tests.simulation.fault_schedule import ResponseLost, Violation
+from tests.simulation.memory_stores import StateSession, describe_entry
+from tests.simulation.oracle import is_up_to_date
+from tests.simulation.simulator import Publisher, Simulation
 
-TICKS = 165  # steps and events of the stormy part
+ACTIONS = 165  # steps and events in the part with faults
 EVENT_SHARE = 0.25
 _EVENTS = tuple(event for event, weight in EVENTS for _ in range(weight))
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What a run came to."""
+class RunCounts:
+    """The counts of one run."""
 
     faults: Counter[str]
     steps: int
     published: int
-    contested: int  # numbers of a chain for which different lines were sent, by states that had forgotten or split
+    contested: int  # numbers of a chain for which restored or split states sent different lines
 
 
-class Failure(AssertionError):  # noqa: N818 - the end of a run, whoever is at fault
-    """A run that went wrong: which seed, what kind of violation, and the story when it is told again."""
+class SimulationFailure(AssertionError):  # noqa: N818 - of the publisher or of the simulator
+    """A run failed: its seed and the kind of violation."""
 
     def __init__(self, seed: int, kind: str, facts: str) -> None:
         super().__init__(f"seed {seed}: {facts}")
@@ -40,162 +40,180 @@ class Failure(AssertionError):  # noqa: N818 - the end of a run, whoever is at f
         self.seed = seed
 
 
-def simulate(seed: int, story: list[str] | None = None) -> Figures:
-    """Play one seed. Raises Failure when anything happens that must not, an unforeseen exception included."""
-    stage = Stage(seed, story)
+def simulate(seed: int, trace: list[str] | None = None) -> RunCounts:
+    """Run one seed. Raises SimulationFailure for a violation and for any unexpected exception."""
+    sim = Simulation(seed, trace)
     try:
-        storm(stage)
-        heal(stage)
+        run_with_faults(sim)
+        finish_without_faults(sim)
     except Violation as broken:
-        raise Failure(seed, broken.kind, str(broken)) from broken
+        raise SimulationFailure(seed, broken.kind, str(broken)) from broken
     except Exception as error:
-        raise Failure(seed, "unforeseen exception", f"unforeseen {type(error).__name__}: {error}") from error
-    return Figures(stage.weather.counts, stage.steps, stage.oracle.published, len(stage.oracle.contested))
+        raise SimulationFailure(seed, "unexpected exception", f"unexpected {type(error).__name__}: {error}") from error
+    return RunCounts(sim.faults.counts, sim.steps, sim.oracle.published, len(sim.oracle.contested))
 
 
-def storm(stage: Stage) -> None:
-    """Everything goes wrong, in any order."""
-    chance, pick = stage.weather.chance, stage.pick
+def run_with_faults(sim: Simulation) -> None:
+    """Run steps and events in random order, with faults."""
+    chance, pick = sim.faults.chance, sim.pick
     if chance(0.3):
-        stranger_offers(stage)  # while no chain is open
-    for _ in range(TICKS):
+        offer_forged_entry(sim)  # before any chain is open
+    for _ in range(ACTIONS):
         if chance(EVENT_SHARE):
-            pick(_EVENTS)(stage)
+            pick(_EVENTS)(sim)
         else:
-            if not chance(stage.haste):
-                stage.at_work = pick(stage.publishers)
-            advance(stage, stage.at_work)
+            if not chance(sim.repeat_probability):
+                sim.active_publisher = pick(sim.publishers)
+            advance_publisher(sim, sim.active_publisher)
 
 
-def advance(stage: Stage, publisher: Publisher) -> None:
-    """One step of a publisher, or its death."""
-    weather = stage.weather
-    stage.steps += 1
+def advance_publisher(sim: Simulation, publisher: Publisher) -> None:
+    """Perform one step of a publisher, or crash it."""
+    faults = sim.faults
+    sim.steps += 1
     if publisher.machine is None:
-        begin(stage, publisher)
-    if weather.strikes("crash before a step", publisher.name):
-        crash(stage, publisher)
+        start_round(sim, publisher)
+    if faults.occurs("crash before a step", publisher.name):
+        crash_publisher(sim, publisher)
         return
-    weather.tell(publisher.name, "on", publisher.session.state.name, type(publisher.step).__name__)
+    faults.trace(publisher.name, "on", publisher.session.state.name, type(publisher.step).__name__)
     try:
-        answer = perform(publisher.step, publisher.session, publisher.channel, publisher.wait)
-    except Lost:
-        weather.tell("  no answer")
-        publisher.drop()
+        answer = perform_step(publisher.step, publisher.session, publisher.channel, publisher.wait_for_slot)
+    except ResponseLost:
+        faults.trace("  no response")
+        publisher.abort_round()
         return
-    if answer == {} and weather.chance(0.9):  # others hold everything: wait, rather than go through an empty turn
-        publisher.drop()
+    if answer == {} and faults.chance(0.9):  # others hold all locks: retry later instead of an empty round
+        publisher.abort_round()
         return
-    if weather.strikes("crash after a step", publisher.name):
-        crash(stage, publisher)
+    if faults.occurs("crash after a step", publisher.name):
+        crash_publisher(sim, publisher)
         return
     try:
         publisher.step = publisher.machine.send(answer)
     except StopIteration as finished:
         publisher.machine = None
-        weather.tell("  ends its turn:", told(finished.value))
-        stage.oracle.ended(publisher.session, finished.value)
+        faults.trace("  ends its round:", describe_outcome(finished.value))
+        sim.oracle.on_round_end(publisher.session, finished.value)
 
 
-def told(outcome: Outcome) -> str:
-    """An outcome in a story, the same in every process."""
-    return f"done {sorted(outcome.done)}, moved {sorted(outcome.moved)}, aside {sorted(outcome.aside.items())}"
+def describe_outcome(outcome: Outcome) -> str:
+    """Return an outcome for the trace, in the same order in every process."""
+    blocked = sorted((zone, reason.text) for zone, reason in outcome.blocked.items())
+    return f"up to date {sorted(outcome.up_to_date)}, unfinished {sorted(outcome.unfinished)}, blocked {blocked}"
 
 
-def begin(stage: Stage, publisher: Publisher) -> None:
-    zones = stage.zones
-    if stage.weather.chance(0.3):
-        zones = [zone for zone in zones if stage.weather.chance(0.6)]
-    publisher.machine = publisher.begin({zone: stage.wish(publisher, zone) for zone in zones}, stage)
+def start_round(sim: Simulation, publisher: Publisher) -> None:
+    zones = sim.zones
+    if sim.faults.chance(0.3):
+        zones = [zone for zone in zones if sim.faults.chance(0.6)]
+    publisher.machine = publisher.start_round({zone: sim.desired_state(publisher, zone) for zone in zones}, sim)
     publisher.step = next(publisher.machine)
 
 
-def crash(stage: Stage, publisher: Publisher) -> None:
-    """A publisher dies and is started again. Its server may notice late, and hold the locks until then."""
+def crash_publisher(sim: Simulation, publisher: Publisher) -> None:
+    """Crash and restart a publisher. The database may notice late and hold the locks until then."""
     old = publisher.session
     holds = any(holder is old for holder in old.state.locks.values())
-    if holds and stage.weather.strikes("dead publisher holds locks", publisher.name):
-        stage.zombies.append(old)
-        publisher.session = Session(old.state, stage.weather, stage.oracle)
-    publisher.drop()
+    if holds and sim.faults.occurs("dead publisher holds locks", publisher.name):
+        sim.dead_sessions.append(old)
+        publisher.session = StateSession(old.state, sim.faults, sim.oracle)
+    publisher.abort_round()
 
 
-def heal(stage: Stage) -> None:
-    """No more faults: whatever happened, a bounded number of turns must finish all work."""
-    stage.weather.calm = True
-    stage.weather.tell("CALM")
-    while len(stage.states) > 1:
-        split_ends(stage)
-    stage.log.now += 1
-    for zone in stage.zones:
-        stage.log.plans |= {tariff.terms.plan for tariff in cast.PLANS_OF[zone]}
-    for publisher in stage.publishers:
-        publisher.drop()
-        publisher.ahead, publisher.keys, publisher.odd, publisher.rehearses = 0, cast.KEYS, None, False
-    broken_turn(stage)
-    held = set(stage.states[0].locks)
+def finish_without_faults(sim: Simulation) -> None:
+    """Disable the faults. A bounded number of rounds must then finish all work."""
+    sim.faults.disabled = True
+    sim.faults.trace("FAULTS DISABLED")
+    while len(sim.states) > 1:
+        end_split(sim)
+    sim.log.now += 1
+    for zone in sim.zones:
+        sim.log.plans |= {plan.terms.plan_digest for plan in samples.PLANS_BY_ZONE[zone]}
+    for publisher in sim.publishers:
+        publisher.abort_round()
+        publisher.clock_offset, publisher.keys_held, publisher.mismatched_zone, publisher.test_only_noise = (
+            0,
+            samples.KEYS,
+            None,
+            False,
+        )
+    check_failed_round(sim)
+    held = set(sim.states[0].locks)
     if held:
-        finish(stage, [zone for zone in stage.zones if zone not in held])
-        while stage.zombies:
-            locks_time_out(stage)
-    finish(stage, stage.zones)
-    stage.oracle.settled(stage.publishers[0].session)
+        finish_zones(sim, [zone for zone in sim.zones if zone not in held])
+        while sim.dead_sessions:
+            free_dead_locks(sim)
+    finish_zones(sim, sim.zones)
+    sim.oracle.check_finished(sim.publishers[0].session)
 
 
-def broken_turn(stage: Stage) -> None:
-    """A turn that fails must leave no lock behind."""
-    publisher = stage.publishers[0]
+def check_failed_round(sim: Simulation) -> None:
+    """Check that a failed round leaves no lock behind."""
+    publisher = sim.publishers[0]
     locks = dict(publisher.session.state.locks)
     publisher.channel.broken = True
     try:
-        drive(publisher.begin(last_wishes(stage), stage), publisher.session, publisher.channel, publisher.wait)
-    except Lost:
+        drive_steps(
+            publisher.start_round(final_desired_states(sim), sim),
+            publisher.session,
+            publisher.channel,
+            publisher.wait_for_slot,
+        )
+    except ResponseLost:
         pass
     else:
-        raise Violation("error swallowed", "a turn without a log ended as if nothing had happened")
+        raise Violation("error swallowed", "a round without a log ended without an error")
     publisher.channel.broken = False
     if publisher.session.state.locks != locks:
-        raise Violation("locks left", f"{sorted(publisher.session.state.locks)} after a failed turn")
+        raise Violation("locks left", f"{sorted(publisher.session.state.locks)} after a failed round")
 
 
-def last_wishes(stage: Stage) -> dict[str, Wish]:
-    """What the operator wants in the end, seen from where the chain stands."""
-    return {zone: _last_wish(stage, zone) for zone in stage.zones}
+def final_desired_states(sim: Simulation) -> dict[str, DesiredState]:
+    """Return the operator's last settings as changes from the head of each chain."""
+    return {zone: _final_desired_state(sim, zone) for zone in sim.zones}
 
 
-def _last_wish(stage: Stage, zone: str) -> Wish:
-    head = stage.log.heads[zone]
-    plan, key = cast.PLANS_OF[zone][stage.plan[zone]].terms.plan, stage.signers[stage.key[zone]].public
-    now = stage.log.now
-    return Wish(
+def _final_desired_state(sim: Simulation, zone: str) -> DesiredState:
+    head = sim.log.heads[zone]
+    plan, key = (
+        samples.PLANS_BY_ZONE[zone][sim.plan[zone]].terms.plan_digest,
+        sim.signers[sim.key[zone]].public_key,
+    )
+    now = sim.log.now
+    return DesiredState(
         until=now - 1,
-        in_time_from=now - stage.lead + 1,
-        opening=stage.openings[zone],
-        plan=None if head is None or head.record.plan == plan else Change(head.record.plan, plan),
-        key=None if head is None or head.key == key else Change(head.key, key),
+        priced_from=now - sim.lead + 1,
+        opening=sim.openings[zone],
+        plan_change=None if head is None or head.record.plan == plan else Change(head.record.plan, plan),
+        key_change=None if head is None or head.key_in_force == key else Change(head.key_in_force, key),
     )
 
 
-def finish(stage: Stage, zones: Iterable[str]) -> None:
-    """Turn after turn until every healthy zone of these is done; each turn must bring each of them one record on."""
-    healthy = {zone for zone in zones if zone not in stage.oracle.poisoned}
-    work = 6 + max((_records_left(stage, zone) for zone in healthy), default=0)
-    for number in range(work):
-        publisher = stage.publishers[number % len(stage.publishers)]
-        wishes = last_wishes(stage)
-        stage.steps += 6
-        outcome = drive(publisher.begin(wishes, stage), publisher.session, publisher.channel, publisher.wait)
-        stage.weather.tell(publisher.name, "heals:", told(outcome))
-        stage.oracle.ended(publisher.session, outcome)
+def finish_zones(sim: Simulation, zones: Iterable[str]) -> None:
+    """Run rounds until every zone that is not corrupted is up to date. Each round must add a record to each of them."""
+    zones_to_finish = {zone for zone in zones if zone not in sim.oracle.corrupted}
+    max_rounds = 6 + max((_records_left(sim, zone) for zone in zones_to_finish), default=0)
+    for number in range(max_rounds):
+        publisher = sim.publishers[number % len(sim.publishers)]
+        desired = final_desired_states(sim)
+        sim.steps += 6
+        outcome = drive_steps(
+            publisher.start_round(desired, sim), publisher.session, publisher.channel, publisher.wait_for_slot
+        )
+        sim.faults.trace(publisher.name, "finishes:", describe_outcome(outcome))
+        sim.oracle.on_round_end(publisher.session, outcome)
         if number % 3 == 1:
-            late_delivery(stage)
-        if healthy <= outcome.done and all(fulfilled(stage.log.heads[z], _last_wish(stage, z)) for z in healthy):
+            deliver_late(sim)
+        if zones_to_finish <= outcome.up_to_date and all(
+            is_up_to_date(sim.log.heads[z], _final_desired_state(sim, z)) for z in zones_to_finish
+        ):
             return
-    stands = {zone: brief(stage.log.heads[zone]) for zone in healthy}
-    raise Violation("unfinished work", f"{stands} after {work} turns, interval {stage.log.now}")
+    heads = {zone: describe_entry(sim.log.heads[zone]) for zone in zones_to_finish}
+    raise Violation("unfinished work", f"{heads} after {max_rounds} rounds, interval {sim.log.now}")
 
 
-def _records_left(stage: Stage, zone: str) -> int:
-    head = stage.log.heads[zone]
-    last = stage.openings[zone].first - 1 if head is None else head.record.interval
-    return stage.log.now - 1 - last
+def _records_left(sim: Simulation, zone: str) -> int:
+    head = sim.log.heads[zone]
+    last = sim.openings[zone].first - 1 if head is None else head.record.interval
+    return sim.log.now - 1 - last

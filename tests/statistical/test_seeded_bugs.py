@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from murmurate.audit.adversary import log_emission, posterior_shift, strong
-from murmurate.audit.bound import epsilon_lower_bound
-from murmurate.curator.interval import protect
-from murmurate.household.occupancy import Chains, ModelClass, OccupancyModel
+from murmurate.audit.adversary import emission_log_likelihood, max_log_odds_shift, smoothed_log_odds
+from murmurate.audit.epsilon_bound import epsilon_lower_bound
+from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.calibration import laplace_scale
-from murmurate.privacy.noise import NoiseLaw, RehearsalNoise, SystemNoise, laplace_log_pmf
-from murmurate.privacy.protection import Policy, Rule, sensitivity_schedule
+from murmurate.privacy.noise import NoiseDistribution, SeededNoise, SystemNoise, laplace_log_pmf
+from murmurate.privacy.policy import Policy, ProtectionRule, sensitivity_schedule
+from murmurate.release import protect
 
 DRAWS = 400_000
 HALF = Fraction(1, 2)
@@ -24,7 +24,7 @@ CURVE = RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
 
 
 def noisy(demand_wh, scale_wh, seed, draws=DRAWS):
-    return demand_wh + RehearsalNoise(seed).draw(NoiseLaw.LAPLACE, np.full(draws, scale_wh))
+    return demand_wh + SeededNoise(seed).draw(NoiseDistribution.LAPLACE, np.full(draws, scale_wh))
 
 
 def convicted(mechanism):
@@ -44,16 +44,16 @@ def test_the_right_mechanism_is_acquitted():
 def test_so_is_the_noise_that_publishes():
     """Exact, from the operating system, so not seeded: a fair run is convicted less than once in a million.
 
-    The lower edge is six deviations below the mean of 600 rehearsals (0.448, deviation 0.008).
+    The lower edge is six deviations below the mean of 600 seeded runs (0.448, deviation 0.008).
     """
-    drawn = SystemNoise().draw(NoiseLaw.LAPLACE, np.full((2, 100_000), RIGHT))
+    drawn = SystemNoise().draw(NoiseDistribution.LAPLACE, np.full((2, 100_000), RIGHT))
     assert 0.40 < epsilon_lower_bound(drawn[0], BOUND_WH + drawn[1], confidence=1 - 1e-6) <= 0.5
 
 
 def test_and_the_prices_derived_from_it():
     def prices(wh, seed):
         scale_wh = np.full(DRAWS, RIGHT)
-        return protect(np.full(DRAWS, wh), scale_wh=scale_wh, curve=CURVE, noise=RehearsalNoise(seed)).price_ticks
+        return protect(np.full(DRAWS, wh), scale_wh=scale_wh, curve=CURVE, noise=SeededNoise(seed)).price_ticks
 
     assert 0.465 < convicted(prices) <= 0.5
 
@@ -162,16 +162,16 @@ def test_a_house_lost_by_an_underflowing_belief_is_convicted():
 
     After 745 of them a filter in linear space holds 0.0 for a possible state, and protects house 1 (u = 1) alone.
     """
-    stays = Chains.independent(initial=[0.5, 0.5], arrive=[[0.0, 0.5]], leave=[[0.0, 0.5]])
+    stays = OccupancyChains.independent(initial=[0.5, 0.5], arrive=[[0.0, 0.5]], leave=[[0.0, 0.5]])
     theta = ModelClass(models=(OccupancyModel(groups=(stays,)),))
     bound_wh = np.array([BOUND_WH, 1])
     belief = np.array([0.5, 0.5])
     for _ in range(800):
         belief = belief * np.exp([0.0, -1.0])
         belief /= belief.sum()
-    assert strong([0.5, 0.5], np.tile(np.eye(2), (800, 1, 1)), np.tile([0.0, -1.0], (800, 1)))[-1] > -np.inf
+    assert smoothed_log_odds([0.5, 0.5], np.tile(np.eye(2), (800, 1, 1)), np.tile([0.0, -1.0], (800, 1)))[-1] > -np.inf
     lost_wh = int(bound_wh[[bool((belief > 0).all()), True]].max())
-    (*_, kept_wh) = sensitivity_schedule(Policy(rule=Rule.PAPER), bound_wh, 800, theta)
+    (*_, kept_wh) = sensitivity_schedule(Policy(rule=ProtectionRule.PAPER), bound_wh, 800, theta)
     assert (lost_wh, kept_wh) == (1, BOUND_WH)
     assert convicted(lambda wh, seed: noisy(wh, laplace_scale(int(kept_wh), HALF), seed)) <= 0.5
     assert convicted(lambda wh, seed: noisy(wh, laplace_scale(lost_wh, HALF), seed)) > 1.4  # the truth is 1.5
@@ -190,7 +190,9 @@ def test_a_house_lost_by_an_underflowing_belief_is_convicted():
     ],
 )
 def test_exact_calibration_is_convicted_where_readings_repeat_themselves(name, scale, each, stream):
-    """THEORY 1: on the same reading 16 times `exact` leaks 12.6, not 16 x 0.5 = 8. f_1 = U(0, u), f_0 = U(0, u/2).
+    """docs/explanation/theory.md, section 1.5: on one reading 16 times `exact` leaks 12.6, not 16 x 0.5 = 8.
+
+    f_1 = U(0, u), f_0 = U(0, u/2).
 
     Exactly, as the shift of the posterior by the worst outputs: 16 of them all beyond u (or all below 0).
     """
@@ -198,10 +200,10 @@ def test_exact_calibration_is_convicted_where_readings_repeat_themselves(name, s
     away, home = np.full(u // 2, 2 / u), np.full(u, 1 / u)
 
     def shift(repeated):
-        emission = log_emission(
+        emission = emission_log_likelihood(
             np.array([-5 * u, 5 * u]), 0, away, home, lambda noise: repeated * laplace_log_pmf(noise, scale * u)
         )
-        return posterior_shift(emission[:, 1] - emission[:, 0], 0.0)
+        return max_log_odds_shift(emission[:, 1] - emission[:, 0], 0.0)
 
     assert shift(1) == pytest.approx(each, abs=3e-3)
     assert shift(1) <= 0.5 + 2e-3

@@ -1,1 +1,1 @@
-"""One law for the whole path: from a zone file, a meter table and readings to what a public log tells, exactly."""
+"""One property of the whole path, from zone file, meter table and readings to the public log: every promise is kept."""

@@ -1,1 +1,4 @@
-"""What somebody who hears the prices can find out, measured: adversaries, and lower bounds on epsilon from samples."""
+"""Adversaries, and lower bounds on epsilon from samples.
+
+Private: this package may change in any version. The public interface is `import murmurate as mm`.
+"""

@@ -1,4 +1,4 @@
-"""Who may be listening, and what each can compute (pure functions of numbers; natural logarithms throughout).
+"""Attackers and the inference that each can compute (pure functions of numbers; natural logarithms throughout).
 
 ============  ==========================================  ===========================================================
 adversary     knows                                       computes
@@ -9,8 +9,8 @@ joint         the public model; few households            every household's post
 differencing  two releases that differ by one household   their difference
 ============  ==========================================  ===========================================================
 
-The promise is against the strong one. Log odds are log Pr[S = 1 | ..] / Pr[S = 0 | ..]. Arrays may have leading axes
-(days, samples) before those that are named.
+The promise holds against the strong attacker. Log odds are log Pr[S = 1 | ..] / Pr[S = 0 | ..]. Arrays may have
+leading axes (days, samples) before the named axes.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ import numpy as np
 from scipy import special
 
 from murmurate.errors import ModelError
-from murmurate.quantities import BoolArray, FloatArray, IntArray, integers
+from murmurate.units import BoolArray, FloatArray, IntArray, as_int64_array
 
 LogPmf = Callable[[IntArray], FloatArray]  # noise [Wh] -> log Pr[K = noise]
 
-_BLOCK = 2**20  # numbers worked on at once
+_MAX_BLOCK_ELEMENTS = 2**20  # array elements per block
 
 
-def log_emission(
+def emission_log_likelihood(
     published_wh: IntArray, rest_wh: Any, away_pmf: FloatArray, home_pmf: FloatArray, noise_log_pmf: LogPmf
 ) -> FloatArray:
-    """log Pr[published | S = s] = log sum over x of f_s(x) Pr[K = published - rest - x] [.., interval, occupied].
+    """Return log Pr[published | S = s] [.., interval, occupied].
 
-    `rest_wh` is what everybody else used, which the strong adversary knows; f_s(x) is for x = 0, 1, .. [Wh].
+    It is log sum over x of f_s(x) Pr[K = published - rest - x].
+
+    `rest_wh` is the demand of all other households, which the strong attacker knows. f_s(x) is for x = 0, 1, .. [Wh].
 
     >>> exact = lambda noise_wh: np.where(noise_wh == 0, 0.0, -np.inf)
-    >>> np.exp(log_emission(np.array([7, 9]), 7, np.array([0.75, 0.25]), np.array([0.0, 0.5, 0.5]), exact)).tolist()
+    >>> away, home = np.array([0.75, 0.25]), np.array([0.0, 0.5, 0.5])
+    >>> np.exp(emission_log_likelihood(np.array([7, 9]), 7, away, home, exact)).tolist()
     [[0.75, 0.0], [0.0, 0.5]]
     """
-    distance, where = np.unique(published_wh - integers(rest_wh, "rest_wh", ModelError), return_inverse=True)
-    laws = [_log(pmf) for pmf in (away_pmf, home_pmf)]
-    found = [_mix(distance, log_pmf, lambda noise_wh, _: noise_log_pmf(noise_wh)) for log_pmf in laws]
-    log_law: FloatArray = np.stack(found, axis=-1)[where.reshape(np.shape(published_wh))]
-    return log_law
+    distance, position = np.unique(published_wh - as_int64_array(rest_wh, "rest_wh", ModelError), return_inverse=True)
+    log_pmfs = [_log(pmf) for pmf in (away_pmf, home_pmf)]
+    mixtures = [_log_mixture(distance, log_pmf, lambda noise_wh, _: noise_log_pmf(noise_wh)) for log_pmf in log_pmfs]
+    log_likelihood: FloatArray = np.stack(mixtures, axis=-1)[position.reshape(np.shape(published_wh))]
+    return log_likelihood
 
 
-def strong(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
-    """Log odds of S^t given all releases, past and future [.., interval].
+def smoothed_log_odds(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
+    """Return the log odds of S^t given all releases, past and future [.., interval].
 
     Pr[S^t = s | r^1..r^T] is proportional to a_t(s) b_t(s), where a_1 = initial e_1 and a_t = (a_{t-1} A^t) e_t run
     forwards, b_T = 1 and b_{t-1} = A^t (e_t b_t) backwards.
@@ -57,10 +60,10 @@ def strong(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
     first row is not used), `log_emission` [.., interval, occupied]. Raises ModelError where no state is possible.
 
     >>> stays = np.broadcast_to(np.eye(2), (2, 2, 2))
-    >>> strong([0.5, 0.5], stays, np.log([[[0.2, 0.8], [0.5, 0.5]]])).round(4).tolist()
+    >>> smoothed_log_odds([0.5, 0.5], stays, np.log([[[0.2, 0.8], [0.5, 0.5]]])).round(4).tolist()
     [[1.3863, 1.3863]]
     """
-    start, steps, emission = _chain(initial, transition, log_emission)
+    start, steps, emission = _as_log_chain(initial, transition, log_emission)
     belief = _forward(start, steps, emission)
     later = np.zeros_like(belief)
     for t in range(belief.shape[-2] - 1, 0, -1):
@@ -69,17 +72,17 @@ def strong(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
     return _log_odds(belief + later)
 
 
-def filtered(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
-    """Log odds of S^t given the releases up to t: what `strong` knows while the day goes on [.., interval].
+def filtered_log_odds(initial: Any, transition: Any, log_emission: Any) -> FloatArray:
+    """Return the log odds of S^t given the releases up to t: the belief of the strong attacker at t [.., interval].
 
     >>> stays = np.broadcast_to(np.eye(2), (2, 2, 2))
-    >>> filtered([0.5, 0.5], stays, np.log([[0.5, 0.5], [0.2, 0.8]])).round(4).tolist()
+    >>> filtered_log_odds([0.5, 0.5], stays, np.log([[0.5, 0.5], [0.2, 0.8]])).round(4).tolist()
     [0.0, 1.3863]
     """
-    return _log_odds(_forward(*_chain(initial, transition, log_emission)))
+    return _log_odds(_forward(*_as_log_chain(initial, transition, log_emission)))
 
 
-def public(
+def public_log_ratio(
     published_wh: Any,
     rest_mean_wh: Any,
     rest_variance: Any,
@@ -87,38 +90,42 @@ def public(
     home_pmf: FloatArray,
     scale_wh: float,
 ) -> FloatArray:
-    """log Pr[published | S = 1] / Pr[published | S = 0] of each interval, by someone who knows the public model alone.
+    """Return log Pr[published | S = 1] / Pr[published | S = 0] of each interval for an attacker with the public model.
 
-    published = X + R + K: X has the law f_s on 0, 1, .. [Wh]; R, everybody else, counts as normal with the given mean
+    published = X + R + K: X has the pmf f_s on 0, 1, .. [Wh]; R, all other households, is normal with the given mean
     [Wh] and variance [Wh^2]; K is Laplace noise of scale b = `scale_wh`, 0 for none. The density of R + K at m + d is
     phi(d/σ)/σ for b = 0, else e^(-d²/2σ²)/(4b) (erfcx((σ/b - d/σ)/√2) + erfcx((σ/b + d/σ)/√2)).
 
-    For a stream, hand (0, score) to `strong` as the log emission: R then counts as independent between intervals.
+    For a stream, pass (0, score) to `smoothed_log_odds` as the log emission. R is then independent between intervals.
 
     >>> home, away = np.full(5, 1 / 5), np.full(3, 1 / 3)
-    >>> public([11, 12, 14], 10, 0.5, away, home, scale_wh=0.0).round(2).tolist()
+    >>> public_log_ratio([11, 12, 14], 10, 0.5, away, home, scale_wh=0.0).round(2).tolist()
     [-0.5, -0.27, 3.81]
     """
     published, mean, variance = np.broadcast_arrays(
         *(np.asarray(v, np.float64) for v in (published_wh, rest_mean_wh, rest_variance))
     )
     if not (variance > 0).all():
-        raise ModelError("rest_variance", float(variance.min()), "must be above 0 Wh^2: without a rest, be strong")
+        raise ModelError(
+            "rest_variance",
+            float(variance.min()),
+            "must be above 0 Wh^2; without other households use the strong attacker",
+        )
     surplus, sigma = (published - mean).ravel(), np.sqrt(variance).ravel()
 
     def log_density(noise_wh: FloatArray, rows: slice) -> FloatArray:
         return _log_normal_laplace(noise_wh, sigma[rows, None], scale_wh)
 
-    away, home = (_mix(surplus, _log(pmf), log_density) for pmf in (away_pmf, home_pmf))
+    away, home = (_log_mixture(surplus, _log(pmf), log_density) for pmf in (away_pmf, home_pmf))
     return (home - away).reshape(published.shape)
 
 
-def joint(log_posterior: Any) -> FloatArray:
-    """Log odds of each household from a log posterior over 2^N joint states [.., state] -> [.., household].
+def joint_log_odds(log_posterior: Any) -> FloatArray:
+    """Return the log odds of each household from a log posterior over 2^N joint states [.., state] -> [.., household].
 
     Pr[S_i = 1 | r] is the sum over the states whose bit i is set (`household.occupancy`; paper, Eq. 3).
 
-    >>> joint(np.log([0.1, 0.2, 0.3, 0.4])).round(4).tolist()
+    >>> joint_log_odds(np.log([0.1, 0.2, 0.3, 0.4])).round(4).tolist()
     [0.4055, 0.8473]
     """
     posterior = np.asarray(log_posterior, np.float64)
@@ -127,28 +134,28 @@ def joint(log_posterior: Any) -> FloatArray:
     if states != 2**households:
         raise ModelError("log_posterior", f"of {states} states", "must have 2**N of them")
     home: BoolArray = (np.arange(states)[None, :] >> np.arange(households)[:, None] & 1).astype(bool)
-    either = (np.where(who, posterior[..., None, :], -np.inf) for who in (~home, home))
-    return _log_odds(np.stack([np.logaddexp.reduce(world, axis=-1) for world in either], axis=-1))
+    by_state = (np.where(states_of, posterior[..., None, :], -np.inf) for states_of in (~home, home))
+    return _log_odds(np.stack([np.logaddexp.reduce(weights, axis=-1) for weights in by_state], axis=-1))
 
 
-def differencing(release_with: Any, release_without: Any) -> FloatArray:
-    """The score of one household: a release that counts it minus one that does not, each in Wh [.., interval].
+def differencing_score(release_with: Any, release_without: Any) -> FloatArray:
+    """Return the score of one household: a release with it minus a release without it, in Wh [.., interval].
 
-    With exact releases it is the reading itself; with noise on both it is X + K - K', whose law `log_emission` takes.
+    The score is the reading if both releases are exact, and X + K - K' if both have noise.
 
-    >>> differencing([5400, 5000], [5000, 5100]).tolist()
+    >>> differencing_score([5400, 5000], [5000, 5100]).tolist()
     [400.0, -100.0]
     """
     return np.asarray(release_with, np.float64) - np.asarray(release_without, np.float64)
 
 
-def posterior_shift(posterior_log_odds: Any, prior_log_odds: Any) -> float:
-    """max |log posterior odds - log prior odds|: what hearing the releases changed, at most.
+def max_log_odds_shift(posterior_log_odds: Any, prior_log_odds: Any) -> float:
+    """Return max |log posterior odds - log prior odds|: the largest change due to the releases.
 
-    Where prior and posterior are equally certain nothing was learnt. It is the absolute log-likelihood ratio, so pure
+    The change is 0 if prior and posterior are equally certain. It is the absolute log-likelihood ratio, so pure
     epsilon bounds it by epsilon for a household that is independent from one interval to the next.
 
-    >>> posterior_shift([0.5, np.inf], [0.2, np.inf])
+    >>> max_log_odds_shift([0.5, np.inf], [0.2, np.inf])
     0.3
     """
     posterior, prior = np.broadcast_arrays(
@@ -159,12 +166,12 @@ def posterior_shift(posterior_log_odds: Any, prior_log_odds: Any) -> float:
     return float(np.abs(change).max(initial=0.0))
 
 
-def _chain(initial: Any, transition: Any, log_emission: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The arrays of a two-state chain, in logarithms where they are probabilities; ModelError where they do not fit."""
+def _as_log_chain(initial: Any, transition: Any, log_emission: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the arrays of a two-state chain in logarithms. Raises ModelError if their shapes do not fit."""
     emission = np.asarray(log_emission, np.float64)
     start, steps = _log(initial), _log(transition)
-    wanted = (emission.shape[-2], 2, 2) if emission.ndim > 1 else None
-    if start.shape != (2,) or steps.shape != wanted or emission.shape[-1] != 2:
+    step_shape = (emission.shape[-2], 2, 2) if emission.ndim > 1 else None
+    if start.shape != (2,) or steps.shape != step_shape or emission.shape[-1] != 2:
         shapes = (start.shape, steps.shape, emission.shape)
         raise ModelError("chain", f"shaped {shapes}", "must be [2], [interval, 2, 2] and [.., interval, 2]")
     return start, steps, emission
@@ -191,26 +198,26 @@ def _log_odds(log_weight: FloatArray) -> FloatArray:
 
 def _log(probability: Any) -> FloatArray:
     with np.errstate(divide="ignore"):
-        found: FloatArray = np.log(np.asarray(probability, np.float64))
-    return found
+        log_probability: FloatArray = np.log(np.asarray(probability, np.float64))
+    return log_probability
 
 
-def _mix(surplus_wh: Any, log_pmf: FloatArray, log_noise: Callable[[Any, slice], FloatArray]) -> FloatArray:
-    """log sum over x of f(x) p(surplus - x) [surplus]; `log_noise` hears which rows it is asked about."""
+def _log_mixture(surplus_wh: Any, log_pmf: FloatArray, log_noise: Callable[[Any, slice], FloatArray]) -> FloatArray:
+    """log sum over x of f(x) p(surplus - x) [surplus]; `log_noise` also gets the slice of rows."""
     (support,) = np.nonzero(log_pmf > -np.inf)
-    found = np.zeros(len(surplus_wh))
-    height = max(1, _BLOCK // max(1, len(support)))
-    for first in range(0, len(found), height):
+    mixture = np.zeros(len(surplus_wh))
+    height = max(1, _MAX_BLOCK_ELEMENTS // max(1, len(support)))
+    for first in range(0, len(mixture), height):
         rows = slice(first, first + height)
         terms = log_pmf[support] + log_noise(surplus_wh[rows, None] - support, rows)
         highest = terms.max(axis=1, keepdims=True)
         highest = np.where(np.isfinite(highest), highest, 0.0)
-        found[rows] = _log(np.exp(terms - highest).sum(axis=1)) + highest[:, 0]
-    return found
+        mixture[rows] = _log(np.exp(terms - highest).sum(axis=1)) + highest[:, 0]
+    return mixture
 
 
 def _log_normal_laplace(deviation: FloatArray, sigma: FloatArray, scale: float) -> FloatArray:
-    """The log density of a centred normal plus a Laplace variable (`public` has the formula)."""
+    """The log density of a centred normal plus a Laplace variable (formula: `public_log_ratio`)."""
     standard = deviation / sigma
     if scale == 0:
         normal: FloatArray = -(standard**2) / 2 - np.log(sigma) - np.log(2 * np.pi) / 2
@@ -224,5 +231,5 @@ def _log_erfcx(z: FloatArray) -> FloatArray:
     """log(e^(z²) erfc(z)), which overflows on neither side."""
     negative = np.minimum(z, 0)
     below = negative**2 + np.log(2) + special.log_ndtr(-np.sqrt(2) * negative)
-    found: FloatArray = np.where(z > 0, np.log(special.erfcx(np.maximum(z, 0))), below)
-    return found
+    log_erfcx: FloatArray = np.where(z > 0, np.log(special.erfcx(np.maximum(z, 0))), below)
+    return log_erfcx

@@ -1,4 +1,7 @@
-"""The command line. Whatever is heavy is loaded by the command that needs it, so that `--help` is quick."""
+"""The command line. Each command imports its own body when it runs, so that `--help` is quick.
+
+Private: this package may change in any version. The public interface is `import murmurate as mm`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from typing import Annotated
 import typer
 
 from murmurate import __version__
-from murmurate.cli import gathering, laboratory, publishing, serving  # noqa: F401  their commands hang themselves on the app
 from murmurate.cli.app import app, stop
 from murmurate.errors import MurmurateError
+
+from murmurate.cli import evaluate, run, operate, check  # isort: skip  # noqa: F401  the order of --help
 
 
 def main() -> None:
@@ -27,8 +31,8 @@ def main() -> None:
         stop(f"{error.strerror}: {error.filename}" if error.strerror else str(error), 2)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"murmurate {__version__}")
         raise typer.Exit
 

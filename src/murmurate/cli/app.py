@@ -1,4 +1,4 @@
-"""The app that commands hang on, the options they share, and what they say where a part is missing."""
+"""The Typer app, the options that commands share, and the message when an optional package is missing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-
-def stop(why: str, status: int) -> None:
-    typer.echo(f"murmurate: {why}", err=True)
-    sys.exit(status)
-
+EVALUATE, RUN, OPERATE, CHECK = "Plan and evaluate", "Run", "Operate", "Check"  # groups of commands in `--help`
 
 State = Annotated[
     str, typer.Option(envvar="MURMURATE_STATE", show_default=False, help="Connection string of the state (PostgreSQL).")
@@ -27,21 +23,33 @@ State = Annotated[
 Log = Annotated[
     str, typer.Option(envvar="MURMURATE_LOG", show_default=False, help="Connection string of the public log.")
 ]
-Keys = Annotated[
-    Path, typer.Option(envvar="MURMURATE_KEYS", file_okay=False, help="Folder that murmurate keys has made.")
-]
+Keys = Annotated[Path, typer.Option(envvar="MURMURATE_KEYS", file_okay=False, help="Folder created by murmurate keys.")]
+LandingFolder = Annotated[Path, typer.Option("--landing", help="Folder created by murmurate landing.", file_okay=False)]
+Grace = Annotated[int, typer.Option(help="Seconds to wait for readings after an interval has ended.", min=0)]
 
 
-def need_service() -> None:
-    need("psycopg", extra="service", install="'psycopg[binary]'")
+def stop(message: str, status: int) -> None:
+    """Print a message on standard error and exit."""
+    typer.echo(f"murmurate: {message}", err=True)
+    sys.exit(status)
 
 
-def need_gathering() -> None:
-    need("psycopg", "pyarrow", extra="service", install="'psycopg[binary]' pyarrow")
+def require_database() -> None:
+    require("psycopg", extra="service", install="'psycopg[binary]'")
 
 
-def need(*modules: str, extra: str, install: str = "") -> None:
-    """Stop with the remedy where an optional part is not installed."""
+def require_readings() -> None:
+    require("psycopg", "pyarrow", extra="service", install="'psycopg[binary]' pyarrow")
+
+
+def require_service() -> None:
+    require_readings()
+    servers = "starlette uvicorn httptools paho-mqtt"
+    require("starlette", "uvicorn", "httptools", "paho", extra="service", install=servers)
+
+
+def require(*modules: str, extra: str, install: str = "") -> None:
+    """Exit with the command to run when an optional package is not installed."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     missing = [module for module in modules if find_spec(module) is None]

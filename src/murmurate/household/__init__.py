@@ -1,1 +1,4 @@
-"""What a household does: whether somebody is home, and what is then consumed."""
+"""Household models: occupancy and consumption.
+
+Private: this package may change in any version. The public interface is `import murmurate as mm`.
+"""

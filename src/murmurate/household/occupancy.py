@@ -1,10 +1,10 @@
-"""Who is home when: Markov chains over the joint occupancy of households.
+"""Occupancy of households as Markov chains over their joint states.
 
-One construction covers all cases. Households that depend on each other form a group of k members whose joint occupancy
-walks on 2^k states; k = 1 is a household on its own, k = N the paper's full joint chain (section II-B). Groups of equal
+Households that depend on each other form a group of k members. Their joint occupancy is a Markov chain on 2^k states;
+k = 1 is a single household, k = N the paper's full joint chain (section II-B). Groups of equal
 size share arrays, and the chain is the last axis, so that ten million households are a few NumPy calls.
 
-State s of a group says that member m is home iff bit m of s is set. `initial` is the prior of the first interval;
+In state s of a group, member m is home iff bit m of s is set. `initial` is the prior of the first interval;
 ``transition[period[t]]`` moves interval t-1 to t (the paper's A^t as its equation 2 uses it).
 """
 
@@ -18,21 +18,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from murmurate.errors import ModelError
-from murmurate.quantities import BoolArray, FloatArray, IntArray, integers, refuse_where
+from murmurate.units import BoolArray, FloatArray, IntArray, as_int64_array, raise_where
 
-_ROUNDING = 1e-9
+_SUM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Chains:
+class OccupancyChains:
     """Groups of k households, each group one Markov chain on its 2^k joint states.
 
     `kind` lets many groups share one column of probabilities: group c uses ``initial[:, kind[c]]``.
 
-    >>> Chains.independent(initial=[0.5, 0.5], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
+    >>> OccupancyChains.independent(initial=[0.5, 0.5], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
     Chains(2 groups of 1, 1 period)
-    >>> rows = [[[[0.6], [0.3]], [[0.0], [1.0]]]]
-    >>> Chains(members=[[0]], initial=[[1.0], [0.0]], transition=rows, period=[0], kind=[0])
+    >>> transition = [[[[0.6], [0.3]], [[0.0], [1.0]]]]
+    >>> OccupancyChains(members=[[0]], initial=[[1.0], [0.0]], transition=transition, period=[0], kind=[0])
     Traceback (most recent call last):
     murmurate.errors.ModelError: sum of transition[0, 0, :, 0] is 0.9: rows must sum to 1
     """
@@ -45,13 +45,16 @@ class Chains:
 
     @classmethod
     def independent(
-        cls, *, initial: Any, arrive: Any, leave: Any, period: Any = (0,), kind: Any = None, first: int = 0
-    ) -> Chains:
-        """Households on their own, numbered from `first`: Pr[S=1] [kind], then Pr[0->1] and Pr[1->0] [period, kind]."""
+        cls, *, initial: Any, arrive: Any, leave: Any, period: Any = (0,), kind: Any = None, first_household: int = 0
+    ) -> OccupancyChains:
+        """Build single households from Pr[S=1] [kind], and Pr[0->1] and Pr[1->0] [period, kind].
+
+        The households are numbered from `first_household`.
+        """
         start, come, go = (np.asarray(p, np.float64) for p in (initial, arrive, leave))
-        kinds = _numbers(0, len(start)) if kind is None else integers(kind, "kind", ModelError)
+        kinds = _household_numbers(0, len(start)) if kind is None else as_int64_array(kind, "kind", ModelError)
         return cls(
-            members=_numbers(first, len(kinds))[None, :],
+            members=_household_numbers(first_household, len(kinds))[None, :],
             initial=np.stack([1 - start, start]),
             transition=np.stack([np.stack([1 - come, come], 1), np.stack([go, 1 - go], 1)], 1),
             period=period,
@@ -60,84 +63,84 @@ class Chains:
 
     def __post_init__(self) -> None:
         for name in ("members", "period", "kind"):
-            object.__setattr__(self, name, integers(getattr(self, name), name, ModelError))
+            object.__setattr__(self, name, as_int64_array(getattr(self, name), name, ModelError))
         for name in ("initial", "transition"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
-        self._refuse_shapes()
-        _refuse_improper("initial", (), self.initial)
+        self._check_shapes()
+        _check_distribution("initial", (), self.initial)
         for row, state in np.ndindex(self.transition.shape[:2]):
-            _refuse_improper("transition", (row, state), self.transition[row, state])
+            _check_distribution("transition", (row, state), self.transition[row, state])
 
-    def _refuse_shapes(self) -> None:
+    def _check_shapes(self) -> None:
         states, kinds, periods = 2 ** len(self.members), self.initial.shape[-1], len(self.transition)
-        wanted: tuple[int, ...] = (states, kinds)
-        if self.initial.shape != wanted:
-            raise ModelError("initial", f"shaped {self.initial.shape}", f"must be [state, kind], here {wanted}")
-        wanted = (periods, states, states, kinds)
-        if self.transition.shape != wanted:
-            found = f"shaped {self.transition.shape}"
-            raise ModelError("transition", found, f"must be [period, from, to, kind], here {wanted}")
+        expected: tuple[int, ...] = (states, kinds)
+        if self.initial.shape != expected:
+            raise ModelError("initial", f"shaped {self.initial.shape}", f"must be [state, kind], here {expected}")
+        expected = (periods, states, states, kinds)
+        if self.transition.shape != expected:
+            actual = f"shaped {self.transition.shape}"
+            raise ModelError("transition", actual, f"must be [period, from, to, kind], here {expected}")
         if self.members.shape[1:] != self.kind.shape:
             groups = self.members.shape[1:]
             raise ModelError("kind", f"shaped {self.kind.shape}", f"must have one entry per group, here {groups}")
         if not len(self.period):
             raise ModelError("period", "empty", "must name a row of transition for each interval of the day")
         for name, values, limit in (("kind", self.kind, kinds), ("period", self.period, periods)):
-            refuse_where((values < 0) | (values >= limit), name, values, f"must be below {limit}", ModelError)
+            raise_where((values < 0) | (values >= limit), name, values, f"must be below {limit}", ModelError)
 
     @property
-    def size(self) -> int:
-        """Members of each group."""
+    def group_size(self) -> int:
+        """The number of members of each group."""
         return len(self.members)
 
-    def at(self, interval: int) -> FloatArray:
-        """The transition [from, to, kind] that moves `interval` - 1 to `interval`; days repeat for ever."""
-        found: FloatArray = self.transition[self.period[interval % len(self.period)]]
-        return found
+    def transition_at(self, interval: int) -> FloatArray:
+        """Return the transition [from, to, kind] from `interval` - 1 to `interval`. Days repeat."""
+        transition: FloatArray = self.transition[self.period[interval % len(self.period)]]
+        return transition
 
     def __repr__(self) -> str:
         periods = len(self.transition)
-        return f"Chains({len(self.kind)} groups of {self.size}, {periods} period{'' if periods == 1 else 's'})"
+        return f"Chains({len(self.kind)} groups of {self.group_size}, {periods} period{'' if periods == 1 else 's'})"
 
 
 @lru_cache(maxsize=8)
-def _numbers(first: int, count: int) -> IntArray:
-    """first, first + 1, ..: shared, because a class of a hundred models numbers the same households alike."""
+def _household_numbers(first: int, count: int) -> IntArray:
+    """Return first, first + 1, .. The array is cached, because many models of a class number the same households."""
     numbers = np.arange(first, first + count)
     numbers.flags.writeable = False
     return numbers
 
 
-def _refuse_improper(field: str, row: tuple[int, ...], law: FloatArray) -> None:
-    """Refuse a `law` [state, kind] that is not a probability distribution over states."""
-    total = law.sum(axis=0)
-    proper = (law >= 0).all(axis=0) & (np.abs(total - 1) <= _ROUNDING)
+def _check_distribution(field: str, row: tuple[int, ...], probability: FloatArray) -> None:
+    """Raise ModelError unless `probability` [state, kind] is a distribution over states."""
+    total = probability.sum(axis=0)
+    proper = (probability >= 0).all(axis=0) & (np.abs(total - 1) <= _SUM_TOLERANCE)
     if proper.all():
         return
     kind = int(proper.argmin())
     position = ", ".join(map(str, (*row, ":", kind)))
-    if (law[:, kind] >= 0).all():
+    if (probability[:, kind] >= 0).all():
         raise ModelError(f"sum of {field}[{position}]", f"{total[kind]:.12g}", "rows must sum to 1")
-    raise ModelError(f"{field}[{position}]", law[:, kind].tolist(), "probabilities must be 0 or more")
+    raise ModelError(f"{field}[{position}]", probability[:, kind].tolist(), "probabilities must be 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OccupancyModel:
     """One model theta of a zone: groups that contain every household exactly once."""
 
-    groups: tuple[Chains, ...]
+    groups: tuple[OccupancyChains, ...]
 
     def __post_init__(self) -> None:
         if len({len(chains.period) for chains in self.groups}) != 1:
             lengths = [len(chains.period) for chains in self.groups]
-            raise ModelError("period", lengths, "the groups of a model must share one length of day")
+            raise ModelError("period", lengths, "must be equal for all groups of a model")
         count = np.zeros(self.households, np.int64)
         for chains in self.groups:
             members = chains.members.ravel()
             outside = (members < 0) | (members >= len(count))
-            refuse_where(outside, "members", members, "must number households from 0", ModelError)
+            raise_where(outside, "members", members, "must number households from 0", ModelError)
             np.add.at(count, members, 1)
-        refuse_where(count != 1, "household", count, "groups must contain each household exactly once", ModelError)
+        raise_where(count != 1, "household", count, "groups must contain each household exactly once", ModelError)
 
     @property
     def households(self) -> int:
@@ -150,67 +153,67 @@ class OccupancyModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelClass:
-    """Theta: the models an adversary may hold, over the same households and the same day (paper, section II-B).
+    """Theta: the models that an attacker may assume, over the same households and the same day (paper, section II-B).
 
-    They share states and observation laws, differ in `initial` and `transition` alone, and have no prior over them.
+    They share states and observation models and differ only in `initial` and `transition`. There is no prior over them.
     """
 
     models: tuple[OccupancyModel, ...]
 
     def __post_init__(self) -> None:
         for name in ("households", "intervals_per_day"):
-            found = sorted({getattr(model, name) for model in self.models})
-            if len(found) != 1:
-                raise ModelError(name, found, "must be the same in every model of a class of at least one model")
+            values = sorted({getattr(model, name) for model in self.models})
+            if len(values) != 1:
+                raise ModelError(name, values, "must be the same in every model of a class of at least one model")
 
     @property
     def households(self) -> int:
         return self.models[0].households
 
 
-def per_interval(at_some_point: FloatArray, intervals: IntArray) -> FloatArray:
-    """The chance per interval whose n intervals in a row happen "at some point" with probability P: 1 - (1-P)^(1/n).
+def per_interval_probability(cumulative_probability: FloatArray, intervals: IntArray) -> FloatArray:
+    """Return the probability per interval, 1 - (1-P)^(1/n), of an event with probability P over n intervals.
 
-    >>> per_interval(np.array([0.98]), np.array([4])).round(5).tolist()
+    >>> per_interval_probability(np.array([0.98]), np.array([4])).round(5).tolist()
     [0.62394]
     """
-    return np.asarray(-np.expm1(np.log1p(-at_some_point) / intervals))
+    return np.asarray(-np.expm1(np.log1p(-cumulative_probability) / intervals))
 
 
-def sample(model: OccupancyModel, horizon: int, rng: np.random.Generator) -> BoolArray:
-    """Draw who is home, `occupied` [interval, household].
+def sample_occupancy(model: OccupancyModel, horizon: int, rng: np.random.Generator) -> BoolArray:
+    """Sample `occupied` [interval, household].
 
-    >>> always = Chains.independent(initial=[1.0], arrive=[[0.0]], leave=[[0.0]])
-    >>> sample(OccupancyModel(groups=(always,)), 3, np.random.default_rng(1)).tolist()
+    >>> always = OccupancyChains.independent(initial=[1.0], arrive=[[0.0]], leave=[[0.0]])
+    >>> sample_occupancy(OccupancyModel(groups=(always,)), 3, np.random.default_rng(1)).tolist()
     [[True], [True], [True]]
     """
     occupied = np.zeros((horizon, model.households), np.bool_)
     for chains in model.groups:
-        for interval, state in enumerate(_walk(chains, horizon, rng)):
+        for interval, state in enumerate(_sample_path(chains, horizon, rng)):
             for member, household in enumerate(chains.members):
                 occupied[interval, household] = state >> member & 1
     return occupied
 
 
-def _walk(chains: Chains, horizon: int, rng: np.random.Generator) -> Iterator[IntArray]:
-    state = _draw(chains.initial[:, chains.kind], rng)
+def _sample_path(chains: OccupancyChains, horizon: int, rng: np.random.Generator) -> Iterator[IntArray]:
+    state = _sample_states(chains.initial[:, chains.kind], rng)
     for interval in range(horizon):
         if interval:
-            state = _draw(chains.at(interval)[state, :, chains.kind].T, rng)
+            state = _sample_states(chains.transition_at(interval)[state, :, chains.kind].T, rng)
         yield state
 
 
-def _draw(law: FloatArray, rng: np.random.Generator) -> IntArray:
-    """One state per column of `law` [state, group], never one of probability zero."""
-    below = np.cumsum(law, axis=0)
-    drawn: IntArray = (below <= rng.random(law.shape[1]) * below[-1]).sum(axis=0)
+def _sample_states(probability: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Sample one state per column of `probability` [state, group], never a state of probability 0."""
+    below = np.cumsum(probability, axis=0)
+    drawn: IntArray = (below <= rng.random(probability.shape[1]) * below[-1]).sum(axis=0)
     return drawn
 
 
 def occupancy_probability(model: OccupancyModel, horizon: int) -> FloatArray:
-    """Pr[S_i^t = 1] before anything is published [interval, household].
+    """Return the prior Pr[S_i^t = 1] before any release [interval, household].
 
-    >>> fading = Chains.independent(initial=[1.0], arrive=[[0.0]], leave=[[0.5]])
+    >>> fading = OccupancyChains.independent(initial=[1.0], arrive=[[0.0]], leave=[[0.5]])
     >>> occupancy_probability(OccupancyModel(groups=(fading,)), 3)[:, 0].tolist()
     [1.0, 0.5, 0.25]
     """
@@ -219,22 +222,22 @@ def occupancy_probability(model: OccupancyModel, horizon: int) -> FloatArray:
         belief = chains.initial
         for interval in range(horizon):
             if interval:
-                belief = np.einsum("ik,ijk->jk", belief, chains.at(interval))
+                belief = np.einsum("ik,ijk->jk", belief, chains.transition_at(interval))
             for member, household in enumerate(chains.members):
                 home = (np.arange(len(belief)) >> member & 1).astype(bool)
                 probability[interval, household] = belief[home].sum(axis=0)[chains.kind]
     return probability
 
 
-class LogJoint(NamedTuple):
-    """A model as the paper writes it: one chain on all 2^N states M^1 .. M^m, in natural logarithms."""
+class LogJointChain(NamedTuple):
+    """A model in the paper's form: one chain on all 2^N states M^1 .. M^m, in natural logarithms."""
 
     initial: FloatArray  # [state] log Pi
     transition: FloatArray  # [interval of the day, from, to] log A^t
 
 
-def log_joint(model: OccupancyModel) -> LogJoint:
-    """The full joint chain of `model`; state s has household i at home iff bit i of s is set (small N only)."""
+def log_joint_chain(model: OccupancyModel) -> LogJointChain:
+    """Return the full joint chain of `model` (small N only). Household i is home in state s iff bit i of s is set."""
     if model.households > 12:
         raise ModelError("households", model.households, "must be at most 12 for the joint chain on 2**N states")
     state = np.arange(2**model.households)
@@ -247,4 +250,4 @@ def log_joint(model: OccupancyModel) -> LogJoint:
                 initial += np.log(chains.initial[:, kind])[local]
                 steps = np.log(chains.transition[..., kind])[chains.period]
                 transition += steps[:, np.asarray(local)[:, None], np.asarray(local)[None, :]]
-    return LogJoint(initial, transition)
+    return LogJointChain(initial, transition)

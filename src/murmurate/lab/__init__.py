@@ -1,1 +1,4 @@
-"""The laboratory: the same road as the service, with seeds, towns to try it on, and figures."""
+"""Experiments, attacks, figures and reports, on the code that the service runs.
+
+Private: this package may change in any version. The public interface is `import murmurate as mm`.
+"""

@@ -1,4 +1,4 @@
-"""How far published prices are from optimal ones, and how sure we are of it."""
+"""The error of published prices against optimal prices, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.quantities import BoolArray, FloatArray, IntArray
+from murmurate.units import BoolArray, FloatArray, IntArray
 
 _TWO_SIDED_95 = 1.959964
 
 
 def rms_relative_error(published: IntArray, optimal: IntArray) -> float:
-    """sqrt(mean(((r-hat - r)/r)^2)): the usual RMS of relative errors, which does not depend on the horizon.
+    """Return sqrt(mean(((r-hat - r)/r)^2)): the usual RMS of relative errors, which does not depend on the horizon.
 
     >>> rms_relative_error(np.array([101, 198]), np.array([100, 200]))
     0.01
@@ -21,7 +21,7 @@ def rms_relative_error(published: IntArray, optimal: IntArray) -> float:
 
 
 def paper_rmsre(published: IntArray, optimal: IntArray) -> float:
-    """(1/T) sqrt(sum(((r-hat - r)/r)^2)): the paper's RMSRE, the usual one divided by sqrt(T).
+    """Return (1/T) sqrt(sum(((r-hat - r)/r)^2)): the paper's RMSRE, the usual one divided by sqrt(T).
 
     >>> paper_rmsre(np.array([101, 198, 101, 198]), np.array([100, 200, 100, 200]))
     0.005
@@ -41,10 +41,10 @@ class Estimate(NamedTuple):
         return self.high - self.mean if np.isinf(self.high) else (self.high - self.low) / 2
 
 
-def estimate(values: FloatArray) -> Estimate:
-    """Mean and normal 95 % interval; one value alone has an interval without end.
+def estimate_mean(values: FloatArray) -> Estimate:
+    """Return the mean and its normal 95 % interval. The interval of a single value is infinite.
 
-    >>> estimate(np.array([1.0, 1.0]))
+    >>> estimate_mean(np.array([1.0, 1.0]))
     Estimate(mean=1.0, low=1.0, high=1.0)
     """
     mean = float(values.mean())
@@ -52,15 +52,15 @@ def estimate(values: FloatArray) -> Estimate:
     return Estimate(mean, mean - _TWO_SIDED_95 * spread, mean + _TWO_SIDED_95 * spread)
 
 
-def gain(ours: FloatArray, theirs: FloatArray) -> Estimate:
-    """By which fraction `ours` lies below `theirs`, from paired runs (common random numbers) [fraction]."""
-    return estimate((theirs - ours) / theirs.mean())
+def estimate_gain(ours: FloatArray, theirs: FloatArray) -> Estimate:
+    """Return the fraction by which `ours` lies below `theirs`, from paired runs (common random numbers) [fraction]."""
+    return estimate_mean((theirs - ours) / theirs.mean())
 
 
-def proportion(successes: BoolArray) -> Estimate:
-    """A frequency with its 95 % Wilson interval.
+def estimate_proportion(successes: BoolArray) -> Estimate:
+    """Return a proportion and its 95 % Wilson interval.
 
-    >>> [round(x, 3) for x in proportion(np.array([True] * 5 + [False] * 5))]
+    >>> [round(x, 3) for x in estimate_proportion(np.array([True] * 5 + [False] * 5))]
     [0.5, 0.237, 0.763]
     """
     n, p = len(successes), float(successes.mean())

@@ -1,9 +1,9 @@
-"""From demand to price, exactly.
+"""Compute the price of a demand, exactly.
 
 The cost of generation J(Z) = alpha/2 Z^2 + beta Z + gamma is least, given a rate r, where J'(Z) = r: the marginal rate
 alpha Z + beta (paper, section II-A, Eq. 1). A :class:`RateCurve` is that line or any other piecewise-linear marginal
-cost. It maps integer Wh to integer ticks with integer arithmetic alone, so the same demand gives the same price on
-every machine, and whatever protects the demand protects the price.
+cost. It maps integer Wh to integer ticks with integer arithmetic, so the same demand gives the same price on every
+machine. The price is a function of the noisy demand, so it costs no further privacy.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from murmurate.errors import TariffError
-from murmurate.quantities import IntArray, fraction, integers, kwh, per_wh
+from murmurate.units import IntArray, as_int64_array, parse_fraction, per_kwh_to_per_wh, wh_to_kwh
 
-Exact = Fraction | int | str | float  # read exactly by `quantities.fraction`
+ExactNumber = Fraction | int | str | float  # parsed exactly by `units.parse_fraction`
 
-_INT64_ROOM = 2**62
+_MAX_INT64_INTERMEDIATE = 2**62
 
 
 class Segment(NamedTuple):
@@ -32,12 +32,12 @@ class Segment(NamedTuple):
     slope: Fraction  # [money/kWh per kWh]
 
 
-class _Line(NamedTuple):
-    """ticks = floor((by * wh + plus) / over): one segment in whole numbers, rounding half up included."""
+class _IntegerSegment(NamedTuple):
+    """One segment in integers: ticks = floor((multiplier * wh + offset) / divisor), rounded half up."""
 
-    by: int
-    plus: int
-    over: int
+    multiplier: int
+    offset: int
+    divisor: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,69 +45,148 @@ class RateCurve:
     """A marginal-cost curve on a grid of ticks, with an optional floor and cap.
 
     The first segment reaches down to minus infinity and the last up to infinity, because noise does. Prices are rounded
-    to the nearest tick, halves upwards (floor(x + 1/2)), then clamped. `tick`, `floor` and `cap` are in money/kWh.
+    to the nearest tick, halves upwards (floor(x + 1/2)), then clamped. Arithmetic is exact.
 
-    >>> curve = RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
-    >>> int(curve.price_ticks(177_250)), str(curve.price(177_250))
-    (239750, '959/4')
+    Attributes:
+        segments: Straight pieces (from_wh [Wh], price [money/kWh], slope [money/kWh per kWh]), with rising from_wh.
+        tick: Smallest price step, positive [money/kWh].
+        floor: Lowest price, a whole number of ticks [money/kWh]; None: no floor.
+        cap: Highest price, a whole number of ticks [money/kWh]; None: no cap.
+
+    Raises:
+        TariffError: The tick is not positive, the segments do not rise, a limit is not a whole number of ticks, or the
+            floor is above the cap.
+
+    Example:
+        >>> import murmurate as mm
+        >>> curve = mm.RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
+        >>> int(curve.price_ticks(177_250)), str(curve.price(177_250))
+        (239750, '959/4')
     """
 
     segments: tuple[Segment, ...]
     tick: Fraction
     floor: Fraction | None = None
     cap: Fraction | None = None
-    _lines: tuple[_Line, ...] = field(init=False, repr=False, compare=False)
+    _integer_segments: tuple[_IntegerSegment, ...] = field(init=False, repr=False, compare=False)
 
     @classmethod
     def affine(
-        cls, *, alpha: Exact, beta: Exact, tick: Exact, floor: Exact | None = None, cap: Exact | None = None
+        cls,
+        *,
+        alpha: ExactNumber,
+        beta: ExactNumber,
+        tick: ExactNumber,
+        floor: ExactNumber | None = None,
+        cap: ExactNumber | None = None,
     ) -> RateCurve:
-        """The paper's rate r = alpha Z + beta, with Z in kWh (Eq. 1)."""
-        return cls.through(
-            [Segment(0, fraction(beta, "beta", TariffError), fraction(alpha, "alpha", TariffError))],
+        """Return the paper's rate r = alpha Z + beta, with the demand Z in kWh (Eq. 1).
+
+        Numbers are read exactly: `"0.08"`, `"1/3"`, 2, a fraction, or the shortest decimal of a float.
+
+        Args:
+            alpha: Slope [money/kWh per kWh].
+            beta: Price at zero demand [money/kWh].
+            tick: Smallest price step, positive [money/kWh].
+            floor: Lowest price, a whole number of ticks [money/kWh]; None: no floor.
+            cap: Highest price, a whole number of ticks [money/kWh]; None: no cap.
+
+        Returns:
+            The rate curve, with one segment.
+
+        Raises:
+            TariffError: A number cannot be read, or a limit does not fit the tick.
+
+        Example:
+            >>> import murmurate as mm
+            >>> str(mm.RateCurve.affine(alpha="0.001", beta="0.08", tick="0.00001", floor=0).price(100_000))
+            '9/50'
+        """
+        return cls.from_segments(
+            [Segment(0, parse_fraction(beta, "beta", TariffError), parse_fraction(alpha, "alpha", TariffError))],
             tick=tick,
             floor=floor,
             cap=cap,
         )
 
     @classmethod
-    def through(
-        cls, segments: Iterable[Segment], *, tick: Exact, floor: Exact | None = None, cap: Exact | None = None
+    def from_segments(
+        cls,
+        segments: Iterable[tuple[int, ExactNumber, ExactNumber]],
+        *,
+        tick: ExactNumber,
+        floor: ExactNumber | None = None,
+        cap: ExactNumber | None = None,
     ) -> RateCurve:
-        """Any piecewise-linear marginal cost, steps (a merit order) included.
+        """Return the curve of any piecewise-linear marginal cost, including steps (a merit order).
 
-        >>> merit_order = [Segment(0, Fraction(3, 100), Fraction(0)), Segment(50_000, Fraction(9, 100), Fraction(0))]
-        >>> RateCurve.through(merit_order, tick="0.0001").price_ticks([49_999, 50_000]).tolist()
-        [300, 900]
+        Args:
+            segments: Triples of from_wh [Wh], price there [money/kWh] and slope [money/kWh per kWh], from_wh rising.
+            tick: Smallest price step, positive [money/kWh].
+            floor: Lowest price, a whole number of ticks [money/kWh]; None: no floor.
+            cap: Highest price, a whole number of ticks [money/kWh]; None: no cap.
+
+        Returns:
+            The rate curve.
+
+        Raises:
+            TariffError: A number cannot be read, the segments do not rise, or a limit does not fit the tick.
+
+        Example:
+            >>> import murmurate as mm
+            >>> merit_order = [(0, "0.03", 0), (50_000, "0.09", 0)]
+            >>> mm.RateCurve.from_segments(merit_order, tick="0.0001").price_ticks([49_999, 50_000]).tolist()
+            [300, 900]
         """
         pieces = [
-            Segment(int(wh), fraction(price, "price", TariffError), fraction(slope, "slope", TariffError))
+            Segment(int(wh), parse_fraction(price, "price", TariffError), parse_fraction(slope, "slope", TariffError))
             for wh, price, slope in segments
         ]
         return cls(
             segments=tuple(pieces),
-            tick=fraction(tick, "tick", TariffError),
-            floor=None if floor is None else fraction(floor, "floor", TariffError),
-            cap=None if cap is None else fraction(cap, "cap", TariffError),
+            tick=parse_fraction(tick, "tick", TariffError),
+            floor=None if floor is None else parse_fraction(floor, "floor", TariffError),
+            cap=None if cap is None else parse_fraction(cap, "cap", TariffError),
         )
 
     @classmethod
-    def between(
-        cls, knots: Iterable[tuple[int, Exact]], *, tick: Exact, floor: Exact | None = None, cap: Exact | None = None
+    def from_knots(
+        cls,
+        knots: Iterable[tuple[int, ExactNumber]],
+        *,
+        tick: ExactNumber,
+        floor: ExactNumber | None = None,
+        cap: ExactNumber | None = None,
     ) -> RateCurve:
-        """The continuous curve through (demand in Wh, price in money/kWh) knots, flat beyond the outer two.
+        """Return the continuous curve through the knots; it is flat outside of them.
 
-        >>> RateCurve.between([(0, "0.10"), (1000, "0.20")], tick="0.01").price_ticks([-5, 500, 2000]).tolist()
-        [10, 15, 20]
+        Args:
+            knots: Pairs of demand [Wh] and price [money/kWh], one or more, with rising demand.
+            tick: Smallest price step, positive [money/kWh].
+            floor: Lowest price, a whole number of ticks [money/kWh]; None: no floor.
+            cap: Highest price, a whole number of ticks [money/kWh]; None: no cap.
+
+        Returns:
+            The rate curve.
+
+        Raises:
+            TariffError: There is no knot, the demand does not rise, or a limit does not fit the tick.
+
+        Example:
+            >>> import murmurate as mm
+            >>> curve = mm.RateCurve.from_knots([(0, "0.10"), (1000, "0.20")], tick="0.01")
+            >>> curve.price_ticks([-5, 500, 2000]).tolist()
+            [10, 15, 20]
         """
-        points = [(int(wh), fraction(price, f"knots[{n}]", TariffError)) for n, (wh, price) in enumerate(knots)]
+        points = [(int(wh), parse_fraction(price, f"knots[{n}]", TariffError)) for n, (wh, price) in enumerate(knots)]
         if not points or any(a[0] >= b[0] for a, b in pairwise(points)):
             raise TariffError("knots", [wh for wh, _ in points], "must be one or more, with rising demand")
         flat = Segment(points[0][0] - 1, points[0][1], Fraction(0))
         rising = [
-            Segment(low, price, (higher - price) / kwh(high - low)) for (low, price), (high, higher) in pairwise(points)
+            Segment(low, price, (higher - price) / wh_to_kwh(high - low))
+            for (low, price), (high, higher) in pairwise(points)
         ]
-        return cls.through([flat, *rising, Segment(*points[-1], Fraction(0))], tick=tick, floor=floor, cap=cap)
+        return cls.from_segments([flat, *rising, Segment(*points[-1], Fraction(0))], tick=tick, floor=floor, cap=cap)
 
     def __post_init__(self) -> None:
         if self.tick <= 0:
@@ -120,37 +199,82 @@ class RateCurve:
                 raise TariffError(name, limit, f"must be a whole number of ticks of {self.tick} money/kWh")
         if self.floor is not None and self.cap is not None and self.floor > self.cap:
             raise TariffError("floor", self.floor, f"must not be above the cap {self.cap}")
-        object.__setattr__(self, "_lines", tuple(_line(segment, self.tick) for segment in self.segments))
+        object.__setattr__(
+            self, "_integer_segments", tuple(_integer_segment(segment, self.tick) for segment in self.segments)
+        )
 
     @property
     def alpha(self) -> Fraction:
-        """The slope of an affine rate [money/kWh per kWh]; a curve of several pieces has none."""
+        """The slope of an affine rate [money/kWh per kWh]. Raises TariffError for a curve of several segments."""
         if len(self.segments) != 1:
             raise TariffError("segments", len(self.segments), "must be one: only an affine rate has one slope alpha")
         return self.segments[0].slope
 
     def price_ticks(self, demand_wh: Any, inelastic_wh: Any = 0) -> IntArray:
-        """Price [ticks] at `demand_wh` [Wh] plus a public, inelastic demand [Wh]: Eq. 1, rounded half up, then clamped.
+        """Return prices in ticks: Eq. 1, rounded half up, then clamped to floor and cap.
 
-        >>> RateCurve.affine(alpha=1, beta=0, tick=1, floor=0).price_ticks([-700, 1500], inelastic_wh=999).tolist()
-        [0, 2]
+        Args:
+            demand_wh: Demand, whole numbers, any shape [Wh].
+            inelastic_wh: Public demand that is added, one number or the same shape [Wh].
+
+        Returns:
+            Prices, in the shape of `demand_wh` [ticks].
+
+        Raises:
+            TariffError: A demand is not a whole number of Wh that fits in 64 bits.
+
+        Example:
+            >>> import murmurate as mm
+            >>> curve = mm.RateCurve.affine(alpha=1, beta=0, tick=1, floor=0)
+            >>> curve.price_ticks([-700, 1500], inelastic_wh=999).tolist()
+            [0, 2]
         """
-        total = integers(demand_wh, "demand_wh", TariffError) + integers(inelastic_wh, "inelastic_wh", TariffError)
+        total = as_int64_array(demand_wh, "demand_wh", TariffError) + as_int64_array(
+            inelastic_wh, "inelastic_wh", TariffError
+        )
         wh = np.atleast_1d(total)
         starts = np.array([segment.from_wh for segment in self.segments[1:]], np.int64)
         piece = np.searchsorted(starts, wh, side="right")
         number = np.int64 if self._fits_int64(wh) else object
-        by, plus, over = (np.array(column, number)[piece] for column in zip(*self._lines, strict=True))
+        by, plus, over = (np.array(column, number)[piece] for column in zip(*self._integer_segments, strict=True))
         return self._clamp((by * wh.astype(number) + plus) // over).reshape(total.shape)
 
     def price(self, demand_wh: int, inelastic_wh: int = 0) -> Fraction:
-        """The published price [money/kWh] of one demand, exactly."""
+        """Return the price of one demand as an exact fraction, after ticks, floor and cap.
+
+        Args:
+            demand_wh: Demand, a whole number [Wh].
+            inelastic_wh: Public demand that is added [Wh].
+
+        Returns:
+            The price [money/kWh].
+
+        Raises:
+            TariffError: A demand is not a whole number of Wh that fits in 64 bits.
+
+        Example:
+            >>> import murmurate as mm
+            >>> str(mm.RateCurve.affine(alpha=1, beta="62.5", tick="0.001").price(177_250))
+            '959/4'
+        """
         return int(self.price_ticks(demand_wh, inelastic_wh)) * self.tick
 
-    def marginal(self, demand_wh: int) -> Fraction:
-        """The marginal cost itself [money/kWh]: before ticks, floor and cap."""
+    def marginal_cost(self, demand_wh: int) -> Fraction:
+        """Return the marginal cost of one demand as an exact fraction, before ticks, floor and cap.
+
+        Args:
+            demand_wh: Demand, a whole number [Wh].
+
+        Returns:
+            The marginal cost [money/kWh].
+
+        Example:
+            >>> import murmurate as mm
+            >>> str(mm.RateCurve.affine(alpha=1, beta=0, tick=1).marginal_cost(1500))
+            '3/2'
+        """
         piece = max((s for s in self.segments if s.from_wh <= demand_wh), default=self.segments[0])
-        return piece.price + piece.slope * kwh(demand_wh - piece.from_wh)
+        return piece.price + piece.slope * wh_to_kwh(demand_wh - piece.from_wh)
 
     def _clamp(self, ticks: Any) -> IntArray:
         lowest = -(2**63) if self.floor is None else int(self.floor / self.tick)
@@ -160,39 +284,14 @@ class RateCurve:
 
     def _fits_int64(self, wh: IntArray) -> bool:
         largest = max(-int(wh.min(initial=0)), int(wh.max(initial=0)), 1)
-        return all(abs(by) * largest + abs(plus) + over < _INT64_ROOM for by, plus, over in self._lines)
+        return all(
+            abs(by) * largest + abs(plus) + over < _MAX_INT64_INTERMEDIATE for by, plus, over in self._integer_segments
+        )
 
 
-def _line(segment: Segment, tick: Fraction) -> _Line:
-    """floor(price(wh)/tick + 1/2) over one common denominator."""
-    by = per_wh(segment.slope) / tick
+def _integer_segment(segment: Segment, tick: Fraction) -> _IntegerSegment:
+    """Return floor(price(wh)/tick + 1/2) over one common denominator."""
+    by = per_kwh_to_per_wh(segment.slope) / tick
     plus = segment.price / tick - by * segment.from_wh + Fraction(1, 2)
     over = by.denominator * plus.denominator
-    return _Line(int(by * over), int(plus * over), over)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuadraticCost:
-    """The cost of generation J(Z) = alpha/2 Z^2 + beta Z + gamma [money], Z in kWh (paper, section II-A).
-
-    >>> cost = QuadraticCost(alpha=Fraction(1), beta=Fraction(125, 2))
-    >>> str(cost.cost(2000)), str(cost.rate_curve(tick="0.001").price(2000))
-    ('127', '129/2')
-    """
-
-    alpha: Fraction
-    beta: Fraction
-    gamma: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        if self.alpha <= 0:
-            raise TariffError("alpha", self.alpha, "must be positive, or the cost has no least point")
-
-    def cost(self, demand_wh: int) -> Fraction:
-        """J(Z) [money]."""
-        z = kwh(demand_wh)
-        return self.alpha / 2 * z * z + self.beta * z + self.gamma
-
-    def rate_curve(self, *, tick: Exact, floor: Exact | None = None, cap: Exact | None = None) -> RateCurve:
-        """The marginal rate r = J'(Z) = alpha Z + beta."""
-        return RateCurve.affine(alpha=self.alpha, beta=self.beta, tick=tick, floor=floor, cap=cap)
+    return _IntegerSegment(int(by * over), int(plus * over), over)

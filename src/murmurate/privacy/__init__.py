@@ -1,1 +1,4 @@
-"""Who needs protection, how much noise that takes, and the noise itself. A proof stands beside the code."""
+"""Privacy accounting, calibration and noise. A proof stands beside the code.
+
+Private: this package may change in any version. The public interface is `import murmurate as mm`.
+"""

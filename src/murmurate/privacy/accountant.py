@@ -1,7 +1,7 @@
-"""What several releases cost together: an interval, a horizon, any window for ever.
+"""The privacy cost of several releases: of one interval, a finite horizon, or any window of an infinite stream.
 
-An :class:`Event` is the noise of one interval, seen as the worst privacy curve over all protected households and both
-directions. Accountants fold events into one epsilon; all of them pass one suite of laws. Proofs: `accountant.md`.
+A `PrivacyEvent` is the release of one interval: the worst privacy curve over all protected households and both
+directions. An accountant composes events to one epsilon. All accountants pass one test suite. Proofs: `accountant.md`.
 """
 
 from __future__ import annotations
@@ -16,33 +16,59 @@ import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from murmurate.errors import PrivacyError
-from murmurate.privacy.divergence import Curve
-from murmurate.quantities import FloatArray
+from murmurate.privacy.divergence import PrivacyCurve
+from murmurate.units import FloatArray
 
-_STEPS = 400  # grid points per reach of the narrowest event
-_MOST_STEPS = 2_000
-_FEW = 4
-_SLACK = 1e-9  # dp-accounting may lie 3e-11 below the exact value
+_GRID_POINTS = 400  # grid points up to the largest loss of the narrowest event
+_MAX_GRID_POINTS = 2_000
+_MAX_SEQUENTIAL = 4
+_PLD_SLACK = 1e-9  # dp-accounting may lie 3e-11 below the exact value
 
-Events = Sequence[tuple["Event", int]]  # an event, and how often it happens
+EventCounts = Sequence[tuple["PrivacyEvent", int]]  # an event and its number of occurrences
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Event:
-    """The release of one interval: the worst of its curves. Without curves it is free (a forecast)."""
+class PrivacyEvent:
+    """The release of one interval, as the worst of its privacy curves.
 
-    curves: tuple[Curve, ...]
+    Attributes:
+        curves: Privacy curves, such as `HuberCurve` or `GaussianCurve`: one for each household or kind that the release
+            protects. An event without curves costs nothing (a forecast).
+
+    Example:
+        >>> import murmurate as mm
+        >>> event = mm.PrivacyEvent((mm.HuberCurve(1000, 2000.0, 0), mm.HuberCurve(3000, 2000.0, 0)))
+        >>> event.max_loss, event.bounded
+        (1.5, True)
+    """
+
+    curves: tuple[PrivacyCurve, ...]
 
     @property
-    def reach(self) -> float:
-        return max((curve.reach for curve in self.curves), default=0.0)
+    def max_loss(self) -> float:
+        """The largest privacy loss of its curves; 0 without curves."""
+        return max((curve.max_loss for curve in self.curves), default=0.0)
 
     @property
     def bounded(self) -> bool:
+        """Whether no output has a larger loss than `max_loss`."""
         return all(curve.bounded for curve in self.curves)
 
     def delta(self, epsilon: FloatArray) -> FloatArray:
-        """The upper envelope: whatever household and direction, no attacker does better."""
+        """Return the largest delta of the curves at each epsilon.
+
+        Args:
+            epsilon: Privacy losses, any shape, no unit.
+
+        Returns:
+            The probability delta, in the shape of `epsilon`.
+
+        Example:
+            >>> import murmurate as mm
+            >>> import numpy as np
+            >>> mm.PrivacyEvent((mm.HuberCurve(1000, 2000.0, 0),)).delta(np.array([0.0, 0.5])).round(4).tolist()
+            [0.2212, 0.0]
+        """
         envelope: FloatArray = np.maximum(1 - np.exp(epsilon), 0.0)
         for curve in self.curves:
             envelope = np.maximum(envelope, curve.delta(epsilon))
@@ -50,107 +76,161 @@ class Event:
 
 
 class Accountant(Protocol):
-    """Folds events into the epsilon they cost together at `delta`."""
+    """Composes events to the epsilon of all of them at `delta`."""
 
-    def epsilon(self, events: Events, delta: float) -> float: ...
+    def epsilon(self, events: EventCounts, delta: float) -> float: ...
 
-    def keeps(self, events: Events, epsilon: float, delta: float) -> bool:
-        """Whether these events cost at most epsilon at delta; quicker than to find out what they cost."""
+    def within_budget(self, events: EventCounts, epsilon: float, delta: float) -> bool:
+        """Whether these events cost at most epsilon at delta. This is faster than computing their cost."""
         ...
 
 
-class PureAccountant:
-    """Worst losses add up: delta is not used, and noise without a worst loss costs infinity (paper, Theorem 2)."""
+class PureDpAccountant:
+    """Adds the largest losses (paper, Theorem 2). `delta` is not used. Noise with unbounded loss costs infinity."""
 
-    def epsilon(self, events: Events, delta: float) -> float:
+    def epsilon(self, events: EventCounts, delta: float) -> float:
         del delta
         if not all(event.bounded for event, count in events if count > 0):
             return np.inf
-        return float(sum(event.reach * count for event, count in events))
+        return float(sum(event.max_loss * count for event, count in events))
 
-    def keeps(self, events: Events, epsilon: float, delta: float) -> bool:
+    def within_budget(self, events: EventCounts, epsilon: float, delta: float) -> bool:
         """Whether these events cost at most epsilon."""
         return self.epsilon(events, delta) <= epsilon
 
 
-class CurveAccountant:
-    """Composition of privacy loss distributions: sub-linear in the number of intervals.
+class PldAccountant:
+    """Composes the releases of several intervals by their privacy loss distributions.
 
     Each event becomes the distribution that its envelope dominates (connect-the-dots: never below the true curve);
-    dp-accounting convolves them.
+    dp-accounting convolves them. The cost grows more slowly than the number of intervals.
 
-    >>> from murmurate.privacy.divergence import PureCurve
-    >>> day = [(Event((PureCurve(0.05),)), 96)]
-    >>> round(CurveAccountant().epsilon(day, 1e-6), 2), round(PureAccountant().epsilon(day, 0.0), 2)
-    (2.17, 4.8)
+    Args:
+        grid_points: Points of the grid up to the largest loss of an event. Fewer points are faster and give a slightly
+            larger epsilon.
+
+    Example:
+        >>> import murmurate as mm
+        >>> day = [(mm.PrivacyEvent((mm.HuberCurve(1000, 20_000.0, 0),)), 96)]  # 96 releases, each epsilon 0.05
+        >>> round(mm.PldAccountant().epsilon(day, 1e-6), 1)
+        2.1
     """
 
-    def __init__(self, steps: int = _STEPS) -> None:
-        self._steps = steps  # grid points per reach; fewer are quicker, and cost a little more
+    def __init__(self, grid_points: int = _GRID_POINTS) -> None:
+        self._grid_points = grid_points  # fewer grid points are faster and give a slightly larger cost
 
-    def epsilon(self, events: Events, delta: float) -> float:
+    def epsilon(self, events: EventCounts, delta: float) -> float:
+        """Return the epsilon that the events cost together.
+
+        Args:
+            events: Pairs of an event and how often it happens.
+            delta: Probability delta, from 1e-12 to below 1.
+
+        Returns:
+            The epsilon at `delta`, rounded upwards, no unit.
+
+        Raises:
+            PrivacyError: `delta` is out of range.
+
+        Example:
+            >>> import murmurate as mm
+            >>> mm.PldAccountant().epsilon([(mm.PrivacyEvent(()), 96)], 1e-6)
+            0.0
+        """
         if not 1e-12 <= delta < 1:
             raise PrivacyError("delta", delta, "must lie between 1e-12 and 1, for example 1e-6")
-        costly = _costly(events)
+        costly = _nonzero_events(events)
         if not costly:
             return 0.0
-        found = self._composed(costly).get_epsilon_for_delta(delta)
-        return min(float(found) + _SLACK, PureAccountant().epsilon(costly, delta))
+        epsilon = self._compose_events(costly).get_epsilon_for_delta(delta)
+        return min(float(epsilon) + _PLD_SLACK, PureDpAccountant().epsilon(costly, delta))
 
-    def delta(self, events: Events, epsilon: float) -> float:
-        """The delta that these events cost together at `epsilon`; at 0 it is the total variation distance."""
-        costly = _costly(events)
+    def delta(self, events: EventCounts, epsilon: float) -> float:
+        """Return the delta that the events cost together. At epsilon 0 it is the total variation distance.
+
+        Args:
+            events: Pairs of an event and how often it happens.
+            epsilon: Privacy loss, no unit.
+
+        Returns:
+            The delta at `epsilon`, rounded upwards.
+
+        Example:
+            >>> import murmurate as mm
+            >>> round(mm.PldAccountant().delta([(mm.PrivacyEvent((mm.HuberCurve(1000, 2000.0, 0),)), 1)], 0.0), 3)
+            0.221
+        """
+        costly = _nonzero_events(events)
         if not costly:
             return 0.0
-        found = float(self._composed(costly).get_delta_for_epsilon(epsilon))
-        return min(1.0, found + _SLACK) if found > -_SLACK else 1.0  # less than nothing: rounding has the upper hand
+        delta = float(self._compose_events(costly).get_delta_for_epsilon(epsilon))
+        # a clearly negative delta means that rounding errors dominate
+        return min(1.0, delta + _PLD_SLACK) if delta > -_PLD_SLACK else 1.0
 
-    def keeps(self, events: Events, epsilon: float, delta: float) -> bool:
-        return PureAccountant().keeps(events, epsilon, delta) or self.delta(events, epsilon) <= delta
+    def within_budget(self, events: EventCounts, epsilon: float, delta: float) -> bool:
+        """Return whether the events cost at most (epsilon, delta) together. Faster than `epsilon`.
 
-    def _composed(self, costly: Events) -> Any:
-        reaches = [event.reach for event, _ in costly]
-        step = max(min(reaches) / self._steps, max(reaches) / _MOST_STEPS)
-        composed = reduce(_compose, (_repeated(_distribution(event, step), count) for event, count in costly))
+        Args:
+            events: Pairs of an event and how often it happens.
+            epsilon: Budget, no unit.
+            delta: Probability delta.
+
+        Returns:
+            True if the budget is kept.
+
+        Example:
+            >>> import murmurate as mm
+            >>> day = [(mm.PrivacyEvent((mm.HuberCurve(1000, 20_000.0, 0),)), 96)]
+            >>> mm.PldAccountant().within_budget(day, 2.5, 1e-6), mm.PldAccountant().within_budget(day, 1.0, 1e-6)
+            (True, False)
+        """
+        return PureDpAccountant().within_budget(events, epsilon, delta) or self.delta(events, epsilon) <= delta
+
+    def _compose_events(self, events: EventCounts) -> Any:
+        reaches = [event.max_loss for event, _ in events]
+        step = max(min(reaches) / self._grid_points, max(reaches) / _MAX_GRID_POINTS)
+        composed = reduce(_compose, (_self_compose(_loss_distribution(event, step), count) for event, count in events))
         return privacy_loss_distribution.PrivacyLossDistribution(composed)
 
 
-def _costly(events: Events) -> Events:
-    return [(event, count) for event, count in events if event.reach > 0 and count > 0]
+def _nonzero_events(events: EventCounts) -> EventCounts:
+    return [(event, count) for event, count in events if event.max_loss > 0 and count > 0]
 
 
-def _compose(one: Any, other: Any) -> Any:
-    return one.compose(other)
+def _compose(left: Any, right: Any) -> Any:
+    return left.compose(right)
 
 
-def _repeated(distribution: Any, count: int) -> Any:
-    """A few times one by one: what makes many at once quick takes longer than that."""
-    return distribution.self_compose(count) if count > _FEW else reduce(_compose, [distribution] * count)
+def _self_compose(distribution: Any, count: int) -> Any:
+    """Compose `distribution` with itself. For a few times, pairwise composition is faster than `self_compose`."""
+    return distribution.self_compose(count) if count > _MAX_SEQUENTIAL else reduce(_compose, [distribution] * count)
 
 
-def _distribution(event: Event, step: float) -> Any:
-    edge = int(np.ceil(event.reach / step)) + 1
+def _loss_distribution(event: PrivacyEvent, step: float) -> Any:
+    edge = int(np.ceil(event.max_loss / step)) + 1
     grid = np.arange(-edge, edge + 1)
     deltas = np.minimum.accumulate(event.delta(np.asarray(grid * step, np.float64)))
     return pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, deltas).to_dense_pmf()
 
 
-def counted(events: Iterable[Event]) -> Events:
-    """Equal events together: composing a group at once is much faster than one by one."""
+def count_events(events: Iterable[PrivacyEvent]) -> EventCounts:
+    """Count equal events. Composing a group at once is much faster than one by one."""
     return list(Counter(events).items())
 
 
-def window_cost(day: Sequence[Event], window: int, delta: float, accountant: Accountant) -> float:
-    """The worst cost of any `window` successive intervals of a day that repeats for ever."""
-    return max(accountant.epsilon(events, delta) for events in windows_of(day, window))
+def window_cost(day: Sequence[PrivacyEvent], window: int, delta: float, accountant: Accountant) -> float:
+    """Return the largest cost of any `window` successive intervals of a day that repeats forever."""
+    return max(accountant.epsilon(events, delta) for events in window_events(day, window))
 
 
-def windows_of(day: Sequence[Event], window: int) -> list[Events]:
-    """The events of any `window` successive intervals of a day that repeats for ever, each multiset once."""
+def window_events(day: Sequence[PrivacyEvent], window: int) -> list[EventCounts]:
+    """Return the events of every `window` successive intervals of a repeating day, each multiset once."""
     if window < 1:
         raise PrivacyError("window", window, "must be at least 1 interval")
     whole, rest = divmod(window, len(day))
     starts = range(len(day)) if rest else range(1)
     days = Counter({event: whole * count for event, count in Counter(day).items()})
-    found = {frozenset((days + Counter(day[(start + n) % len(day)] for n in range(rest))).items()) for start in starts}
-    return [list(events) for events in found]
+    multisets = {
+        frozenset((days + Counter(day[(start + n) % len(day)] for n in range(rest))).items()) for start in starts
+    }
+    return [list(events) for events in multisets]

@@ -1,7 +1,7 @@
-"""Exact coins: True with chance e^(-n/d) for whole numbers n and d, from fair bits and integers alone.
+"""Exact Bernoulli samples: True with probability e^(-n/d) for integers n and d, from random bits and integers only.
 
-A uniform real number V of [0, 1) is drawn bit by bit until it is known whether it lies below e^(-n/d). No floating
-point number takes part. Proofs: `noise.md`.
+A uniform real number V in [0, 1) is drawn bit by bit until V < e^(-n/d) is decided. The code uses no floating point
+numbers. Proofs: `noise.md`.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from collections.abc import Callable, Sequence
 
 from murmurate.errors import PrivacyError
 
-RandomBytes = Callable[[int], bytes]  # how many bytes -> that many fair ones
+RandomBytes = Callable[[int], bytes]  # n -> n uniform random bytes
 
-_WORD = 4  # bytes of V that are drawn at a time
+_WORD_BYTES = 4  # bytes of V per draw
 _HALVINGS = 6  # the series is summed at arguments below 2**-6
-_GUARD = 12  # bits beyond those asked for
+_GUARD_BITS = 12  # bits beyond the requested ones
 
 
 def bernoulli_exp(
-    numerators: Sequence[int], denominator: int, random_bytes: RandomBytes, word: int = _WORD
+    numerators: Sequence[int], denominator: int, random_bytes: RandomBytes, word_bytes: int = _WORD_BYTES
 ) -> list[bool]:
-    """One independent coin for each n of `numerators`: True with chance e^(-n/denominator), exactly.
+    """Draw one independent bit for each n of `numerators`: True with probability e^(-n/denominator), exactly.
 
-    The first `word` bytes of all coins come from one call of `random_bytes`; a coin that they leave undecided asks for
-    as many again.
+    The first `word_bytes` bytes of all samples come from one call of `random_bytes`. A sample that is still undecided
+    draws as many bytes again.
 
     >>> import os
     >>> bernoulli_exp([0, 10**9], 1, os.urandom)
     [True, False]
     """
     if denominator < 1 or min(numerators, default=0) < 0:
-        raise PrivacyError("chance", "e^(-n/d)", "must have whole numbers n >= 0 and d >= 1")
-    drawn = random_bytes(word * len(numerators))
+        raise PrivacyError("chance", "e^(-n/d)", "must have integers n >= 0 and d >= 1")
+    drawn = random_bytes(word_bytes * len(numerators))
     return [
-        _below(drawn[word * i : word * (i + 1)], numerator, denominator, random_bytes)
+        _is_below_exp(drawn[word_bytes * i : word_bytes * (i + 1)], numerator, denominator, random_bytes)
         for i, numerator in enumerate(numerators)
     ]
 
 
-def _below(first: bytes, numerator: int, denominator: int, random_bytes: RandomBytes) -> bool:
+def _is_below_exp(first: bytes, numerator: int, denominator: int, random_bytes: RandomBytes) -> bool:
     """Whether V, whose leading bytes are `first`, lies below e^(-n/d)."""
     drawn = first
     while True:
@@ -52,7 +52,7 @@ def _below(first: bytes, numerator: int, denominator: int, random_bytes: RandomB
 
 
 def exp_bounds(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
-    """Whole numbers low <= e^(-n/d) 2^bits <= high, nearly always next to each other.
+    """Return integers low <= e^(-n/d) 2^bits <= high. They nearly always differ by 1.
 
     With y = n/(d 2^m) < 2^-6: the alternating series of e^-y, then m squarings, in fixed point, each rounded outwards.
 
@@ -64,15 +64,15 @@ def exp_bounds(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
     if numerator >= bits * denominator:
         return 0, 1  # e^-bits < 2^-bits
     squarings = (numerator // denominator).bit_length() + _HALVINGS
-    point = bits + squarings + _GUARD
-    one = 1 << point
+    point = bits + squarings + _GUARD_BITS
+    unit = 1 << point
     y = (numerator << (point - squarings)) // denominator
-    power, total, terms = one, one, 0
+    power, total, terms = unit, unit, 0
     while power:
         terms += 1
         power = (power * y >> point) // terms
         total += -power if terms % 2 else power
-    low, high = total - 2 * terms - 2, min(total + 2 * terms + 2, one)
+    low, high = total - 2 * terms - 2, min(total + 2 * terms + 2, unit)
     for _ in range(squarings):
         low, high = low * low >> point, (high * high >> point) + 1
     return low >> (point - bits), -(-high >> (point - bits))

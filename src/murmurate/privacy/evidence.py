@@ -1,6 +1,6 @@
-"""How evidence about one moment becomes evidence about another: the recursion of moment leakage (proof: `leakage.md`).
+"""The recursion of moment leakage: propagate evidence from one moment to the next (proof: `leakage.md`).
 
-Laws and evidence are logarithms: an impossible state is exactly -inf. The kind of household is the last axis.
+Probabilities and evidence are logarithms: an impossible state is exactly -inf. The kind of household is the last axis.
 """
 
 from __future__ import annotations
@@ -9,67 +9,70 @@ from math import inf
 
 import numpy as np
 
-from murmurate.quantities import BoolArray, FloatArray
+from murmurate.units import BoolArray, FloatArray
 
-SLACK = 1e-12  # by which an endless leakage is rounded up, at least
-_ROUNDING = 2.0**-48  # of one step of a recursion on values of size 1, many times what happens
-OUTWARD = np.array([[-1.0], [1.0]])  # [lo and hi, kind]
-
-
-def carry(law: FloatArray, a: FloatArray) -> FloatArray:
-    """`leakage.phi` on a law [state, neighbour, kind] in logarithms."""
-    return np.asarray(np.logaddexp(law[1, 0], law[1, 1] + a) - np.logaddexp(law[0, 0], law[0, 1] + a))
+LEAKAGE_SLACK = 1e-12  # least rounding up of the leakage of an infinite stream
+_STEP_ROUNDING_ERROR = 2.0**-48  # generous bound for one step of a recursion on values of size 1
+OUTWARD_SIGNS = np.array([[-1.0], [1.0]])  # [lo and hi, kind]
 
 
-def chain_product(laws: FloatArray) -> FloatArray:
-    """The matrix product laws[0] laws[1] .. of [step, .., from, to, kind], in logarithms."""
-    while len(laws) > 1:
-        left, right, odd = laws[:-1:2], laws[1::2], laws[len(laws) // 2 * 2 :]
+def propagate_evidence(conditional: FloatArray, a: FloatArray) -> FloatArray:
+    """Return `leakage.phi` for a conditional distribution [state, neighbour, kind] in logarithms."""
+    return np.asarray(
+        np.logaddexp(conditional[1, 0], conditional[1, 1] + a) - np.logaddexp(conditional[0, 0], conditional[0, 1] + a)
+    )
+
+
+def chain_product(log_matrices: FloatArray) -> FloatArray:
+    """Return the matrix product of [step, .., from, to, kind] over the steps, in logarithms."""
+    while len(log_matrices) > 1:
+        left, right, odd = log_matrices[:-1:2], log_matrices[1::2], log_matrices[len(log_matrices) // 2 * 2 :]
         paths = (left[..., :, s, None, :] + right[..., None, s, :, :] for s in (0, 1))
-        laws = np.concatenate([np.logaddexp(*paths), odd])
-    return np.asarray(laws[0])
+        log_matrices = np.concatenate([np.logaddexp(*paths), odd])
+    return np.asarray(log_matrices[0])
 
 
-def evidence_ranges(laws: FloatArray, ends: FloatArray, start: FloatArray, steps: int) -> FloatArray:
-    """Ranges [step, lo and hi, kind]: out[0] = start, out[i] = sorted(phi(laws[i], out[i-1] + ends[i-1]))."""
+def evidence_ranges(conditionals: FloatArray, ends: FloatArray, start: FloatArray, steps: int) -> FloatArray:
+    """Return ranges [step, lo and hi, kind]: out[0] = start, out[i] = sorted(phi(q[i], out[i-1] + ends[i-1]))."""
     out = np.empty((steps, *ends.shape[1:]))
     out[0] = start
     for i in range(1, steps):
-        found = carry(laws[i % len(laws)], out[i - 1] + ends[i - 1])
-        out[i, 0], out[i, 1] = np.minimum(found[0], found[1]), np.maximum(found[0], found[1])
+        propagated = propagate_evidence(conditionals[i % len(conditionals)], out[i - 1] + ends[i - 1])
+        out[i, 0], out[i, 1] = np.minimum(propagated[0], propagated[1]), np.maximum(propagated[0], propagated[1])
     return out
 
 
-def rounding(intervals: int, evidence: FloatArray) -> FloatArray:
-    """More than rounding can do to evidence in the course of so many intervals."""
-    return np.asarray(intervals * _ROUNDING * (1 + np.abs(evidence)))
+def rounding_bound(intervals: int, evidence: FloatArray) -> FloatArray:
+    """Return an upper bound on the rounding error of evidence over `intervals` intervals."""
+    return np.asarray(intervals * _STEP_ROUNDING_ERROR * (1 + np.abs(evidence)))
 
 
-def periodic_evidence(laws: FloatArray, ends: FloatArray, moving: BoolArray) -> FloatArray:
-    """What evidence [interval, lo and hi, kind] grows to from 0 over endless days, rounded outward.
+def periodic_evidence(conditionals: FloatArray, ends: FloatArray, moving: BoolArray) -> FloatArray:
+    """Return the limit of evidence [interval, lo and hi, kind] that starts at 0, over infinitely many days.
 
-    A range that a day does not widen holds all that grows from 0. It is sought just outside the fixed point, then
-    further out; infinite where there is none."""
-    start = np.where(moving, _fixed_point(laws, ends), 0.0)
-    widen = np.where(moving, SLACK + 4 * rounding(len(ends), start).max(axis=0), 0.0)
+    The result is rounded outward. If one day does not widen a range that contains 0, the range contains the limit. The
+    search starts just outside the fixed point and widens. The result is infinite if no such range is found."""
+    start = np.where(moving, _fixed_point(conditionals, ends), 0.0)
+    widen = np.where(moving, LEAKAGE_SLACK + 4 * rounding_bound(len(ends), start).max(axis=0), 0.0)
     for _ in range(40):
-        begin = start + OUTWARD * widen
-        out = evidence_ranges(laws, ends, begin, len(ends) + 1)
-        kept = ~moving | (OUTWARD * (begin - out[-1]) >= rounding(len(ends), begin)).all(axis=0)
-        if kept.all():
+        begin = start + OUTWARD_SIGNS * widen
+        out = evidence_ranges(conditionals, ends, begin, len(ends) + 1)
+        contained = ~moving | (OUTWARD_SIGNS * (begin - out[-1]) >= rounding_bound(len(ends), begin)).all(axis=0)
+        if contained.all():
             break
-        widen = np.where(kept, widen, 4 * widen)
-    return np.where(kept, out[:-1], inf * OUTWARD)
+        widen = np.where(contained, widen, 4 * widen)
+    return np.where(contained, out[:-1], inf * OUTWARD_SIGNS)
 
 
-def _fixed_point(laws: FloatArray, ends: FloatArray) -> FloatArray:
-    """Where evidence [lo and hi, kind] settles: log v_1/v_0 of the Perron vector v of laws times likelihoods.
+def _fixed_point(conditionals: FloatArray, ends: FloatArray) -> FloatArray:
+    """Return the fixed point of evidence [lo and hi, kind]: log v_1/v_0 of a Perron vector v.
 
-    Of two days of them: a falling phi exchanges lo and hi, and a day may do so an odd number of times."""
-    falls = np.tile(np.roll(laws[:, 1, 1] < laws[:, 0, 1], -1, axis=0), (2, 1))
+    The matrix is the product of conditional distributions and likelihoods over two days. A falling phi exchanges lo and
+    hi, and one day may do so an odd number of times."""
+    falls = np.tile(np.roll(conditionals[:, 1, 1] < conditionals[:, 0, 1], -1, axis=0), (2, 1))
     turned = np.asarray((np.cumsum(falls, axis=0) - falls) % 2, np.bool_)
     ends = np.tile(ends, (2, 1, 1))
-    weighted = np.tile(np.roll(laws, -1, axis=0), (2, 1, 1, 1))[:, None].repeat(2, axis=1)
+    weighted = np.tile(np.roll(conditionals, -1, axis=0), (2, 1, 1, 1))[:, None].repeat(2, axis=1)
     weighted[:, :, :, 1] += np.where(turned[:, None], ends[:, ::-1], ends)[:, :, None]
     k = chain_product(weighted[::-1])
     with np.errstate(invalid="ignore"):

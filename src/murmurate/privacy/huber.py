@@ -1,6 +1,6 @@
-"""Huber noise: a Gaussian core with exponential tails. Its law, its variance, and its privacy curve.
+"""Huber noise: a Gaussian core with exponential tails. Its distribution, its variance and its privacy curve.
 
-Pr[K = k] is proportional to e^(-rho(k)) on all whole numbers, rho(k) = k^2/(2 b c) for |k| <= c and |k|/b - c/(2b)
+Pr[K = k] is proportional to e^(-rho(k)) on the integers, rho(k) = k^2/(2 b c) for |k| <= c and |k|/b - c/(2b)
 beyond; b is the scale of the tails, c the core (Huber 1964: the least informative density). A core of 0 is discrete
 Laplace noise of scale b; a large one is Gaussian noise of deviation s = sqrt(b c). Proofs: `calibration.md`.
 """
@@ -14,16 +14,16 @@ import numpy as np
 from scipy.special import ndtr
 
 from murmurate.errors import PrivacyError
-from murmurate.quantities import FloatArray, IntArray, integers
+from murmurate.units import FloatArray, IntArray, as_int64_array
 
-_SUMMED_TO = 64.0  # Wh of deviation: below it sums go over the lattice, from it on by Euler and Maclaurin's formula
-_ROUNDING = 2e-15  # more than the rounding of a curve's two tails
-_LARGEST_EXPONENT = 700.0  # e^700 is still a double
+_MAX_LATTICE_DEVIATION_WH = 64.0  # below: sums over the lattice; from here on: Euler-Maclaurin formula
+_TAIL_ROUNDING_ERROR = 2e-15  # more than the rounding of a curve's two tails
+_MAX_EXP_ARGUMENT = 700.0  # e^700 is still a double
 
 
 @dataclass(frozen=True, slots=True)
-class HuberLaw:
-    """The law of Huber noise of scale b = `scale_wh` and core c = `core_wh` [Wh]."""
+class HuberDistribution:
+    """The distribution of Huber noise of scale b = `scale_wh` and core c = `core_wh` [Wh]."""
 
     scale_wh: float
     core_wh: int
@@ -31,7 +31,7 @@ class HuberLaw:
     def __post_init__(self) -> None:
         if not 0 < self.scale_wh < np.inf:
             raise PrivacyError("scale_wh", self.scale_wh, "must be a positive number of Wh")
-        if int(integers(self.core_wh, "core_wh", PrivacyError)) < 0:
+        if int(as_int64_array(self.core_wh, "core_wh", PrivacyError)) < 0:
             raise PrivacyError("core_wh", self.core_wh, "must be at least 0 Wh")
 
     @property
@@ -46,42 +46,45 @@ class HuberLaw:
         rho: FloatArray = np.where(size <= self.core_wh, inner, size / self.scale_wh - self.core_wh / self.scale_wh / 2)
         return rho
 
-    def total(self) -> float:
-        """The sum of e^(-rho(k)) over all k."""
-        return 1 + 2 * float(self._weight(np.ones(1))[0])
+    def normalising_sum(self) -> float:
+        """Return the sum of e^(-rho(k)) over all k."""
+        return 1 + 2 * float(self._upper_tail_sum(np.ones(1))[0])
 
-    def tail(self, first: FloatArray) -> FloatArray:
-        """Pr[K >= first] for whole numbers."""
-        share = self._weight(np.where(first >= 1, first, 1 - first)) / self.total()
+    def tail_probability(self, first: FloatArray) -> FloatArray:
+        """Return Pr[K >= first] for integers `first`."""
+        share = self._upper_tail_sum(np.where(first >= 1, first, 1 - first)) / self.normalising_sum()
         tail: FloatArray = np.where(first >= 1, share, 1 - share)
         return tail
 
-    def _weight(self, first: FloatArray) -> FloatArray:
+    def _upper_tail_sum(self, first: FloatArray) -> FloatArray:
         """The sum of e^(-rho(k)) over k >= first, for first >= 1."""
         outer = np.exp(-self.rho(np.maximum(first, self.core_wh + 1))) / -np.expm1(-1 / self.scale_wh)
         inner = np.minimum(first, self.core_wh + 1)
-        lattice = self._deviation < _SUMMED_TO
-        weight: FloatArray = outer + (self._summed(inner) if lattice else self._integrated(inner))
+        lattice = self._deviation < _MAX_LATTICE_DEVIATION_WH
+        weight: FloatArray = outer + (self._lattice_sum(inner) if lattice else self._euler_maclaurin_sum(inner))
         return weight
 
-    def _summed(self, first: FloatArray) -> FloatArray:
+    def _lattice_sum(self, first: FloatArray) -> FloatArray:
         """The sum of e^(-rho(k)) over first <= k <= c, on the lattice."""
         terms = np.exp(-self.rho(np.arange(self.core_wh + 1, 0, -1, dtype=np.float64)))
-        terms[0] = 0.0  # c + 1: nothing is left
+        terms[0] = 0.0  # c + 1: outside the core
         return np.cumsum(terms)[(self.core_wh + 1 - first).astype(np.int64)]
 
-    def _integrated(self, first: FloatArray) -> FloatArray:
-        """The same for a wide core: the integral and its ends, to 1e-3 s^-6 (Euler and Maclaurin)."""
+    def _euler_maclaurin_sum(self, first: FloatArray) -> FloatArray:
+        """Return the same sum for a wide core by the Euler-Maclaurin formula, with error below 1e-3 s^-6."""
         s = self._deviation
         whole = s * np.sqrt(2 * np.pi) * (ndtr(-first / s) - ndtr(-self.core_wh / s))
-        at_first, at_core = _ends(first / s, s), _ends(np.full(1, self.core_wh / s), s)
-        found: FloatArray = whole + (at_first[0] + at_core[0]) / 2 + at_core[1] - at_first[1]
-        return np.where(first <= self.core_wh, found, 0.0)
+        at_first, at_core = (
+            _euler_maclaurin_terms(first / s, s),
+            _euler_maclaurin_terms(np.full(1, self.core_wh / s), s),
+        )
+        partial_sum: FloatArray = whole + (at_first[0] + at_core[0]) / 2 + at_core[1] - at_first[1]
+        return np.where(first <= self.core_wh, partial_sum, 0.0)
 
     def variance(self) -> float:
-        """E[K^2] [Wh^2]; relative error below 1e-6."""
+        """Return E[K^2] [Wh^2] with a relative error below 1e-6."""
         b, c, s = self.scale_wh, float(self.core_wh), self._deviation
-        if s < _SUMMED_TO:
+        if s < _MAX_LATTICE_DEVIATION_WH:
             k = np.arange(1, self.core_wh + 1, dtype=np.float64)
             inner = float((k**2 * np.exp(-self.rho(k))).sum())
         else:
@@ -91,10 +94,10 @@ class HuberLaw:
         rest = -np.expm1(-1 / b)  # 1 - q, the tails being c + 1, c + 2, .. with weights q, q^2, ..
         q = 1 - rest
         outer = np.exp(-c / (2 * b)) * (c * c * q / rest + 2 * c * q / rest**2 + q * (1 + q) / rest**3)
-        return 2 * (inner + float(outer)) / self.total()
+        return 2 * (inner + float(outer)) / self.normalising_sum()
 
 
-def _ends(z: FloatArray, s: float) -> tuple[FloatArray, FloatArray]:
+def _euler_maclaurin_terms(z: FloatArray, s: float) -> tuple[FloatArray, FloatArray]:
     """f and f'/12 - f'''/720 + f'''''/30240 at z s, for f(x) = e^(-x^2/(2 s^2))."""
     f = np.exp(-(z**2) / 2)
     odd = (-z / 12, (z**3 - 3 * z) / 720, (10 * z**3 - z**5 - 15 * z) / 30_240)
@@ -107,8 +110,8 @@ def huber_log_pmf(noise_wh: Any, scale_wh: float, core_wh: int) -> FloatArray:
     >>> bool(np.isclose(np.exp(huber_log_pmf(np.arange(-300, 301), 4.9, 10)).sum(), 1, rtol=1e-12))
     True
     """
-    law = HuberLaw(scale_wh, core_wh)
-    log_pmf: FloatArray = -law.rho(np.asarray(noise_wh, np.float64)) - np.log(law.total())
+    huber = HuberDistribution(scale_wh, core_wh)
+    log_pmf: FloatArray = -huber.rho(np.asarray(noise_wh, np.float64)) - np.log(huber.normalising_sum())
     return log_pmf
 
 
@@ -118,22 +121,36 @@ def huber_variance(scale_wh: Any, core_wh: Any) -> FloatArray:
     >>> [round(float(huber_variance(scale, core)) ** 0.5) for scale, core in ((25_702.064, 53_293), (1000.0, 0))]
     [43300, 1414]
     """
-    scale, core = np.broadcast_arrays(np.asarray(scale_wh, np.float64), integers(core_wh, "core_wh", PrivacyError))
+    scale, core = np.broadcast_arrays(
+        np.asarray(scale_wh, np.float64), as_int64_array(core_wh, "core_wh", PrivacyError)
+    )
     pairs = list(zip(scale.ravel().tolist(), core.ravel().tolist(), strict=True))
-    found = {pair: HuberLaw(*pair).variance() for pair in set(pairs)}
-    return np.array([found[pair] for pair in pairs]).reshape(scale.shape)
+    variances = {pair: HuberDistribution(*pair).variance() for pair in set(pairs)}
+    return np.array([variances[pair] for pair in pairs]).reshape(scale.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HuberCurve:
-    """Huber noise of scale b and core c on demands that differ by a whole `shift` u [Wh].
+    """The privacy curve delta(epsilon) of Huber noise, for two demands that differ by `shift_wh`.
 
     rho is convex, so the loss rho(y) - rho(y - u) never falls in y, and delta = Pr[K >= m - u] - e^epsilon Pr[K >= m],
     m the first y whose loss exceeds epsilon. No loss exceeds u/b. The result is rounded upwards (`calibration.md`).
+    With a core of 0 it is the curve of Laplace noise.
 
-    >>> curve = HuberCurve(1000, 25_702.064, 53_293)
-    >>> round(curve.reach, 6), round(float(curve.delta(np.array([0.02]))[0]), 6)
-    (0.038907, 0.003029)
+    Attributes:
+        shift_wh: Difference u of the two demands, a whole number, 0 or more [Wh].
+        scale_wh: Scale b of the exponential tails, positive [Wh].
+        core_wh: Half-width c of the Gaussian core, a whole number, 0 or more [Wh].
+
+    Raises:
+        PrivacyError: A number is out of range or not whole.
+
+    Example:
+        >>> import murmurate as mm
+        >>> import numpy as np
+        >>> curve = mm.HuberCurve(1000, 25_702.064, 53_293)
+        >>> round(curve.max_loss, 6), round(float(curve.delta(np.array([0.02]))[0]), 6)
+        (0.038907, 0.003029)
     """
 
     shift_wh: int
@@ -141,34 +158,54 @@ class HuberCurve:
     core_wh: int
 
     def __post_init__(self) -> None:
-        HuberLaw(self.scale_wh, self.core_wh)
-        if int(integers(self.shift_wh, "shift_wh", PrivacyError)) < 0:
+        HuberDistribution(self.scale_wh, self.core_wh)
+        if int(as_int64_array(self.shift_wh, "shift_wh", PrivacyError)) < 0:
             raise PrivacyError("shift_wh", self.shift_wh, "must be at least 0 Wh")
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
+        """The largest privacy loss u/b of any output."""
         return self.shift_wh / self.scale_wh
 
     @property
     def bounded(self) -> bool:
+        """True: no output has a larger loss than `max_loss`."""
         return True
 
     def delta(self, epsilon: FloatArray) -> FloatArray:
-        law = HuberLaw(self.scale_wh, self.core_wh)
-        first = self._first(law, epsilon).astype(np.float64)
-        least = np.exp(np.minimum(epsilon, _LARGEST_EXPONENT))
-        delta = law.tail(first - self.shift_wh) - least * law.tail(first) + _ROUNDING
-        everything = 1 - np.exp(np.minimum(epsilon, 0.0))  # where every output has a larger loss
-        bound: FloatArray = np.where(epsilon >= self.reach, 0.0, np.maximum(delta, everything))
+        """Return delta at each epsilon, rounded upwards.
+
+        Args:
+            epsilon: Privacy losses, any shape, no unit.
+
+        Returns:
+            The probability delta, in the shape of `epsilon`.
+
+        Example:
+            >>> import murmurate as mm
+            >>> import numpy as np
+            >>> mm.HuberCurve(1000, 2000.0, 0).delta(np.array([0.0, 0.5])).round(4).tolist()
+            [0.2212, 0.0]
+        """
+        distribution = HuberDistribution(self.scale_wh, self.core_wh)
+        first = self._first_exceeding(distribution, epsilon).astype(np.float64)
+        exp_epsilon = np.exp(np.minimum(epsilon, _MAX_EXP_ARGUMENT))
+        delta = (
+            distribution.tail_probability(first - self.shift_wh)
+            - exp_epsilon * distribution.tail_probability(first)
+            + _TAIL_ROUNDING_ERROR
+        )
+        all_outputs = 1 - np.exp(np.minimum(epsilon, 0.0))  # where every output has a larger loss
+        bound: FloatArray = np.where(epsilon >= self.max_loss, 0.0, np.maximum(delta, all_outputs))
         return np.clip(bound, 0.0, 1.0)
 
-    def _first(self, law: HuberLaw, epsilon: FloatArray) -> IntArray:
-        """The first y whose loss exceeds epsilon, by bisection; -c + 1 where all do, c + u where none does."""
+    def _first_exceeding(self, distribution: HuberDistribution, epsilon: FloatArray) -> IntArray:
+        """Return the first y whose loss exceeds epsilon: -c + 1 if all losses do, c + u if none does."""
         low = np.full(epsilon.shape, -self.core_wh, np.int64)
         high = np.full(epsilon.shape, self.core_wh + self.shift_wh, np.int64)
         for _ in range(int(high.max(initial=0) - low.min(initial=0)).bit_length()):
             middle = (low + high) // 2
             y = middle.astype(np.float64)
-            exceeds = law.rho(y) - law.rho(y - self.shift_wh) > epsilon
+            exceeds = distribution.rho(y) - distribution.rho(y - self.shift_wh) > epsilon
             low, high = np.where(exceeds, low, middle), np.where(exceeds, middle, high)
         return high

@@ -1,7 +1,7 @@
-"""Moment leakage where days are not alike: across a change of the clocks, or of the plan (proof: `leakage.md`).
+"""Moment leakage over days that differ: across a clock change or a change of plan (proof: `leakage.md`).
 
-The recursion is that of `leakage`, over a stretch of intervals with laws and losses of their own. Before the stretch
-lies the evidence of everything earlier, after it that of an endless stream of equal days.
+The recursion of `leakage` runs over a span of intervals, each with its own transitions and losses. The evidence of all
+earlier releases enters at the start of the span. The evidence of an infinite stream of equal days enters at its end.
 """
 
 from __future__ import annotations
@@ -13,109 +13,124 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.household.occupancy import Chains
-from murmurate.privacy.evidence import OUTWARD, evidence_ranges, rounding
+from murmurate.household.occupancy import OccupancyChains
+from murmurate.privacy.evidence import OUTWARD_SIGNS, evidence_ranges, rounding_bound
 from murmurate.privacy.leakage import (
-    Endless,
-    Loss,
-    chain_laws,
-    endless,
+    PeriodicRegime,
+    ReleaseLoss,
+    chain_distributions,
     is_certain,
-    log_odds_apart,
-    log_steps,
+    log_odds_distance,
+    log_transitions,
     loss_ends,
+    periodic_regime,
 )
-from murmurate.quantities import FloatArray
+from murmurate.units import FloatArray
 
-ANYTHING = 1e6  # more evidence than any log has: what may be known of a past that nobody looks at
-_FADED = 1e-6  # share of its evidence that a moment leaves behind once the memory is called faded
-_MAX_DAYS = 30
+MAX_EVIDENCE = 1e6  # more evidence than any log contains; assumed for a past that is not examined
+_FADED_SHARE = 1e-6  # share of the evidence that is left after the mixing time
+_MAX_MIXING_DAYS = 30
 
 
-class Stretch(NamedTuple):
-    """Leakage of each moment of a stretch, and what its ends hand on."""
+class SpanLeakage(NamedTuple):
+    """The leakage of each moment of a span, and the evidence and belief at its ends."""
 
-    leaked: FloatArray  # [interval, kind]
-    past: FloatArray  # [lo and hi, kind] evidence of everything before the last interval
-    future: FloatArray  # [lo and hi, kind] evidence of everything after the first interval
+    leakage: FloatArray  # [interval, kind]
+    past_evidence: FloatArray  # [lo and hi, kind] evidence of everything before the last interval
+    future_evidence: FloatArray  # [lo and hi, kind] evidence of everything after the first interval
     belief: FloatArray  # [state, kind] prior of the last interval, in logarithms
 
 
-def stretch_leakage(
-    belief: FloatArray, steps: FloatArray, ends: FloatArray, *, past: FloatArray, future: FloatArray
-) -> Stretch:
-    """Leakage of each moment of a stretch of intervals.
+def span_leakage(
+    belief: FloatArray, steps: FloatArray, ends: FloatArray, *, past_evidence: FloatArray, future_evidence: FloatArray
+) -> SpanLeakage:
+    """Return the leakage of each moment of a span of intervals.
 
-    `belief` [state, kind] is the prior of its first interval, `steps` [interval, from, to, kind] the transitions, both
-    in logarithms; `ends` [interval, lo and hi, kind] the losses. `past` is the evidence about the first interval from
-    before it, `future` that about the last interval from after it.
+    `belief` [state, kind] is the prior of the first interval and `steps` [interval, from, to, kind] are the
+    transitions, both in logarithms. `ends` [interval, lo and hi, kind] are the losses. `past_evidence` is the evidence
+    from before the first interval, `future_evidence` that from after the last interval.
     """
-    laws = chain_laws(belief, steps)
-    before = evidence_ranges(laws.past, ends, past, len(ends))
-    after = evidence_ranges(laws.future[::-1], ends[::-1], future, len(ends))[::-1]
-    leaked = (OUTWARD * (before + ends + after)).max(axis=1)
-    leaked = np.where(is_certain(laws.belief), 0.0, leaked + rounding(len(ends), leaked))
-    return Stretch(leaked, before[-1], after[0], laws.belief[-1])
+    distributions = chain_distributions(belief, steps)
+    before = evidence_ranges(distributions.backward, ends, past_evidence, len(ends))
+    after = evidence_ranges(distributions.forward[::-1], ends[::-1], future_evidence, len(ends))[::-1]
+    leaked = (OUTWARD_SIGNS * (before + ends + after)).max(axis=1)
+    leaked = np.where(is_certain(distributions.belief), 0.0, leaked + rounding_bound(len(ends), leaked))
+    return SpanLeakage(leaked, before[-1], after[0], distributions.belief[-1])
 
 
-def shifted(chains: Chains, intervals: int) -> Chains:
-    """The same habits on clocks that are ahead by so many intervals; `initial` is not moved."""
+def shift_calendar(chains: OccupancyChains, intervals: int) -> OccupancyChains:
+    """Return the same habits on a clock that is ahead by `intervals` intervals. `initial` is not shifted."""
     return replace(chains, period=np.roll(chains.period, -intervals))
 
 
-def memory_days(chains: Chains) -> int:
-    """Days after which a moment has left next to nothing behind, at most 30.
+def mixing_time_days(chains: OccupancyChains) -> int:
+    """Return the days after which at most a millionth of the evidence about a moment is left, at most 30.
 
-    Evidence passes from one interval to the next shrunk by Birkhoff's coefficient tanh(|log cross ratio|/4) or less.
+    From one interval to the next, evidence shrinks by Birkhoff's coefficient tanh(|log cross ratio|/4) or less.
     """
-    step = log_steps(chains, len(chains.period))
+    step = log_transitions(chains, len(chains.period))
     with np.errstate(invalid="ignore"):
         cross = np.abs(step[:, 0, 0] + step[:, 1, 1] - step[:, 0, 1] - step[:, 1, 0])
-    kept = np.log(np.maximum(np.tanh(np.where(np.isnan(cross), np.inf, cross) / 4), 1e-300)).sum(axis=0).max()
-    return _MAX_DAYS if kept >= 0 else min(_MAX_DAYS, max(1, ceil(log(_FADED) / float(kept))))
+    log_factor = np.log(np.maximum(np.tanh(np.where(np.isnan(cross), np.inf, cross) / 4), 1e-300)).sum(axis=0).max()
+    return (
+        _MAX_MIXING_DAYS
+        if log_factor >= 0
+        else min(_MAX_MIXING_DAYS, max(1, ceil(log(_FADED_SHARE) / float(log_factor))))
+    )
 
 
-def clock_leakage(
-    chains: Chains, loss: Loss, shifts: Iterable[int] = (0,), changes: Iterable[tuple[int, int, int]] = ()
+def local_time_leakage(
+    chains: OccupancyChains,
+    loss: ReleaseLoss,
+    shifts: Iterable[int] = (0,),
+    changes: Iterable[tuple[int, int, int]] = (),
 ) -> float:
-    """The largest leakage of any moment of an endless stream whose habits follow the local clock.
+    """Return the largest leakage of any moment of an infinite stream whose habits follow the local clock.
 
-    `chains` begin periodically and have a calendar for shift 0; under shift s their clocks are s intervals ahead of
-    the releases. A change (first interval of the day after it, shift before, shift after) skips or repeats intervals
-    of the calendar.
+    `chains` start from the periodic prior and have a calendar for shift 0. Under shift s their clock is s intervals
+    ahead of the releases. A change (first interval of the day after it, shift before, shift after) skips or repeats
+    intervals of the calendar.
     """
     ends = loss_ends(chains, loss)
-    regimes = {shift: endless(shifted(chains, shift), ends) for shift in shifts}
-    worst = max(float(regime.leaked.max()) for regime in regimes.values())
+    regimes = {shift: periodic_regime(shift_calendar(chains, shift), ends) for shift in shifts}
+    worst = max(float(regime.leakage.max()) for regime in regimes.values())
     if worst == np.inf:
         return worst
-    days = memory_days(chains)
-    return max([worst, *(_across(chains, ends, regimes, change, days) for change in changes)])
+    days = mixing_time_days(chains)
+    return max([worst, *(_leakage_across_change(chains, ends, regimes, change, days) for change in changes)])
 
 
-def _across(
-    chains: Chains, ends: FloatArray, regimes: dict[int, Endless], change: tuple[int, int, int], days: int
+def _leakage_across_change(
+    chains: OccupancyChains,
+    ends: FloatArray,
+    regimes: dict[int, PeriodicRegime],
+    change: tuple[int, int, int],
+    days: int,
 ) -> float:
-    """The largest leakage of any moment before, during and after one change of the clocks."""
-    at, *both = change
-    before, after = (regimes[shift] for shift in both)
+    """Return the largest leakage of any moment before, during and after one clock change."""
+    at, *shifts = change
+    before, after = (regimes[shift] for shift in shifts)
     day = len(chains.period)
     time = np.arange(2 * days * day + 1)
-    calendar = (time + np.where(time < days * day + at, *both)) % day
-    steps = log_steps(chains, day)[calendar]
-    seen = stretch_leakage(
-        before.laws.belief[0],
+    calendar = (time + np.where(time < days * day + at, *shifts)) % day
+    steps = log_transitions(chains, day)[calendar]
+    span = span_leakage(
+        before.distributions.belief[0],
         steps,
         ends[time % len(ends)],
-        past=before.before[0],
-        future=after.after[time[-1] % len(ends)],
+        past_evidence=before.past_evidence[0],
+        future_evidence=after.future_evidence[time[-1] % len(ends)],
     )
-    earlier = float(before.leaked.max()) + evidence_excess(seen.future, before.after[0])
-    apart = log_odds_apart(seen.belief, after.laws.belief[time[-1] % len(ends)])
-    later = float(after.leaked.max()) + evidence_excess(seen.past, after.before[time[-1] % len(ends)]) + 2 * apart
-    return max(float(seen.leaked.max()), earlier, later)
+    earlier = float(before.leakage.max()) + evidence_excess(span.future_evidence, before.future_evidence[0])
+    distance = log_odds_distance(span.belief, after.distributions.belief[time[-1] % len(ends)])
+    later = (
+        float(after.leakage.max())
+        + evidence_excess(span.past_evidence, after.past_evidence[time[-1] % len(ends)])
+        + 2 * distance
+    )
+    return max(float(span.leakage.max()), earlier, later)
 
 
-def evidence_excess(found: FloatArray, usual: FloatArray) -> float:
-    """By how much a range of evidence [lo and hi, kind] reaches beyond another one."""
-    return float((OUTWARD * (found - usual)).clip(0).max())
+def evidence_excess(evidence: FloatArray, reference: FloatArray) -> float:
+    """Return how far a range of evidence [lo and hi, kind] extends beyond a reference range."""
+    return float((OUTWARD_SIGNS * (evidence - reference)).clip(0).max())

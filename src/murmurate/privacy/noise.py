@@ -1,10 +1,10 @@
-"""The noise: discrete Laplace, Gaussian or Huber on integer Wh. The only door by which randomness enters a release.
+"""The noise: discrete Laplace, Gaussian or Huber on integer Wh. This is the only randomness in a release.
 
 Pr[K = k] is proportional to e^(-|k|/b), to e^(-k^2/(2 b^2)), or to e^(-rho(k)) with rho(k) = k^2/(2 b c) for |k| <= c
-and |k|/b - c/(2b) beyond, on all whole numbers; b is the scale, c the core.
-:class:`SystemNoise` draws it exactly, by OpenDP and `privacy.bernoulli`, from the operating system's randomness, and
-cannot be seeded. :class:`RehearsalNoise` draws the same laws from a seed for the laboratory; everything it touches is
-stamped as a rehearsal. Proofs: `noise.md`.
+and |k|/b - c/(2b) beyond, on the integers; b is the scale, c the core.
+`SystemNoise` samples it exactly, with OpenDP and `privacy.bernoulli`, from the operating system's random bytes. It has
+no seed. `SeededNoise` samples the same distributions from a seed, for simulations. Its releases are marked `test_only`.
+Proofs: `noise.md`.
 """
 
 from __future__ import annotations
@@ -19,90 +19,129 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.bernoulli import bernoulli_exp
-from murmurate.quantities import FloatArray, IntArray, integers, refuse_where
+from murmurate.units import FloatArray, IntArray, as_int64_array, raise_where
 
-os.environ.setdefault("RUST_BACKTRACE", "0")  # OpenDP would spend 100 ms on the trace of each error
+os.environ.setdefault("RUST_BACKTRACE", "0")  # OpenDP needs 100 ms for the backtrace of each error
 import opendp.prelude as dp
 
-LEAST_SCALE_WH = 1.0  # noise below a Wh is none
-LARGEST_SCALE_WH = 2.0**40
-LARGEST_CORE_WH = 2**40
+MIN_SCALE_WH = 1.0  # smaller noise would publish the exact demand most of the time
+MAX_SCALE_WH = 2.0**40
+MAX_CORE_WH = 2**40
 
 
-class NoiseLaw(Enum):
-    """The shape of the noise."""
+class NoiseDistribution(Enum):
+    """The distribution of the noise, on all whole numbers of Wh.
+
+    Attributes:
+        LAPLACE: Pr[K = k] proportional to e^(-|k|/b), with scale b.
+        GAUSSIAN: Pr[K = k] proportional to e^(-k^2/(2 b^2)), with standard deviation b.
+        HUBER: A Gaussian core of half-width c with exponential tails of scale b; a core of 0 is Laplace.
+
+    Example:
+        >>> import murmurate as mm
+        >>> mm.NoiseDistribution("huber")
+        <NoiseDistribution.HUBER: 'huber'>
+    """
 
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
     HUBER = "huber"  # a Gaussian core with exponential tails; a core of 0 is Laplace
 
 
-class Noise(Protocol):
-    """A source of noise, one number per scale handed in."""
+class NoiseSampler(Protocol):
+    """A source of noise: one integer per scale."""
 
     @property
-    def rehearsal(self) -> bool: ...
+    def test_only(self) -> bool: ...
 
-    def draw(self, law: NoiseLaw, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
+    def draw(self, distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
         """One independent draw [Wh] per entry of `scale_wh` [Wh]; Huber noise takes a core [Wh] for each as well."""
         ...
 
 
 class SystemNoise:
-    """Exact noise from the operating system's randomness: what a published rate stands on.
+    """Exact noise from the randomness of the operating system, for prices that are published. It has no seed.
 
-    A scale of zero would publish the exact demand and is refused.
+    Attributes:
+        test_only: False.
+
+    Example:
+        >>> import murmurate as mm
+        >>> mm.SystemNoise().test_only
+        False
     """
 
-    rehearsal = False
+    test_only = False
 
-    def draw(self, law: NoiseLaw, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
-        refuse_scales(scale_wh)
-        plain = NoiseLaw.LAPLACE if law is NoiseLaw.HUBER else law
+    def draw(self, distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
+        """Draw noise, independently for each scale.
+
+        Args:
+            distribution: Distribution of the noise.
+            scale_wh: Scale b, any shape, from 1 to 2**40 [Wh].
+            core_wh: Core c of Huber noise, one number or one for each scale [Wh]; None for the other distributions.
+
+        Returns:
+            One draw for each entry of `scale_wh` [Wh].
+
+        Raises:
+            PrivacyError: A scale or core is out of range, or a core is missing or superfluous.
+
+        Example:
+            >>> import murmurate as mm
+            >>> import numpy as np
+            >>> mm.SystemNoise().draw(mm.NoiseDistribution.LAPLACE, np.array([2000.0, 4000.0])).shape
+            (2,)
+            >>> mm.SystemNoise().draw(mm.NoiseDistribution.LAPLACE, np.array([0.0]))  # doctest: +ELLIPSIS
+            Traceback (most recent call last):
+            murmurate.errors.PrivacyError: scale_wh[0] is 0.0: must be at least 1 Wh, or the exact demand ...
+        """
+        check_scales(scale_wh)
+        plain = NoiseDistribution.LAPLACE if distribution is NoiseDistribution.HUBER else distribution
         drawn = np.zeros(scale_wh.size, np.int64)
-        for (scale, core), same in _groups(scale_wh, _cores(law, scale_wh, core_wh)).items():
+        for (scale, core), same in _group_by_scale(scale_wh, _checked_cores(distribution, scale_wh, core_wh)).items():
             if core:
                 drawn[same] = _draw_huber(scale, core, len(same))
             else:
-                drawn[same] = measurement(plain, scale)([0] * len(same))
+                drawn[same] = opendp_measurement(plain, scale)([0] * len(same))
         return drawn.reshape(scale_wh.shape)
 
 
-def _groups(scale_wh: FloatArray, core_wh: IntArray) -> dict[tuple[float, int], list[int]]:
-    """The positions at which each pair of scale and core stands."""
-    found: dict[tuple[float, int], list[int]] = {}
+def _group_by_scale(scale_wh: FloatArray, core_wh: IntArray) -> dict[tuple[float, int], list[int]]:
+    """Return the positions of each pair of scale and core."""
+    positions: dict[tuple[float, int], list[int]] = {}
     for position, pair in enumerate(zip(scale_wh.ravel().tolist(), core_wh.ravel().tolist(), strict=True)):
-        found.setdefault(pair, []).append(position)
-    return found
+        positions.setdefault(pair, []).append(position)
+    return positions
 
 
 def _draw_huber(scale: float, core: int, count: int) -> IntArray:
-    """`count` exact draws of Huber noise: wider Laplace noise, each draw kept with the chance that it is too common."""
+    """Return `count` exact samples of Huber noise, by rejection from wider Laplace noise."""
     wider = proposal_scale(scale, core)
     drawn = np.zeros(count, np.int64)
     waiting = np.arange(count)
     while len(waiting):
-        proposed = measurement(NoiseLaw.LAPLACE, wider)([0] * len(waiting))
-        numerators, denominator = huber_exponents(proposed, scale, core, wider)
-        kept = np.array(bernoulli_exp(numerators, denominator, os.urandom))
-        drawn[waiting[kept]] = np.array(proposed, np.int64)[kept]
-        waiting = waiting[~kept]
+        proposed = opendp_measurement(NoiseDistribution.LAPLACE, wider)([0] * len(waiting))
+        numerators, denominator = huber_acceptance_exponents(proposed, scale, core, wider)
+        accepted = np.array(bernoulli_exp(numerators, denominator, os.urandom))
+        drawn[waiting[accepted]] = np.array(proposed, np.int64)[accepted]
+        waiting = waiting[~accepted]
     return drawn
 
 
 def proposal_scale(scale: float, core: int) -> float:
-    """The scale t [Wh] of the Laplace noise from which Huber noise is drawn: b, or about sqrt(b c) if that is more.
+    """Return the scale t [Wh] of the Laplace proposals for Huber noise: b, or about sqrt(b c) if that is larger.
 
-    At least half of all draws are kept, whatever the scale and the core.
+    At least half of all proposals are accepted, for every scale and core.
     """
     return scale if core <= scale else float(math.isqrt(int(scale) * core) + 1)
 
 
-def huber_exponents(noise_wh: list[int], scale: float, core: int, wider: float) -> tuple[list[int], int]:
-    """Whole numbers n and d: Laplace noise k of scale t is kept with chance e^(-n/d) to make it Huber noise.
+def huber_acceptance_exponents(noise_wh: list[int], scale: float, core: int, wider: float) -> tuple[list[int], int]:
+    """Return integers n and d: a Laplace proposal k of scale t is accepted with probability e^(-n/d).
 
-    n/d = rho(k) - |k|/t + b c/(2 t^2), which is (|k| - b c/t)^2/(2 b c) for |k| <= c. Doubles are read as the exact
-    fractions that they are.
+    n/d = rho(k) - |k|/t + b c/(2 t^2), which is (|k| - b c/t)^2/(2 b c) for |k| <= c. A double is an exact
+    fraction here.
     """
     (p, q), (f, g) = scale.as_integer_ratio(), wider.as_integer_ratio()
     near, far = p * core * g, 2 * (q * f - p * g) * q * f
@@ -113,41 +152,68 @@ def huber_exponents(noise_wh: list[int], scale: float, core: int, wider: float) 
 
 
 @lru_cache(maxsize=1024)
-def measurement(law: NoiseLaw, scale: float) -> Any:
-    """OpenDP's own measurement, whose `check` says what it promises: epsilon for Laplace, rho (zCDP) for Gaussian."""
+def opendp_measurement(distribution: NoiseDistribution, scale: float) -> Any:
+    """Return the measurement of OpenDP. Its `check` bounds epsilon for Laplace and rho (zCDP) for Gaussian noise."""
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    if law is NoiseLaw.GAUSSIAN:
+    if distribution is NoiseDistribution.GAUSSIAN:
         return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
     return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
 
 
-class RehearsalNoise:
-    """The same laws from a seed.
+class SeededNoise:
+    """Noise from a seed, for tests and simulations. What is made with it is marked `test_only`.
 
-    Laplace is floor(b E) - floor(b E') with standard exponentials E, E': two mechanisms rehearsed under one seed share
-    E and E', so that their difference is not blurred by luck (common random numbers). Gaussian is Laplace of scale
-    t = floor(b) + 1, kept with chance e^(-(|k| - b^2/t)^2/(2 b^2)) (Canonne, Kamath, Steinke 2020). Huber is Laplace
-    likewise, kept as in :class:`SystemNoise`; with a core of zero it is Laplace, draw by draw. A scale of zero gives no
-    noise: only a rehearsal may look at the paper's empty kappa.
+    Laplace is floor(b E) - floor(b E') with standard exponentials E, E'. Two mechanisms under one seed share E and E'
+    (common random numbers). Gaussian is Laplace of scale t = floor(b) + 1, kept with probability
+    e^(-(|k| - b^2/t)^2/(2 b^2)) (Canonne, Kamath, Steinke 2020). Huber is Laplace, kept as in :class:`SystemNoise`;
+    with a core of zero it is Laplace, draw by draw. A scale of zero gives no noise, as the paper's empty kappa does.
 
-    >>> scales = np.array([2000.0, 4000.0, 0.0])
-    >>> one, other = (RehearsalNoise(7).draw(NoiseLaw.LAPLACE, scales).tolist() for _ in range(2))
-    >>> one == other, one[2]
-    (True, 0)
+    Args:
+        seed: A whole number, or a NumPy `SeedSequence`. Equal seeds give equal draws.
+
+    Attributes:
+        test_only: True.
+
+    Example:
+        >>> import murmurate as mm
+        >>> import numpy as np
+        >>> scale_wh = np.array([2000.0, 4000.0, 0.0])
+        >>> first, second = (mm.SeededNoise(7).draw(mm.NoiseDistribution.LAPLACE, scale_wh).tolist() for _ in range(2))
+        >>> first == second, first[2]
+        (True, 0)
     """
 
-    rehearsal = True
+    test_only = True
 
     def __init__(self, seed: int | np.random.SeedSequence) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def draw(self, law: NoiseLaw, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
-        refuse_scales(scale_wh, allow_zero=True)
-        core = _cores(law, scale_wh, core_wh)
-        if law is NoiseLaw.HUBER:
+    def draw(self, distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
+        """Draw noise, independently for each scale.
+
+        Args:
+            distribution: Distribution of the noise.
+            scale_wh: Scale b, any shape, from 0 to 2**40; 0 gives no noise [Wh].
+            core_wh: Core c of Huber noise, one number or one for each scale [Wh]; None for the other distributions.
+
+        Returns:
+            One draw for each entry of `scale_wh` [Wh].
+
+        Raises:
+            PrivacyError: A scale or core is out of range, or a core is missing or superfluous.
+
+        Example:
+            >>> import murmurate as mm
+            >>> import numpy as np
+            >>> mm.SeededNoise(7).draw(mm.NoiseDistribution.HUBER, np.array([0.0]), np.array([10])).tolist()
+            [0]
+        """
+        check_scales(scale_wh, allow_zero=True)
+        core = _checked_cores(distribution, scale_wh, core_wh)
+        if distribution is NoiseDistribution.HUBER:
             return self._huber(scale_wh, core)
-        return self._gaussian(scale_wh) if law is NoiseLaw.GAUSSIAN else self._laplace(scale_wh)
+        return self._gaussian(scale_wh) if distribution is NoiseDistribution.GAUSSIAN else self._laplace(scale_wh)
 
     def _laplace(self, scale_wh: FloatArray) -> IntArray:
         up, down = self._rng.standard_exponential((2, *scale_wh.shape))
@@ -161,9 +227,11 @@ class RehearsalNoise:
             scale = scale_wh[waiting]
             wider = np.floor(scale) + 1
             proposed = self._laplace(wider)
-            kept = self._rng.random(len(scale)) < np.exp(-(((np.abs(proposed) - scale**2 / wider) / scale) ** 2) / 2)
-            drawn[waiting] = np.where(kept, proposed, 0)
-            waiting[waiting] = ~kept
+            accepted = self._rng.random(len(scale)) < np.exp(
+                -(((np.abs(proposed) - scale**2 / wider) / scale) ** 2) / 2
+            )
+            drawn[waiting] = np.where(accepted, proposed, 0)
+            waiting[waiting] = ~accepted
         return drawn
 
     def _huber(self, scale_wh: FloatArray, core_wh: IntArray) -> IntArray:
@@ -175,8 +243,8 @@ class RehearsalNoise:
             size = np.abs(drawn[waiting])
             near = (size - scale * core / wide) ** 2 / (2 * scale * core)
             far = size * (1 / scale - 1 / wide) - core / (2 * scale) + scale * core / (2 * wide**2)
-            kept = self._rng.random(len(scale)) < np.exp(-np.where(size <= core, near, far))
-            waiting[waiting] = ~kept
+            accepted = self._rng.random(len(scale)) < np.exp(-np.where(size <= core, near, far))
+            waiting[waiting] = ~accepted
             drawn[waiting] = self._laplace(wider[waiting])
         return drawn
 
@@ -194,24 +262,26 @@ def laplace_log_pmf(noise_wh: Any, scale_wh: float) -> FloatArray:
     return log_pmf
 
 
-def refuse_scales(scale_wh: FloatArray, *, allow_zero: bool = False) -> None:
-    """Raise PrivacyError unless each scale [Wh] can be drawn exactly; zero is for rehearsals."""
-    enough = (scale_wh >= 0) if allow_zero else (scale_wh >= LEAST_SCALE_WH)
+def check_scales(scale_wh: FloatArray, *, allow_zero: bool = False) -> None:
+    """Raise PrivacyError unless each scale is at least 1 Wh (or 0 with `allow_zero`) and at most 2**40 Wh."""
+    enough = (scale_wh >= 0) if allow_zero else (scale_wh >= MIN_SCALE_WH)
     allowed = f"must be {'0 or more' if allow_zero else 'at least 1 Wh, or the exact demand would be published'}"
-    wrong = ~(enough & (scale_wh <= LARGEST_SCALE_WH))
-    refuse_where(wrong, "scale_wh", scale_wh, f"{allowed}, and at most 2**40 Wh", PrivacyError)
+    wrong = ~(enough & (scale_wh <= MAX_SCALE_WH))
+    raise_where(wrong, "scale_wh", scale_wh, f"{allowed}, and at most 2**40 Wh", PrivacyError)
 
 
-def _cores(law: NoiseLaw, scale_wh: FloatArray, core_wh: IntArray | None) -> IntArray:
-    """The core [Wh] of each draw, 0 for laws that have none; PrivacyError where one is missing or out of place."""
-    if (core_wh is None) is (law is NoiseLaw.HUBER):
-        raise PrivacyError("core_wh", "missing" if core_wh is None else "given", "must be given for Huber noise alone")
-    core = integers(0 if core_wh is None else core_wh, "core_wh", PrivacyError)
+def _checked_cores(distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None) -> IntArray:
+    """Return the core of each sample [Wh], 0 unless the noise is Huber. Raises PrivacyError if the cores do not fit."""
+    if (core_wh is None) is (distribution is NoiseDistribution.HUBER):
+        raise PrivacyError(
+            "core_wh", "missing" if core_wh is None else "given", "must be given for Huber noise and no other"
+        )
+    core = as_int64_array(0 if core_wh is None else core_wh, "core_wh", PrivacyError)
     try:
         cores = np.broadcast_to(core, scale_wh.shape)
     except ValueError:
         allowed = f"must be one core, or one per scale: {scale_wh.shape}"
         raise PrivacyError("core_wh", f"shaped {core.shape}", allowed) from None
-    wrong = (cores < 0) | (cores > LARGEST_CORE_WH)
-    refuse_where(wrong, "core_wh", cores, "must lie between 0 and 2**40 Wh", PrivacyError)
+    wrong = (cores < 0) | (cores > MAX_CORE_WH)
+    raise_where(wrong, "core_wh", cores, "must lie between 0 and 2**40 Wh", PrivacyError)
     return cores

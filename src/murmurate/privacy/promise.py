@@ -1,9 +1,9 @@
-"""What an operator promises, in words that a resident can read and a plan can prove.
+"""The privacy guarantees (promises) of an operator, as text that a resident can read and a plan can prove.
 
-interval: 0.5                        each interval on its own costs a household at most epsilon 0.5
-any 24 h: epsilon 1, delta 1e-6      any stretch of 24 hours, for ever, costs at most (1, 1e-6)
-any moment, habits known: 1          all prices, past and future, tell at most 1 about one moment to somebody who knows
-                                     the household's habits already (prices may teach those; a window bounds how much)
+interval: 0.5                        each interval alone costs a household at most epsilon 0.5
+any 24 h: epsilon 1, delta 1e-6      any 24 successive hours cost at most (1, 1e-6)
+any moment, habits known: 1          all prices, past and future, leak at most 1 about one moment to an attacker who
+                                     knows the household's habits (a window promise bounds the leakage about habits)
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from murmurate.errors import PrivacyError
-from murmurate.quantities import fraction
+from murmurate.units import parse_fraction
 
-_NUMBER = r"([0-9][0-9.eE/+-]*)"
-_INTERVAL = re.compile(rf"interval:\s*(?:epsilon\s*)?{_NUMBER}")
-_MOMENT = re.compile(rf"any moment(?:,\s*habits known)?:\s*(?:leakage\s*)?{_NUMBER}")
-_WINDOW = re.compile(
-    rf"any\s+{_NUMBER}\s*(h|hours?|d|days?|intervals?):\s*epsilon\s*{_NUMBER}(?:,\s*delta\s*{_NUMBER})?"
+_NUMBER_PATTERN = r"([0-9][0-9.eE/+-]*)"
+_INTERVAL_PROMISE_PATTERN = re.compile(rf"interval:\s*(?:epsilon\s*)?{_NUMBER_PATTERN}")
+_MOMENT_PROMISE_PATTERN = re.compile(rf"any moment(?:,\s*habits known)?:\s*(?:leakage\s*)?{_NUMBER_PATTERN}")
+_WINDOW_PROMISE_PATTERN = re.compile(
+    rf"any\s+{_NUMBER_PATTERN}\s*(h|hours?|d|days?|intervals?):\s*epsilon\s*{_NUMBER_PATTERN}(?:,\s*delta\s*{_NUMBER_PATTERN})?"
 )
-FORMS = '"interval: 0.5", "any 24 h: epsilon 1, delta 1e-6" or "any moment, habits known: 1"'
+PROMISE_EXAMPLES = '"interval: 0.5", "any 24 h: epsilon 1, delta 1e-6" or "any moment, habits known: 1"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class WindowPromise:
     intervals: int
     epsilon: Fraction
     delta: Fraction
-    words: str
+    duration: str
 
     def __str__(self) -> str:
         delta = f", delta {float(self.delta):g}" if self.delta else ""
-        return f"any {self.words}: epsilon {float(self.epsilon):g}{delta}"
+        return f"any {self.duration}: epsilon {float(self.epsilon):g}{delta}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class MomentPromise:
 Promise = IntervalPromise | WindowPromise | MomentPromise
 
 
-class Habits(NamedTuple):
-    """The largest chance that somebody is right who guesses between two habits from `days` of prices, 0.5 before."""
+class HabitGuessBound(NamedTuple):
+    """The largest probability of a right guess between two habits from `days` of prices; without prices it is 0.5."""
 
     days: int
     any_habits: float  # whatever the two habits are
@@ -76,31 +76,52 @@ class Habits(NamedTuple):
 
 
 def parse_promise(text: str, intervals_per_day: int) -> Promise:
-    """Read one promise.
+    """Return the promise that a text states: of one interval, of any window, or of any moment.
 
-    >>> str(parse_promise("any 24 h: epsilon 1, delta 1e-6", 96)), parse_promise("any 6 hours: epsilon 1", 96).intervals
-    ('any 24 h: epsilon 1, delta 1e-06', 24)
+    - `interval: 0.5`: each interval on its own costs a household at most epsilon 0.5.
+    - `any 24 h: epsilon 1, delta 1e-6`: any 24 hours in a row cost at most (1, 1e-6), for ever. `h`, `d` and
+      `intervals` are units of the window. Without a delta the promise is pure.
+    - `any moment, habits known: 1`: all prices together change the log-odds of one moment by at most 1 for a reader who
+      knows the habits of the household.
+
+    Args:
+        text: The promise in words.
+        intervals_per_day: Number of intervals of a day, which gives the window its length.
+
+    Returns:
+        An `IntervalPromise` (epsilon), a `WindowPromise` (intervals, epsilon, delta) or a `MomentPromise` (leakage).
+        All numbers are exact fractions without unit.
+
+    Raises:
+        PrivacyError: The text has another form, a number is not positive, the window is not a whole number of
+            intervals, or delta is not between 1e-12 and 1.
+
+    Example:
+        >>> import murmurate as mm
+        >>> promise = mm.parse_promise("any 6 hours: epsilon 1, delta 1e-6", intervals_per_day=96)
+        >>> promise.intervals, promise.epsilon, str(promise)
+        (24, Fraction(1, 1), 'any 6 hours: epsilon 1, delta 1e-06')
     """
-    words = text.strip()
-    if found := _INTERVAL.fullmatch(words):
-        return IntervalPromise(_positive(found[1], "epsilon"))
-    if found := _MOMENT.fullmatch(words):
-        return MomentPromise(_positive(found[1], "leakage"))
-    if found := _WINDOW.fullmatch(words):
-        length, unit, epsilon, delta = found.groups()
+    stripped = text.strip()
+    if match := _INTERVAL_PROMISE_PATTERN.fullmatch(stripped):
+        return IntervalPromise(_positive_fraction(match[1], "epsilon"))
+    if match := _MOMENT_PROMISE_PATTERN.fullmatch(stripped):
+        return MomentPromise(_positive_fraction(match[1], "leakage"))
+    if match := _WINDOW_PROMISE_PATTERN.fullmatch(stripped):
+        length, unit, epsilon, delta = match.groups()
         per_unit = {"h": Fraction(intervals_per_day, 24), "d": Fraction(intervals_per_day), "i": Fraction(1)}[unit[0]]
-        intervals = fraction(length, "window") * per_unit
+        intervals = parse_fraction(length, "window") * per_unit
         if intervals.denominator != 1 or intervals < 1:
             raise PrivacyError("promise", repr(text), "the window must be a whole number of intervals")
-        tolerance = Fraction(0) if delta is None else _positive(delta, "delta")
+        tolerance = Fraction(0) if delta is None else _positive_fraction(delta, "delta")
         if tolerance and not Fraction(1, 10**12) <= tolerance < 1:
             raise PrivacyError("delta", delta, "must lie between 1e-12 and 1, for example 1e-6")
-        return WindowPromise(int(intervals), _positive(epsilon, "epsilon"), tolerance, f"{length} {unit}")
-    raise PrivacyError("promise", repr(text), f"must read like {FORMS}")
+        return WindowPromise(int(intervals), _positive_fraction(epsilon, "epsilon"), tolerance, f"{length} {unit}")
+    raise PrivacyError("promise", repr(text), f"must read like {PROMISE_EXAMPLES}")
 
 
-def _positive(text: str, field: str) -> Fraction:
-    value = fraction(text, field)
+def _positive_fraction(text: str, field: str) -> Fraction:
+    value = parse_fraction(text, field)
     if value <= 0:
         raise PrivacyError(field, text, "must be positive")
     return value

@@ -1,1 +1,4 @@
-"""The service: PostgreSQL, clock and files around the publisher."""
+"""The service: PostgreSQL, clock, files, HTTP and MQTT around the publisher.
+
+Private: this package may change in any version. The public interface is `import murmurate as mm`.
+"""

@@ -1,4 +1,4 @@
-"""The clock: which intervals are due, which are too late, and the beat on which everything leaves."""
+"""The clock: which intervals are due, which are too late, and the slots in which releases are published."""
 
 from __future__ import annotations
 
@@ -7,71 +7,81 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from murmurate.errors import MurmurateError
-from murmurate.publication.wish import Opening, Wish
+from murmurate.publisher.desired_state import DesiredState, Opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class ReleaseSchedule:
     """When the price of an interval is decided."""
 
     interval_s: int
-    lead: int
+    lead_intervals: int
     grace_s: int = 60  # how long after its end an interval waits for its readings
 
-    def wish(self, now: float, opening: Opening | None = None) -> Wish:
+    def desired_state(self, now: float, opening: Opening | None = None) -> DesiredState:
         """What should be public by `now` [s of UTC].
 
         An interval is due when its grace is over, and too late for a price once the interval that pays it has begun.
 
-        >>> Schedule(interval_s=900, lead=2).wish(now=9000 + 61)
-        Wish(until=9, in_time_from=9, opening=None, plan=None, key=None)
-        >>> Schedule(interval_s=900, lead=2).wish(now=9000 + 59).until
+        >>> ReleaseSchedule(interval_s=900, lead_intervals=2).desired_state(now=9000 + 61)
+        DesiredState(until=9, priced_from=9, opening=None, plan_change=None, key_change=None)
+        >>> ReleaseSchedule(interval_s=900, lead_intervals=2).desired_state(now=9000 + 59).until
         8
         """
         due = int((now - self.grace_s) // self.interval_s) - 1
-        too_late = int(now // self.interval_s) - self.lead
-        return Wish(until=due, in_time_from=too_late + 1, opening=opening)
+        too_late = int(now // self.interval_s) - self.lead_intervals
+        return DesiredState(until=due, priced_from=too_late + 1, opening=opening)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """The time of a service [s of UTC]: the wall clock, or the past played faster, as a demonstration does.
+class ServiceClock:
+    """The time of a service [s of UTC]: the wall clock, or a simulated one that runs faster, as in the demo.
 
-    >>> Clock(played_s=1000.0, real_s=5000.0, speed=60.0).at(5002.0)
+    >>> ServiceClock(simulated_s=1000.0, wall_s=5000.0, speed=60.0).simulated_at(5002.0)
     1120.0
     """
 
-    played_s: float = 0.0
-    real_s: float = 0.0
+    simulated_s: float = 0.0
+    wall_s: float = 0.0
     speed: float = 1.0
 
-    def at(self, real_s: float) -> float:
-        return self.played_s + self.speed * (real_s - self.real_s)
+    def simulated_at(self, wall_s: float) -> float:
+        return self.simulated_s + self.speed * (wall_s - self.wall_s)
 
     def now(self) -> float:
-        return self.at(time.time())
+        return self.simulated_at(time.time())
 
-    def real(self, played_s: float) -> float:
-        """When the wall clock shows what this clock calls `played_s`."""
-        return self.real_s + (played_s - self.played_s) / self.speed
+    def wall_at(self, simulated_s: float) -> float:
+        """The time of the wall clock at which this clock shows `simulated_s` [s of UTC]."""
+        return self.wall_s + (simulated_s - self.simulated_s) / self.speed
+
+
+_MAX_LAST_SLEEP_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeatClock:
-    """Everything that is published leaves on a beat: the time it leaves does not tell how long it took to make."""
+class ReleaseSlotClock:
+    """Entries are published at the start of a slot, so that the time does not show how long it took to make them."""
 
-    beat_s: float = 0.25
+    release_slot_s: float = 0.25
 
-    def wait(self) -> None:
-        """Sleep until the next beat; one that is just missed is waited for in full."""
+    def wait_for_slot(self) -> None:
+        """Sleep until a slot begins.
+
+        A process that has slept longer wakes up later by some microseconds. So the last sleep always has the same
+        length, however long the entries took.
+        """
+        last_s = min(_MAX_LAST_SLEEP_S, self.release_slot_s / 4)
         now = time.time()
-        time.sleep(max(0.0, (now // self.beat_s + 1) * self.beat_s - now))
+        slot = ((now + last_s) // self.release_slot_s + 1) * self.release_slot_s
+        time.sleep(max(0.0, slot - last_s - now))
+        time.sleep(max(0.0, slot - time.time()))
 
 
-def begin_of(text: str, interval_s: int, option: str) -> int:
+def parse_interval_start(text: str, interval_s: int, option: str) -> int:
     """When an interval begins [s of UTC] that a person names.
 
-    >>> begin_of("2026-05-01T00:15Z", 900, "--first")
+    >>> parse_interval_start("2026-05-01T00:15Z", 900, "--first")
     1777594500
     """
     try:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
-from murmurate.publication.signing import Ed25519Signer
+from murmurate.public_log.signing import Ed25519Signer
 
-_SIGNING = "signing-{:03d}.key"
-_SIGNING_KEYS = "signing-*.key"
+_KEY_FILE_NAME = "signing-{:03d}.key"
+_KEY_FILE_GLOB = "signing-*.key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,29 +20,29 @@ class Keyring:
     signers: tuple[Ed25519Signer, ...]
 
     @property
-    def newest(self) -> Ed25519Signer:
+    def newest_signer(self) -> Ed25519Signer:
         return self.signers[-1]
 
 
-def make_keys(folder: Path) -> Keyring:
+def create_keyring(folder: Path) -> Keyring:
     """A new folder with new keys; refuses one that has keys already."""
-    if any(folder.glob(_SIGNING_KEYS)):
+    if any(folder.glob(_KEY_FILE_GLOB)):
         raise MurmurateError("keys", folder, "has keys already; murmurate rotate adds one")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     add_signing_key(folder)
-    return load_keys(folder)
+    return load_keyring(folder)
 
 
 def add_signing_key(folder: Path) -> Ed25519Signer:
     """One more signing key. Old ones stay: a chain that was set back may need them to go on."""
-    signer = Ed25519Signer.new()
-    _write(folder / _SIGNING.format(len(list(folder.glob(_SIGNING_KEYS))) + 1), signer.secret())
+    signer = Ed25519Signer.generate()
+    _write_key_file(folder / _KEY_FILE_NAME.format(len(list(folder.glob(_KEY_FILE_GLOB))) + 1), signer.private_bytes())
     return signer
 
 
-def load_keys(folder: Path) -> Keyring:
+def load_keyring(folder: Path) -> Keyring:
     """The keys in a folder that `make_keys` made. Other files are ignored."""
-    paths = sorted(folder.glob(_SIGNING_KEYS))
+    paths = sorted(folder.glob(_KEY_FILE_GLOB))
     if not paths:
         raise MurmurateError("keys", folder, "has no keys; make some with murmurate keys")
     try:
@@ -51,6 +51,6 @@ def load_keys(folder: Path) -> Keyring:
         raise MurmurateError("keys", folder, "holds a file that is not 64 hexadecimal digits") from None
 
 
-def _write(path: Path, secret: bytes) -> None:
+def _write_key_file(path: Path, private_key: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(secret.hex() + "\n")
+        file.write(private_key.hex() + "\n")

@@ -1,1 +1,1 @@
-"""A town that is made up, on a service that is real."""
+"""A simulated town for the demo."""

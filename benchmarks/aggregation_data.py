@@ -1,0 +1,170 @@
+"""A landing with readings for `benchmarks.aggregation`, including all kinds of faulty readings.
+
+In each interval a hundredth of the meters sends no reading and a hundredth sends two different ones. Some readings
+exceed their bound or are negative, some come from unknown meters, and some name another interval, a day or one interval
+off. The readings are shuffled over several files per shard.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from murmurate.service.landing.layout import Landing, interval_name
+from murmurate.service.landing.meter_table import MeterTable, pin_table
+from murmurate.units import SECONDS_PER_DAY, IntArray
+
+SEED = 20_261_114
+FIRST_S = 1_794_614_400  # 14 November 2026, 00:00 UTC
+INTERVALS = 10
+FILES_PER_SHARD = 4
+ZONE_METERS = 2000
+ZONE_NUMBERS = ZONE_METERS + ZONE_METERS // 1000  # one number in 1001 belongs to no meter
+UNKNOWN_READINGS = 500  # readings in a shard without a meter in the table
+SCHEMA = pa.schema([("meter", pa.int64()), ("interval_start", pa.timestamp("us", "UTC")), ("energy_wh", pa.int64())])
+_MICRO = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLanding:
+    """A landing, the operator's meter table, and the number of meters."""
+
+    landing: Landing
+    meters: int
+
+    @property
+    def source(self) -> Path:
+        return self.landing.root.parent / "meters.parquet"
+
+    @property
+    def starts_s(self) -> list[int]:
+        return [FIRST_S + n * self.landing.interval_s for n in range(INTERVALS)]
+
+    @property
+    def readings(self) -> int:
+        return sum(pq.read_metadata(path).num_rows for path in self.files())
+
+    def files(self) -> Iterator[Path]:
+        return self.landing.root.glob("interval=*/shard=*/*.parquet")
+
+    def table(self) -> MeterTable:
+        return pin_table(self.landing, self.source)
+
+    def reopen(self) -> None:
+        """Delete all manifests, so that no interval is closed."""
+        shutil.rmtree(self.landing.root / "_closed", ignore_errors=True)
+
+
+def make_sample_landing(folder: Path, meters: int) -> SampleLanding:
+    """Return the landing for this number of meters. It is created if it does not exist."""
+    sample = SampleLanding(landing=Landing.create(folder / "landing"), meters=meters)
+    if not sample.source.exists():
+        _write_readings(sample)
+        pq.write_table(_meter_table(meters), sample.source)
+    return sample
+
+
+def numbers(meters: int) -> IntArray:
+    """Return the numbers of the meters: 0, 1, 2 and so on, without one in 1001."""
+    row = np.arange(meters)
+    return row + row // 1000
+
+
+def _meter_table(meters: int) -> pa.Table:
+    rng = np.random.default_rng([SEED, meters])
+    number = numbers(meters)
+    names = pa.array([f"zone-{zone:05d}" for zone in range(number[-1] // ZONE_NUMBERS + 1)])
+    zone = pa.DictionaryArray.from_arrays(pa.array(number // ZONE_NUMBERS, pa.int32()), names).cast(pa.string())
+    columns = {"meter": number, "zone": zone, "bound_wh": rng.integers(1500, 9000, meters)}
+    columns |= {"imputed_wh": rng.integers(0, 400, meters), "protected": rng.random(meters) < 0.9}
+    return pa.table(columns).take(rng.permutation(meters))
+
+
+def _write_readings(sample: SampleLanding) -> None:
+    number = numbers(sample.meters)
+    first_of = np.arange(0, number[-1] + 1, sample.landing.shard_meters)
+    parts = np.split(number, np.searchsorted(number, first_of[1:]))
+
+    def one(job: tuple[int, int]) -> None:
+        start_s, shard = job
+        rng = np.random.default_rng([SEED, start_s, shard])
+        _write(sample.landing.shard_folder(start_s, shard), *_sample_readings(parts[shard], start_s, rng), rng)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(one, product(sample.starts_s, range(len(parts)))))
+    beyond = len(parts) + 2
+    for start_s in sample.starts_s:
+        meter = beyond * sample.landing.shard_meters + np.arange(UNKNOWN_READINGS)
+        start = np.full(UNKNOWN_READINGS, start_s * _MICRO)
+        _write(sample.landing.shard_folder(start_s, beyond), meter, start, meter % 1000, np.random.default_rng(0))
+
+
+def _sample_readings(number: IntArray, start_s: int, rng: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:
+    """(meter, interval_start, energy_wh) of one shard in one interval, not yet shuffled."""
+    count = len(number)
+    reporting = number[rng.random(count) >= 0.01]
+    repeated = rng.choice(reporting, count // 100)
+    unknown = rng.choice(np.arange(number[0] // 1001 + 1, number[-1] // 1001) * 1001 - 1, count // 1000)
+    wrong_interval = rng.choice(number, count // 200)
+    meter = np.concatenate([reporting, repeated, unknown, wrong_interval])
+    energy_wh = rng.integers(0, 1400, len(meter))
+    odd = rng.integers(0, 200, len(meter), np.uint8)
+    energy_wh[odd < 2] *= 12  # most of these lie beyond the bound
+    energy_wh[odd == 2] *= -1
+    start = np.full(len(meter), start_s * _MICRO)
+    start[-len(wrong_interval) :] += (
+        rng.choice(np.array([SECONDS_PER_DAY, -SECONDS_PER_DAY, 900, -900]), len(wrong_interval)) * _MICRO
+    )
+    return meter, start, energy_wh
+
+
+def _write(folder: Path, meter: IntArray, start: IntArray, energy_wh: IntArray, rng: np.random.Generator) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    order = rng.permutation(len(meter))
+    for n, some in enumerate(np.array_split(order, FILES_PER_SHARD)):
+        write_file(folder / f"{n}.parquet", meter[some], start[some], energy_wh[some])
+
+
+def write_file(path: Path, meter: IntArray, start: IntArray, energy_wh: IntArray) -> None:
+    """Readings in the encoding of `append`, which writes one interval only and knows no wrong clock."""
+    time = pa.array(start, SCHEMA.field("interval_start").type)
+    pq.write_table(
+        pa.table([pa.array(meter), time, pa.array(energy_wh)], schema=SCHEMA),
+        path,
+        use_dictionary=["interval_start"],
+        column_encoding={"meter": "DELTA_BINARY_PACKED", "energy_wh": "DELTA_BINARY_PACKED"},
+    )
+
+
+def change_one_reading(sample: SampleLanding) -> None:
+    """Add 1 Wh to a reading of the first interval that counts."""
+    path = sample.landing.shard_folder(FIRST_S, 0) / "0.parquet"
+    columns = [column.cast(pa.int64()).to_numpy() for column in pq.read_table(path, partitioning=None).columns]
+    meter, start, energy_wh = columns
+    everything = np.concatenate(
+        [pq.read_table(other, partitioning=None)["meter"].to_numpy() for other in path.parent.glob("*.parquet")]
+    )
+    once = np.bincount(everything)[meter] == 1
+    counts = once & (start == FIRST_S * _MICRO) & (energy_wh > 0) & (energy_wh < 1400) & (meter % 1001 != 1000)
+    energy_wh = energy_wh + (np.arange(len(meter)) == counts.argmax())
+    write_file(path, meter, start, energy_wh)
+
+
+def digest(rows: pa.Table) -> str:
+    """SHA-256 of the demand: a line for each interval and zone, in order."""
+    rows = rows.sort_by([("interval_start", "ascending"), ("zone", "ascending")])
+    start_s = rows["interval_start"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_pylist()
+    columns = [rows[name].to_pylist() for name in ("zone", "energy_wh", "reported", "imputed")]
+    lines = (
+        f"{interval_name(begin)},{','.join(map(str, row))}\n" for begin, *row in zip(start_s, *columns, strict=True)
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,124 @@
+"""The rms noise on the demand for the same promise under the paper's rule and under ours.
+
+    python -m benchmarks.noise_vs_paper
+
+Laws U(0, u/2) away and U(0, u) at home, the paper's; u = 1000 Wh; figures in u (docs/explanation/theory.md,
+sections 3.4 and 4.8). `range` asks
+nothing of consumption, `shift` that ranks do not answer to occupancy, `exact` that readings are independent over time.
+Ends with status 1 if a gain over the paper's rule misses its target:
+- interval, epsilon 1/2, `exact`: at least 3.3;
+- day, (1, 1e-6), Gaussian `exact`: at least 9;
+- every moment 1, for ever, `range`: at least 3.7.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.household.occupancy import OccupancyChains
+from murmurate.lab.paper.related_mechanisms import group_privacy_scale
+from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
+from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant
+from murmurate.privacy.calibration import Calibration, calibrate_scale, min_scale
+from murmurate.privacy.divergence import (
+    GaussianCurve,
+    PrivacyCurve,
+    PureDpCurve,
+    SecretPair,
+    gaussian_curve,
+    laplace_curve,
+)
+from murmurate.privacy.leakage import epsilon_for_leakage, periodic_distributions
+
+U_WH = 1000
+PAPER = SecretPair.from_pmfs([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)  # U(0, u/2) and U(0, u)
+RANGE = SecretPair.worst_case(U_WH)
+DAY = 96
+KINDS = (Calibration.RANGE, Calibration.SHIFT, Calibration.EXACT)
+
+
+class Row(NamedTuple):
+    noise: str
+    rms: float  # in u
+    target: float | None = None  # least gain over the paper's rule
+
+
+def laplace_rms(epsilon: Fraction, calibration: Calibration) -> float:
+    """Return the rms of the noise that keeps epsilon in one interval, in u."""
+    return sqrt(2) * calibrate_scale(PAPER, epsilon, calibration) / U_WH
+
+
+def interval(epsilon: Fraction) -> list[Row]:
+    """The paper's rule is `range`."""
+    targets = {Calibration.EXACT: 3.3}
+    return [Row(f"Laplace {kind.value}", laplace_rms(epsilon, kind), targets.get(kind)) for kind in KINDS]
+
+
+def day(delta: float) -> list[Row]:
+    """(1, delta) for a day's trajectory. The paper's rule is pure: epsilon T = 1 (its Theorem 2)."""
+    pure = PureDpAccountant().epsilon([(PrivacyEvent((PureDpCurve(1.0),)), DAY)], delta)
+
+    def least(curve: Callable[[float], PrivacyCurve]) -> float:
+        def keeps(scale: float) -> bool:
+            return PldAccountant().epsilon([(PrivacyEvent((curve(scale),)), DAY)], delta) <= 1
+
+        return min_scale(keeps, DAY * float(U_WH), tolerance=1e-4) / U_WH
+
+    return [
+        Row("Laplace range, epsilon T", laplace_rms(1 / Fraction(pure), Calibration.RANGE)),
+        Row("Laplace range", sqrt(2) * least(lambda scale: laplace_curve(RANGE, scale))),
+        Row("Gaussian range", least(lambda sigma: GaussianCurve(U_WH, sigma))),
+        Row("Gaussian shift", least(lambda sigma: GaussianCurve(PAPER.shift_wh(), sigma))),
+        Row("Laplace exact", sqrt(2) * least(lambda scale: laplace_curve(PAPER, scale))),
+        Row("Gaussian exact", least(lambda sigma: gaussian_curve(PAPER, sigma)), 9.0),
+    ]
+
+
+def paper_chain() -> OccupancyChains:
+    """The paper's four periods of a day, habits not perturbed, in their periodic regime."""
+    calendar = paper_calendar()
+    arrive, leave = (chances[:, None] for chances in paper_habits())
+    started = OccupancyChains.independent(initial=[0.5], arrive=arrive, leave=leave, period=calendar)
+    settled = np.exp(periodic_distributions(started, DAY)[0].belief[0, 1])
+    return OccupancyChains.independent(initial=settled, arrive=arrive, leave=leave, period=calendar)
+
+
+def moment(leakage: float) -> list[Row]:
+    """Every moment given all releases, for ever. The paper's rule is group privacy over a day, and ends with it."""
+    epsilon = Fraction(float(epsilon_for_leakage(paper_chain(), leakage)[0]))
+    targets = {Calibration.RANGE: 3.7}
+    ours = [Row(f"Laplace {kind.value}, by moment", laplace_rms(epsilon, kind), targets.get(kind)) for kind in KINDS]
+    return [Row("Laplace range, group of a day", sqrt(2) * group_privacy_scale(leakage, DAY)), *ours]
+
+
+def report(promise: str, rows: list[Row]) -> bool:
+    """Print the rows of a promise, the paper's rule first. Return whether each target is met."""
+    held = True
+    for row in rows:
+        gain = rows[0].rms / row.rms
+        verdict = "(the paper's rule)" if row is rows[0] else ""
+        if row.target is not None:
+            met = gain >= row.target
+            held, verdict = held and met, f"(at least {row.target:g}) {'ok' if met else 'MISSED'}"
+        print(f"{promise:<28} {row.noise:<30} {row.rms:9.3f} {gain:12.2f}  {verdict}".rstrip(), flush=True)
+    return held
+
+
+def main() -> int:
+    print(f"{'promise':<28} {'noise':<30} {'rms [u]':>9} {'paper / this':>12}")
+    held = [
+        report("interval, 1/2", interval(Fraction(1, 2))),
+        report("day, (1, 1e-6)", day(1e-6)),
+        report("every moment 1, for ever", moment(1.0)),
+    ]
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Commands that set up and maintain a service, and single steps of the pipeline for other schedulers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmurate.cli.app import (
+    OPERATE,
+    Grace,
+    Keys,
+    LandingFolder,
+    Log,
+    State,
+    app,
+    require,
+    require_database,
+    require_readings,
+)
+
+
+@app.command(name="keys", rich_help_panel=OPERATE, epilog="Example: murmurate keys keys/")
+def keys(folder: Annotated[Path, typer.Argument(help="Folder for the new keys.", file_okay=False)]) -> None:
+    """Create the keys that sign releases."""
+    require_database()
+    from murmurate.commands.keys import create_keys  # noqa: PLC0415
+
+    create_keys(folder)
+
+
+@app.command(name="landing", rich_help_panel=OPERATE, epilog="Example: murmurate landing landing/ --minutes 15")
+def landing(
+    folder: Annotated[Path, typer.Argument(help="Folder for the readings.", file_okay=False)],
+    minutes: Annotated[int, typer.Option(help="Length of an interval.", min=1)] = 15,
+    shard_meters: Annotated[int, typer.Option(help="Meters that share a folder.", min=1)] = 131_072,
+) -> None:
+    """Create the folder where incoming readings are stored."""
+    require_readings()
+    from murmurate.commands.landing import create_landing  # noqa: PLC0415
+
+    create_landing(folder, minutes, shard_meters)
+
+
+@app.command(rich_help_panel=OPERATE, name="open", epilog="Example: murmurate open plan.json")
+def open_(
+    plans: Annotated[list[Path], typer.Argument(help="Proven plans, one for each zone.", dir_okay=False)],
+    state: State = "",
+    log: Log = "",
+    keys: Keys = Path("keys"),
+    lead: Annotated[int, typer.Option(help="Intervals from the one that is measured to the one that pays.", min=0)] = 2,
+    first: Annotated[
+        str | None, typer.Option(help="Start of the first measured interval; by default the next one.")
+    ] = None,
+) -> None:
+    """Prepare the databases, publish the plans, and start the chain of each zone."""
+    require_database()
+    from murmurate.commands.open import open_zones  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    raise typer.Exit(
+        open_zones(plans, Databases.from_dsns(state=state, log=log), keys, lead_intervals=lead, first=first)
+    )
+
+
+@app.command(name="change", rich_help_panel=OPERATE, epilog="Example: murmurate change new-plan.json")
+def change_plan(
+    plan_file: Annotated[Path, typer.Argument(help="The new plan of a zone.", dir_okay=False)],
+    state: State = "",
+    log: Log = "",
+    keys: Keys = Path("keys"),
+) -> None:
+    """Put a zone under another plan, if every promise holds across the change."""
+    require_database()
+    from murmurate.commands.change import change_plan  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    raise typer.Exit(change_plan(plan_file, Databases.from_dsns(state=state, log=log), keys))
+
+
+@app.command(name="client", rich_help_panel=OPERATE, epilog="Example: murmurate client add head-end --zone harbour")
+def manage_clients(
+    action: Annotated[str, typer.Argument(help="add, remove or list.")],
+    name: Annotated[str, typer.Argument(help="Name of the client.")] = "",
+    zones: Annotated[list[str] | None, typer.Option("--zone", help="A zone whose readings it may send.")] = None,
+    state: State = "",
+    *,
+    is_operator: Annotated[bool, typer.Option("--operator", help="It may see the operator's page.")] = False,
+) -> None:
+    """Manage the clients that may send readings. Adding a client again replaces its secret."""
+    require_readings()
+    from murmurate.commands.client import manage_clients  # noqa: PLC0415
+
+    manage_clients(action, name, zones or [], state, operator=is_operator)
+
+
+@app.command(name="rotate", rich_help_panel=OPERATE, epilog="Example: murmurate rotate")
+def rotate_signing_key(state: State = "", log: Log = "", keys: Keys = Path("keys")) -> None:
+    """Sign with a new key from now on. The old key signs the change."""
+    require_database()
+    from murmurate.commands.rotate import rotate_keys  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    raise typer.Exit(rotate_keys(Databases.from_dsns(state=state, log=log), keys))
+
+
+@app.command(
+    name="aggregate",
+    rich_help_panel=OPERATE,
+    epilog="Example: murmurate aggregate --landing landing/ --meters meters.csv --out demand.parquet",
+)
+def aggregate(
+    landing: LandingFolder,
+    meters: Annotated[
+        Path | None, typer.Option(help="Meter table, CSV or Parquet; not needed for an interval that is closed.")
+    ] = None,
+    interval: Annotated[
+        str | None, typer.Option(help="Its start, or START/END for several; by default the last that has ended.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Parquet file for the demand; by default it goes to the state.", dir_okay=False)
+    ] = None,
+    state: State = "",
+    grace: Grace = 60,
+    engine: Annotated[str, typer.Option(help="process, or spark.")] = "process",
+    master: Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")] = "local[*]",
+) -> None:
+    """Close intervals and sum the readings of each zone. The sum is the demand that a release is computed from."""
+    require_readings()
+    if engine == "spark":
+        require("pyspark", "pandas", extra="spark engine", install="'pyspark>=4' 'pandas<3'")
+    from murmurate.commands.aggregate import AggregationEngine, aggregate_intervals  # noqa: PLC0415
+
+    chosen = AggregationEngine(name=engine, master=master)
+    raise typer.Exit(aggregate_intervals(landing, meters, interval, to=out, state=state, grace_s=grace, engine=chosen))
+
+
+@app.command(name="release", rich_help_panel=OPERATE, epilog="Example, from cron, each minute: murmurate release")
+def release_due_intervals(
+    state: State = "",
+    log: Log = "",
+    keys: Keys = Path("keys"),
+    grace: Grace = 60,
+    slot: Annotated[float, typer.Option(help="Seconds between the moments at which releases leave.", min=0.01)] = 1.0,
+    timeout: Annotated[float, typer.Option(help="Seconds until it gives up, to be run again.", min=1)] = 60.0,
+) -> None:
+    """Publish every interval that is due, in every zone, exactly once."""
+    require_database()
+    from murmurate.commands.release import release_due_intervals  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    both = Databases.from_dsns(state=state, log=log)
+    raise typer.Exit(release_due_intervals(both, keys, grace_s=grace, slot_s=slot, timeout_s=timeout))
+
+
+@app.command(
+    name="purge", rich_help_panel=OPERATE, epilog="Example, from cron, each night: murmurate purge landing/ --days 7"
+)
+def purge(
+    folder: Annotated[Path, typer.Argument(help="Folder created by murmurate landing.", file_okay=False)],
+    days: Annotated[float, typer.Option(help="Keep the readings of this many days.", min=0)] = 7,
+) -> None:
+    """Delete old readings. An interval whose readings are purged can never be aggregated again."""
+    require_readings()
+    from murmurate.commands.purge import purge_readings  # noqa: PLC0415
+
+    purge_readings(folder, days)
+
+
+@app.command(name="repair", rich_help_panel=OPERATE, epilog="Example: murmurate repair")
+def repair(
+    state: State = "",
+    log: Log = "",
+    copy: Annotated[str | None, typer.Option("--from", help="Also from this copy of the log: file or address.")] = None,
+) -> None:
+    """Restore records that the public log has lost, from what the state has seen of it."""
+    require_database()
+    from murmurate.commands.repair import repair_log  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    raise typer.Exit(repair_log(Databases.from_dsns(state=state, log=log), copy))

@@ -1,0 +1,78 @@
+"""Commands that run a service: demo, serve, ingest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmurate.cli.app import RUN, Grace, LandingFolder, Log, State, app, require_readings, require_service, stop
+
+
+@app.command(
+    name="demo",
+    rich_help_panel=RUN,
+    epilog="Example: murmurate demo --postgres postgresql://postgres@127.0.0.1:5432/postgres",
+)
+def run_demo(
+    postgres: Annotated[
+        str, typer.Option(envvar="MURMURATE_POSTGRES", help="A PostgreSQL server where databases may be created.")
+    ] = "postgresql://postgres@127.0.0.1:5432/postgres",
+    homes: Annotated[int, typer.Option(help="Homes in the town.", min=10, max=100_000)] = 1000,
+    minutes: Annotated[float, typer.Option(help="How long the demo runs.", min=0.1)] = 5.0,
+    speed: Annotated[float, typer.Option(help="Simulated seconds per second.", min=1)] = 60.0,
+    port: Annotated[int, typer.Option(help="Port of the page; the next port accepts readings.")] = 8080,
+) -> None:
+    """Watch a simulated town on the real service, and see what an attacker learns."""
+    require_service()
+    from murmurate.commands.demo import run_demo  # noqa: PLC0415
+
+    raise typer.Exit(run_demo(postgres, homes=homes, minutes=minutes, speed=speed, port=port))
+
+
+@app.command(
+    name="serve",
+    rich_help_panel=RUN,
+    epilog="Example: murmurate serve service.toml (murmurate serve --example > service.toml to begin)",
+)
+def run_processes(
+    settings: Annotated[Path | None, typer.Argument(help="Settings of the service (TOML).", dir_okay=False)] = None,
+    state: State = "",
+    log: Log = "",
+    only: Annotated[str | None, typer.Option(help="Run only this process: private, worker or public.")] = None,
+    *,
+    example: Annotated[bool, typer.Option("--example", help="Print settings to start from.")] = False,
+) -> None:
+    """Accept readings, release prices on schedule, and serve them over HTTP and MQTT."""
+    require_service()
+    if example:
+        from murmurate.service.settings import EXAMPLE_SETTINGS  # noqa: PLC0415
+
+        typer.echo(EXAMPLE_SETTINGS, nl=False)
+        return
+    if settings is None:
+        stop("settings are needed; murmurate serve --example > service.toml writes some to begin with", 2)
+        return
+    from murmurate.commands.serve import run_service  # noqa: PLC0415
+
+    raise typer.Exit(run_service(settings, state, log, only))
+
+
+@app.command(
+    name="ingest",
+    rich_help_panel=RUN,
+    epilog="Example: murmurate ingest readings.csv --landing landing/ --meters meters.csv",
+)
+def ingest_files(
+    files: Annotated[list[Path], typer.Argument(help="CSV, Parquet, JSON lines (.jsonl) or Green Button (.xml).")],
+    landing: LandingFolder,
+    meters: Annotated[Path, typer.Option(help="Meter table, CSV or Parquet.")],
+    grace: Grace = 60,
+    zones: Annotated[list[str] | None, typer.Option("--zone", help="Accept only meters of this zone.")] = None,
+) -> None:
+    """Check the readings in files and write them to the landing folder."""
+    require_readings()
+    from murmurate.commands.ingest import ingest_files  # noqa: PLC0415
+
+    raise typer.Exit(ingest_files(files, landing, meters, zones or None, grace_s=grace))

@@ -1,0 +1,166 @@
+"""`murmurate aggregate`: close intervals, and sum the readings of each zone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from murmurate.aggregation import Tally
+from murmurate.commands.console import print_blocked, stderr, stdout, zones_word
+from murmurate.errors import MeterError, MurmurateError
+from murmurate.service.aggregation import demand_file
+from murmurate.service.aggregation.job import (
+    IntervalDemand,
+    ShardTask,
+    TaskRunner,
+    aggregate_landing,
+    close_intervals,
+    run_in_process,
+)
+from murmurate.service.aggregation.submit_demand import submit_demand
+from murmurate.service.clock import parse_interval_start
+from murmurate.service.landing.interval_manifest import IntervalManifest, check_not_purged, late_files, manifest_of
+from murmurate.service.landing.layout import Landing, interval_name
+from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
+from murmurate.service.storage.databases import Database, mask_database_errors
+from murmurate.service.storage.state_store import PostgresStateStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregationEngine:
+    """Where the tasks run: in this process, or on the Spark cluster of a master."""
+
+    name: str = "process"
+    master: str = "local[*]"
+
+    def __post_init__(self) -> None:
+        if self.name not in {"process", "spark"}:
+            raise MurmurateError("--engine", self.name, "must be process or spark")
+
+    def task_runner(self) -> TaskRunner:
+        if self.name == "process":
+            return _run_with_progress
+        from murmurate.service.aggregation.spark_engine import spark_session, spark_task_runner  # noqa: PLC0415  an extra
+
+        with stderr.status(f"starting a session on {self.master}"):
+            return spark_task_runner(spark_session(self.master))
+
+
+def aggregate_intervals(
+    root: Path,
+    meters: Path | None,
+    interval: str | None,
+    *,
+    to: Path | None,
+    state: str,
+    grace_s: int,
+    engine: AggregationEngine,
+) -> int:
+    """`murmurate aggregate`: the demand goes to a file if one is named, else to the state."""
+    if to is None and not state:
+        raise MurmurateError("--out", "missing", "name where the demand goes: --out demand.parquet, or --state")
+    if to is not None and not to.absolute().parent.is_dir():
+        raise MurmurateError("--out", to, "must be in a folder that exists")
+    landing = Landing.open(root.resolve())
+    starts_s = _requested_starts(landing, interval, grace_s)
+    with stderr.status("closing"):
+        jobs = [
+            (table, close_intervals(landing, group, table)) for table, group in _by_table(landing, meters, starts_s)
+        ]
+    run = engine.task_runner()
+    demands = [demand for table, manifests in jobs for demand in aggregate_landing(landing, table, manifests, run)]
+    _print_summary(landing, [manifest for _, manifests in jobs for manifest in manifests], demands)
+    if to is not None:
+        demand_file.write_demand(to, demands)
+        stdout.print(f"Demand, confidential, written to {to}.")
+        return 0
+    database, zones = Database("state", state), _zones(demands)
+    database.check_reachable()
+    with mask_database_errors():
+        unusable = submit_demand(PostgresStateStore(database.dsn), landing.interval_s, demands)
+    submitted = len(zones - unusable.keys())
+    stdout.print(f"Demand of {submitted:,} of {len(zones):,} {zones_word(zones)} submitted to the state.")
+    print_blocked(unusable)
+    return 1 if unusable else 0
+
+
+def _requested_starts(landing: Landing, interval: str | None, grace_s: int) -> list[int]:
+    """Starts of the requested intervals [s of UTC]. Raises MurmurateError while one of them is still open."""
+    step, now = landing.interval_s, time.time()
+    if interval is None:
+        return [int(now - grace_s) // step * step - step]
+    first, _, end = interval.partition("/")
+    begin_s = parse_interval_start(first, step, "--interval")
+    end_s = parse_interval_start(end, step, "--interval") if end else begin_s + step
+    if end_s <= begin_s:
+        raise MurmurateError("--interval", interval, "must end after it begins")
+    if end_s + grace_s > now:
+        left = f"{end_s + grace_s - now:,.0f} s"
+        raise MurmurateError("--interval", interval, f"is still open; it can be closed in {left}")
+    return list(range(begin_s, end_s, step))
+
+
+def _by_table(
+    landing: Landing, meters: Path | None, starts_s: Sequence[int]
+) -> Iterator[tuple[MeterTable, Sequence[int]]]:
+    """Groups of intervals, each with its meter table: the given one, else the one they were closed under."""
+    if meters is not None:
+        yield pin_table(landing, meters), starts_s
+        return
+    versions = []
+    for start_s in starts_s:
+        if (manifest := manifest_of(landing, start_s)) is None:
+            example = "is needed to close an interval, for example --meters meters.csv"
+            raise MeterError("--meters", f"missing for {interval_name(start_s)}", example)
+        check_not_purged(manifest)
+        versions.append((manifest.table_version, start_s))
+    for version, group in groupby(versions, key=lambda pair: pair[0]):
+        yield pinned_table(landing, version), [start_s for _, start_s in group]
+
+
+def _run_with_progress(tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
+    columns = (
+        TextColumn("aggregating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("shards"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+        for task in bar.track(tasks):
+            yield from run_in_process([task])
+
+
+def _zones(demands: Sequence[IntervalDemand]) -> set[str]:
+    return {zone for interval in demands for zone in interval.demand.zones}
+
+
+def _print_summary(landing: Landing, manifests: Sequence[IntervalManifest], demands: Sequence[IntervalDemand]) -> None:
+    """Counts of readings and files. No number depends on what a meter measured."""
+    first, zones = datetime.fromtimestamp(demands[0].start_s, UTC), _zones(demands)
+    more = f" and {len(demands) - 1:,} more" if len(demands) > 1 else ""
+    reported = sum(int(interval.demand.reported.sum()) for interval in demands)
+    expected = reported + sum(int(interval.demand.imputed.sum()) for interval in demands)
+    stdout.print(
+        f"Interval {first:%Y-%m-%d %H:%M} UTC{more}: {len(zones):,} {zones_word(zones)},"
+        f" {reported:,} of {expected:,} readings are there."
+    )
+    left_out = (
+        (
+            sum(interval.unknown_meter for interval in demands),
+            "reading",
+            "of meters that the table does not have there",
+        ),
+        (sum(interval.wrong_interval for interval in demands), "reading", "with the time of another interval"),
+        (sum(len(manifest.unfinished) for manifest in manifests), "file", "not finished"),
+        (sum(len(set(late_files(landing, m)) - set(m.unfinished)) for m in manifests), "file", "come late"),
+    )
+    for count, noun, reason in left_out:
+        if count:
+            stdout.print(f"Left out: {count:,} {noun}{'' if count == 1 else 's'} {reason}.")

@@ -1,0 +1,16 @@
+"""`murmurate keys`: create the signing keys of an operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from murmurate.commands.console import stdout
+from murmurate.service.keyring import create_keyring
+
+
+def create_keys(folder: Path) -> None:
+    """`murmurate keys`."""
+    keyring = create_keyring(folder)
+    stdout.print(f"Public key: {keyring.newest_signer.public_key}")
+    stdout.print("Publish it in a place other than the log. Readers verify the log with it.")
+    stdout.print(f"Keep a copy of {folder}/ where only you can read it: its holder can sign for you.")

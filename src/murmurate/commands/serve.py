@@ -1,0 +1,41 @@
+"""`murmurate serve`: run the processes of a service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+from murmurate.errors import MurmurateError
+from murmurate.service.processes import run_private, run_public, run_worker
+from murmurate.service.settings import load_settings
+from murmurate.service.storage.databases import Database, Databases
+from murmurate.service.supervisor import PARENT_VARIABLE, PROCESSES, run_all_processes
+
+
+def run_service(settings_file: Path, state: str, log: str, only: str | None) -> int:
+    """Run one of the processes here, or all of them as children until a signal ends them."""
+    settings = load_settings(settings_file)
+    if only is None:
+        return run_all_processes(settings_file, settings, state, log)
+    if only not in PROCESSES:
+        raise MurmurateError("--only", only, f"must be one of {', '.join(PROCESSES)}")
+    run: Callable[[], None] = {
+        "public": lambda: run_public(settings, Database("log", log)),
+        "private": lambda: run_private(settings, Databases.from_dsns(state=state, log=log)),
+        "worker": lambda: run_worker(settings, Databases.from_dsns(state=state, log=log)),
+    }[only]
+    if parent := os.environ.get(PARENT_VARIABLE):
+        Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
+    run()
+    return 0
+
+
+def _exit_with_parent(parent_pid: int) -> None:
+    """End this process when the supervisor is gone: it would not be restarted, and its port would stay taken."""
+    while os.getppid() == parent_pid:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)

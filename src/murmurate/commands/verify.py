@@ -1,0 +1,162 @@
+"""`murmurate verify`: a public log checked from public data alone, and a report that a resident can read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from murmurate.commands.log_source import open_log_source
+from murmurate.errors import MurmurateError
+from murmurate.verification.report import MisbehaviourProof, VerificationReport, ZoneSummary
+from murmurate.verification.verifier import check_log
+
+EXIT_VALID, EXIT_INVALID, EXIT_INCOMPLETE = 0, 1, 3
+MAX_ZONES_PRINTED = 20
+NOT_VERIFIED = (
+    "whether records are missing at the end: compare the last interval with the clock, or with another copy",
+    "whether the demand was measured and added up rightly: only the operator sees it",
+    "whether the noise was drawn at random, and whether other values were given to other readers",
+    "what the promise itself does not cover: docs/explanation/limits.md",
+)
+
+
+def verify_logs(sources: Sequence[str], plans: Sequence[Path], key: str | None, zones: Sequence[str], out: Path) -> int:
+    """Check, print the report, write the proofs; return the exit status."""
+    texts = [path.read_text(encoding="utf-8") for path in plans]
+    error = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    bar = Progress(*columns, console=error, transient=True, disable=not error.is_terminal)
+    with bar:
+        task = bar.add_task("reading")
+        opened = {name: open_log_source(name) for name in sources}
+        report = check_log(
+            opened,
+            plans=texts,
+            expected_key=key,
+            zones=set(zones) or None,
+            progress=lambda done: bar.update(task, description=f"checking: {done:,} lines"),
+        )
+    if not report.zones and report.is_valid:
+        what = f"zone {', '.join(zones)}" if zones else "log"
+        raise MurmurateError(what, "not in " + ", ".join(sources), "there is no record to check")
+    console = Console(width=None if Console().is_terminal else 100, highlight=False, soft_wrap=True)
+    print_report(report, console, trust_on_first_use=key is None)
+    for number, proof in enumerate(report.proofs, 1):
+        path = out / f"misbehaviour-{number}.json"
+        path.write_text(json.dumps(proof._asdict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        _print_proof(proof, path, console)
+    console.print(f"[bold]{_verdict(report)}[/]")
+    return EXIT_INVALID if not report.is_valid else EXIT_VALID if report.is_complete else EXIT_INCOMPLETE
+
+
+def print_report(report: VerificationReport, console: Console, *, trust_on_first_use: bool) -> None:
+    """What was checked, what is wrong, and what no check of this kind shows."""
+    shown = ", ".join(f"{count:,} in {escape(source)}" for source, count in report.records_by_source.items())
+    console.print(f"[bold]Records:[/] {shown}.")
+    console.print(_zones_table(list(report.zones.values())[:MAX_ZONES_PRINTED]))
+    if len(report.zones) > MAX_ZONES_PRINTED:
+        console.print(f"and {len(report.zones) - MAX_ZONES_PRINTED:,} zones more. --zone shows one of them.\n")
+    _print_keys(report, console, trust_on_first_use=trust_on_first_use)
+    _print_promises(report, console)
+    if report.is_valid:
+        console.print("Each record is signed, follows the one before, and is the only one for its interval. Each cost")
+        console.print("is its plan's, and the totals are their sums. No test-only noise, no gap.\n")
+    else:
+        _print_findings(report, console)
+    console.print("What no such check shows:")
+    for line in NOT_VERIFIED:
+        console.print(f"  - {line}")
+    console.print()
+
+
+def _zones_table(zones: Sequence[ZoneSummary]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("zone")
+    table.add_column("intervals decided (UTC)")
+    for name in ("measured", "forecast", "withheld", "cost so far"):
+        table.add_column(name, justify="right")
+    for zone in zones:
+        kinds = (f"{zone.kinds[kind]:,}" for kind in ("measured", "forecast", "withheld"))
+        table.add_row(escape(zone.zone), _interval_range(zone), *kinds, _cost_text(zone))
+    return table
+
+
+def _interval_range(zone: ZoneSummary) -> str:
+    if zone.first_interval is None or zone.last_interval is None:
+        return "none yet"
+    try:
+        times = (
+            datetime.fromtimestamp(at * zone.interval_s, UTC) for at in (zone.first_interval, zone.last_interval + 1)
+        )
+        return " to ".join(f"{time:%Y-%m-%d %H:%M}" for time in times)
+    except (OverflowError, OSError, ValueError):
+        return f"{zone.first_interval} to {zone.last_interval}"
+
+
+def _cost_text(zone: ZoneSummary) -> str:
+    costs = {"epsilon": zone.total_epsilon_micro, "rho": zone.total_rho_micro}
+    return ", ".join(f"{name} {micro / 1e6:,.4g}" for name, micro in costs.items() if micro) or "nothing"
+
+
+def _print_keys(report: VerificationReport, console: Console, *, trust_on_first_use: bool) -> None:
+    first = Counter(zone.first_key for zone in report.zones.values() if zone.first_key)
+    for key, count in first.most_common(MAX_ZONES_PRINTED):
+        console.print(f"[bold]Key[/] {escape(key)} opened {count:,} {'chain' if count == 1 else 'chains'}.")
+    rotations = sum(len(zone.keys) - 1 for zone in report.zones.values() if zone.keys)
+    if rotations:
+        console.print(f"  Keys were changed {rotations:,} times since, each time signed by the key before.")
+    if trust_on_first_use:
+        console.print("  It was trusted because it came first. Compare it with the one the operator shows elsewhere,")
+        console.print("  or give that one with --key.")
+    console.print()
+
+
+def _print_promises(report: VerificationReport, console: Console) -> None:
+    for plan in list(report.plans.values())[:MAX_ZONES_PRINTED]:
+        console.print(f"[bold]Plan[/] {plan.digest}, made for {escape(plan.zone)}, proven anew:")
+        for promise in plan.promises:
+            console.print(f"  {escape(promise)}")
+    for digest, name in list(report.missing_plans.items())[:MAX_ZONES_PRINTED]:
+        console.print(
+            f"[bold]Plan[/] {escape(digest)} was not given. It is named by {escape(name)}; give it with --plan."
+        )
+    console.print()
+
+
+def _print_findings(report: VerificationReport, console: Console) -> None:
+    console.print(
+        f"[bold]{report.finding_count:,} {'thing is' if report.finding_count == 1 else 'things are'} wrong:[/]"
+    )
+    for finding in report.findings[: 10 * MAX_ZONES_PRINTED]:
+        about = finding.zone or finding.source
+        number = "" if finding.seq is None else f", record {finding.seq}"
+        console.print(f"  {escape(about)}{number}: [bold]{finding.rule}[/]: {escape(finding.message)}", soft_wrap=True)
+    if report.finding_count > len(report.findings):
+        console.print(f"  and {report.finding_count - len(report.findings):,} more.")
+    console.print("What each rule means: docs/how-to/verify.md\n")
+
+
+def _print_proof(proof: MisbehaviourProof, path: Path, console: Console) -> None:
+    console.print("[bold]Proof of misbehaviour[/]")
+    console.print(f"  The holder of key {proof.key} signed both of these lines. They cannot both stand: they are")
+    console.print(f"  different, and both are {proof.contradicts} of {escape(proof.zone)}. Anybody can check that.")
+    for line in proof.lines:
+        console.print(line, soft_wrap=True, markup=False)
+    console.print(f"  Written to {path}. Keep it, and show it.\n")
+
+
+def _verdict(report: VerificationReport) -> str:
+    if not report.is_valid:
+        return "This log is not right."
+    if not report.is_complete:
+        return "Everything holds that could be checked, but a plan is missing."
+    return "Everything holds."

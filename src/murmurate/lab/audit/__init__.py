@@ -1,0 +1,1 @@
+"""Attacks on a plan, and what they may find."""

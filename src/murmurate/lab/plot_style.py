@@ -1,0 +1,15 @@
+"""Colours and titles that all figures share."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+
+TEXT_COLOR = "#22303c"
+MUTED_COLOR = "#8a97a3"
+OPTIMAL_COLOR, PRIVATE_COLOR, NAIVE_COLOR = TEXT_COLOR, "#0072b2", "#e69f00"  # distinct without colour vision
+
+
+def set_axes_title(axes: Axes, text: str, subtitle: str = "") -> None:
+    """Set the title of a figure, left-aligned, with a muted line below it."""
+    axes.set_title(text, loc="left", fontsize=12, fontweight="bold", color=TEXT_COLOR, pad=22 if subtitle else 10)
+    axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=8.5, color=MUTED_COLOR, va="bottom")

@@ -1,0 +1,182 @@
+"""Search the least noise that keeps every promise of a zone. No proof relies on it: `prove_plan` checks its result.
+
+The search begins with the tails. Pure promises (an interval, a moment, a window without delta) bound how fast the
+density of the noise may fall, for each kind of household separately. Laplace noise with those tails keeps them. If a
+window with a delta needs more noise, either the scale grows, or the noise gets a Gaussian core (Huber noise). If there
+are no pure promises, Gaussian noise needs the smallest variance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from murmurate.errors import PrivacyError
+from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.privacy_cost import household_sensitivity, keeps_window, kind_leakage, kind_losses
+from murmurate.planning.uneven_noise import uneven_noise_factors
+from murmurate.planning.zone import HouseholdKind, Zone
+from murmurate.privacy.calibration import Calibration, calibrate_scale, min_scale
+from murmurate.privacy.leakage import epsilon_for_leakage
+from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
+from murmurate.privacy.promise import IntervalPromise, MomentPromise, Promise, WindowPromise
+from murmurate.units import FloatArray, round_down_to_double
+
+_MAX_EPSILON = 20.0
+_SEARCH_TOLERANCE = 5e-5  # relative precision of a search; always on the safe side
+_PROMISE_MARGIN = 1e-6  # relative room below each promise, so that rounding never breaks it
+_MAX_FACTOR = 1e9
+
+PlanProgress = Callable[[str], None]
+
+
+def noise_candidates(zone: Zone, progress: PlanProgress) -> Iterator[NoiseSchedule]:
+    """Yield the least noise of each distribution that the promises and the zone file allow.
+
+    Raises PrivacyError if no distribution is allowed.
+    """
+    with_delta = [p for p in zone.promises if isinstance(p, WindowPromise) and p.delta]
+    pure = [p for p in zone.promises if p not in with_delta]
+    allowed = [NoiseDistribution.LAPLACE]
+    if with_delta and zone.calibration in {Calibration.RANGE, Calibration.SHIFT}:
+        allowed.append(NoiseDistribution.HUBER if pure else NoiseDistribution.GAUSSIAN)
+    if with_delta and not pure and zone.calibration is Calibration.EXACT:
+        allowed.append(NoiseDistribution.GAUSSIAN)
+    candidates = [name for name in allowed if zone.distribution in {None, name}]
+    if not candidates:
+        choices = " or ".join(name.value for name in allowed)
+        raise PrivacyError(
+            "noise",
+            zone.distribution.value if zone.distribution else None,
+            f"cannot keep these promises; take {choices}",
+        )
+    if candidates == [NoiseDistribution.GAUSSIAN]:
+        yield _gaussian_schedule(zone, with_delta, progress)
+        return
+    tails = _laplace_tails(zone, pure, progress)
+    for distribution in candidates:
+        progress(f"{distribution.value} noise")
+        if distribution is NoiseDistribution.GAUSSIAN:
+            yield _gaussian_schedule(zone, with_delta, progress)
+        elif distribution is NoiseDistribution.HUBER:
+            yield _huber_schedule(zone, tails, with_delta)
+        else:
+            yield _widen_noise(zone, tails, with_delta)
+
+
+def _keeps_all_windows(zone: Zone, noise: NoiseSchedule, windows: list[WindowPromise]) -> bool:
+    return all(keeps_window(zone, noise, promise, _PROMISE_MARGIN) for promise in windows)
+
+
+def _laplace_tails(zone: Zone, pure: list[Promise], progress: PlanProgress) -> NoiseSchedule:
+    """Return Laplace noise that keeps the pure promises."""
+    progress("tails")
+    needed = np.full(zone.intervals_per_day, MIN_SCALE_WH)
+    for kind in zone.kinds:
+        scale_wh = np.full(zone.intervals_per_day, _interval_scale(zone, kind, pure))
+        for promise in pure:
+            if isinstance(promise, MomentPromise) and not kind.always_public:
+                scale_wh = np.maximum(
+                    scale_wh, _moment_scale(zone, kind, float(promise.leakage) * (1 - _PROMISE_MARGIN))
+                )
+        needed = np.maximum(needed, np.where(zone.protected_intervals(kind), scale_wh, 0.0))
+    noise = NoiseSchedule.from_scales(NoiseDistribution.LAPLACE, needed)
+    windows = [promise for promise in pure if isinstance(promise, WindowPromise)]
+    return _widen_noise(zone, noise, windows)
+
+
+def _widen_noise(zone: Zone, noise: NoiseSchedule, windows: list[WindowPromise]) -> NoiseSchedule:
+    """Scale the noise up until it keeps every window."""
+    if not windows:
+        return noise
+    begin = max(_basic_composition_epsilon(zone, noise, promise) / float(promise.epsilon) for promise in windows)
+    return noise.scaled_by(
+        _min_factor(lambda factor: _keeps_all_windows(zone, noise.scaled_by(factor), windows), 1.01 * begin)
+    )
+
+
+def _basic_composition_epsilon(zone: Zone, noise: NoiseSchedule, promise: WindowPromise) -> float:
+    """Bound the cost of a window by basic composition: the sum of the losses."""
+    return promise.intervals * max(float(np.max(kind_losses(zone, noise, kind))) for kind in zone.kinds)
+
+
+def _interval_scale(zone: Zone, kind: HouseholdKind, pure: list[Promise]) -> float:
+    """Return the scale at which one interval keeps every promise about an interval or a moment [Wh]."""
+    short = [promise for promise in pure if not isinstance(promise, WindowPromise)]
+    limits = [promise.epsilon if isinstance(promise, IntervalPromise) else promise.leakage for promise in short]
+    epsilon = min([_MAX_EPSILON, *map(float, limits)]) * (1 - _PROMISE_MARGIN)
+    return calibrate_scale(
+        kind.secret_pair, Fraction(round_down_to_double(Fraction(epsilon))), zone.calibration, zone.eta
+    )
+
+
+def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> FloatArray:
+    """Return the scale [Wh, interval of the day] at which no moment of this kind leaks more than `target`.
+
+    The attacker knows the habits. Under `range` and `shift` the loss is u/b for every output, so epsilon is searched on
+    the chain alone. Then the scale grows until the bound also holds across clock changes. Under `exact` and `robust`
+    the loss is smaller on one side than on the other.
+    """
+    day = zone.intervals_per_day
+    epsilon = min(float(epsilon_for_leakage(model, target)[0]) for model in kind.models)
+    if zone.calibration in {Calibration.RANGE, Calibration.SHIFT}:
+        shape = uneven_noise_factors(zone, kind, target, epsilon) if zone.uneven_noise else np.ones(day)
+        begin = shape * household_sensitivity(zone.calibration, kind.secret_pair) / epsilon
+    else:
+        begin = np.full(day, calibrate_scale(kind.secret_pair, Fraction(epsilon), zone.calibration, zone.eta) / 2)
+
+    def keeps(factor: float) -> bool:
+        noise = NoiseSchedule.from_scales(NoiseDistribution.LAPLACE, np.maximum(begin * factor, MIN_SCALE_WH))
+        return kind_leakage(zone, kind, kind_losses(zone, noise, kind)) <= target
+
+    return np.maximum(begin * _min_factor(keeps, 1.0), MIN_SCALE_WH)
+
+
+def _gaussian_schedule(zone: Zone, windows: list[WindowPromise], progress: PlanProgress) -> NoiseSchedule:
+    """Return Gaussian noise with the least multiple of each interval's sensitivity that keeps every window."""
+    progress("gaussian noise")
+    sensitivities = [
+        max(household_sensitivity(zone.calibration, kind.secret_pair) for kind in kinds)
+        for kinds in zone.protected_kinds
+    ]
+    begin = NoiseSchedule.from_scales(
+        NoiseDistribution.GAUSSIAN, np.maximum(np.array(sensitivities, np.float64) / 1000, MIN_SCALE_WH)
+    )
+    sufficient = max(_zcdp_sigma(promise) * max(sensitivities) / float(begin.scale_wh.min()) for promise in windows)
+    return begin.scaled_by(
+        _min_factor(lambda factor: _keeps_all_windows(zone, begin.scaled_by(factor), windows), sufficient)
+    )
+
+
+def _zcdp_sigma(promise: WindowPromise) -> float:
+    """Return the standard deviation for sensitivity 1 that zCDP composition gives for a window."""
+    epsilon = float(promise.epsilon)
+    zero_concentrated = math.sqrt(math.log(1 / float(promise.delta)))
+    return math.sqrt(promise.intervals / 2) * (zero_concentrated + math.sqrt(zero_concentrated**2 + epsilon)) / epsilon
+
+
+def _huber_schedule(zone: Zone, tails: NoiseSchedule, windows: list[WindowPromise]) -> NoiseSchedule:
+    """Return Huber noise with the least Gaussian core, as a multiple of the scale, that keeps every window."""
+
+    def huber(thousandths: float) -> NoiseSchedule:
+        core_wh = np.ceil(thousandths / 1000 * tails.scale_wh).astype(np.int64)
+        return NoiseSchedule.from_scales(NoiseDistribution.HUBER, tails.scale_wh, core_wh)
+
+    return huber(_min_factor(lambda thousandths: _keeps_all_windows(zone, huber(thousandths), windows), 1000.0))
+
+
+def _min_factor(keeps: Callable[[float], bool], begin: float) -> float:
+    """Return the least factor, 1 or more, at which `keeps` is true. The result is rounded up by the search tolerance.
+
+    `keeps` must be monotone: more noise never breaks a promise. The search goes down from `begin`. If `begin` is too
+    small, it grows first, initially in small steps, since a small increase is often sufficient.
+    """
+    low, high, step = 1.0, max(begin, 1.0), 1e-4
+    while not keeps(high):
+        low, high, step = high, high * (1 + step), min(10 * step, 3.0)
+        if high > _MAX_FACTOR:
+            raise PrivacyError("promise", "too strict", "cannot be kept by any reasonable noise")
+    return low * min_scale(lambda factor: keeps(low * factor), high / low, _SEARCH_TOLERANCE)

@@ -1,0 +1,241 @@
+"""A plan: the least noise that keeps the promises of a zone. It is proven before the first release.
+
+`prove_plan` computes the cost of each promise under a given noise. It raises PrivacyError if a promise is broken.
+`make_plan` searches the least noise (`noise_search`) and computes the same costs. The publisher does no budget
+arithmetic at run time: it makes one release per zone and interval, under the active plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from murmurate.errors import PrivacyError
+from murmurate.planning.digest import compute_plan_digest
+from murmurate.planning.habit_leakage import habit_inference_risks
+from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.noise_search import PlanProgress, noise_candidates
+from murmurate.planning.privacy_cost import Cost, mean_variance, promise_cost, release_costs
+from murmurate.planning.zone import HouseholdKind, Zone
+from murmurate.pricing.forecast import make_kalman_filter
+from murmurate.privacy.calibration import Calibration
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.privacy.promise import HabitGuessBound, MomentPromise
+from murmurate.units import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """A proven choice of noise for each interval of the day. It comes from `make_plan`, `prove_plan` or `load_plan`.
+
+    Attributes:
+        zone: The zone that the plan was made for.
+        noise: Distribution of the noise, with scale and core [Wh, interval of the day].
+        costs: For each promise what was promised and what the noise spends of it, no unit.
+        habits: What prices may reveal about habits, for plans that promise a moment.
+
+    Example:
+        >>> import murmurate as mm
+        >>> text = mm.EXAMPLE_ZONE_FILE.replace("any 24 h: epsilon 1, delta 1e-6", "interval: 0.5")
+        >>> text = text.replace(', "any moment: 1"', "")
+        >>> plan = mm.make_plan(mm.parse_zone(text))
+        >>> plan.distribution.value, plan.scale_wh.shape, plan.costs[0].promised
+        ('laplace', (96,), 0.5)
+    """
+
+    zone: Zone
+    noise: NoiseSchedule
+    costs: tuple[Cost, ...]
+    habits: tuple[HabitGuessBound, ...] = ()
+
+    @property
+    def distribution(self) -> NoiseDistribution:
+        """Distribution of the noise."""
+        return self.noise.distribution
+
+    @property
+    def scale_wh(self) -> FloatArray:
+        """Scale of the noise [Wh, interval of the day]."""
+        return self.noise.scale_wh
+
+    @property
+    def core_wh(self) -> IntArray:
+        """Core of Huber noise, 0 for the other distributions [Wh, interval of the day]."""
+        return self.noise.core_wh
+
+    @property
+    def noise_variance(self) -> FloatArray:
+        """Variance of the noise [Wh^2, interval of the day]."""
+        return self.noise.variance
+
+    def to_document(self) -> dict[str, Any]:
+        """Return everything that decides a release, as the members of `plan.json` without its digest."""
+        zone = self.zone
+        curve = zone.curve
+        return {
+            "murmurate_plan": 1,
+            "zone": zone.name,
+            "currency": zone.currency,
+            "intervals_per_day": zone.intervals_per_day,
+            "clock": {
+                "time_zone": zone.clock.name,
+                "offsets_min": list(zone.clock.offsets_min),
+                "changes": [list(change) for change in zone.clock.changes],
+            },
+            "tariff": {
+                "segments": [[s.from_wh, str(s.price), str(s.slope)] for s in curve.segments],
+                "tick": str(curve.tick),
+                "floor": None if curve.floor is None else str(curve.floor),
+                "cap": None if curve.cap is None else str(curve.cap),
+            },
+            "households": [_kind_document(kind) for kind in zone.kinds],
+            "calibration": zone.calibration.value,
+            "eta": zone.eta,
+            "tested": zone.tested and zone.calibration.needs_independence,  # one bit about the sample, only if needed
+            "promises": [
+                {"promise": str(cost.promise), "promised": cost.promised, "spent": cost.spent} for cost in self.costs
+            ],
+            "habits": [bound._asdict() for bound in self.habits],
+            "noise": self.distribution.value,
+            "scale_wh": self.scale_wh.tolist(),
+            "core_wh": self.core_wh.tolist(),
+            "cost": release_costs(zone, self.noise),
+            "forecast_wh": np.rint(zone.forecast.profile_wh).astype(int).tolist(),
+            "filter": self._filter_document() if zone.filtered else None,
+            "zone_file": zone.source_text,
+        }
+
+    def _filter_document(self) -> dict[str, Any]:
+        kalman = make_kalman_filter(self.zone.forecast, self.noise_variance)
+        return {"carry": kalman.ar_coefficient.round(9).tolist(), "gain": kalman.gain.round(9).tolist()}
+
+    def to_json(self) -> str:
+        """Return the text of `plan.json`: the document and its digest. Equal plans give equal texts."""
+        document = self.to_document()
+        return (
+            json.dumps(
+                document | {"digest": compute_plan_digest(document)}, sort_keys=True, indent=1, ensure_ascii=False
+            )
+            + "\n"
+        )
+
+
+def _kind_document(kind: HouseholdKind) -> dict[str, Any]:
+    distributions = hashlib.sha256(kind.secret_pair.away.tobytes() + kind.secret_pair.home.tobytes())
+    models = hashlib.sha256(b"".join(m.transition.tobytes() + m.period.tobytes() for m in kind.models))
+    return {
+        "name": kind.name,
+        "count": kind.count,
+        "bound_wh": kind.bound_wh,
+        "meters": kind.meters_file,
+        "laws_sha256": distributions.hexdigest(),
+        "models": len(kind.models),
+        "models_sha256": models.hexdigest(),
+        "public": list(kind.public),
+    }
+
+
+def make_plan(zone: Zone, progress: PlanProgress = lambda _: None) -> Plan:
+    """Return the plan with the least noise that keeps every promise of a zone, and prove it.
+
+    Of the distributions that the promises allow, the one with the smallest mean square is taken. A plan for windows and
+    moments takes some seconds.
+
+    Args:
+        zone: The zone, with its promises.
+        progress: Is called with a short text before each stage.
+
+    Returns:
+        The plan.
+
+    Raises:
+        PrivacyError: A promise cannot be kept, or the proofs do not cover the zone.
+
+    Example:
+        >>> import murmurate as mm
+        >>> text = mm.EXAMPLE_ZONE_FILE.replace("any 24 h: epsilon 1, delta 1e-6", "interval: 0.5")
+        >>> text = text.replace(', "any moment: 1"', "")
+        >>> plan = mm.make_plan(mm.parse_zone(text))
+        >>> plan.scale_wh[0].round(1).item(), plan.costs[0].spent <= 0.5
+        (2000.0, True)
+    """
+    _check_provable(zone)
+    proven = []
+    for noise in noise_candidates(zone, progress):
+        progress(f"proving {noise.distribution.value}")
+        proven.append((noise, _proven_costs(zone, noise)))
+    noise, costs = min(proven, key=lambda candidate: mean_variance(candidate[0]))
+    return Plan(zone=zone, noise=noise, costs=costs, habits=habit_inference_risks(zone, noise))
+
+
+def prove_plan(
+    zone: Zone, distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None = None
+) -> Plan:
+    """Return the plan for a given noise, if the noise keeps every promise of the zone.
+
+    Args:
+        zone: The zone, with its promises.
+        distribution: Distribution of the noise.
+        scale_wh: Scale of the noise, at least 1 [Wh, interval of the day].
+        core_wh: Core of Huber noise [Wh, interval of the day]; None for the other distributions.
+
+    Returns:
+        The plan, with the cost of each promise.
+
+    Raises:
+        PrivacyError: A promise is broken (it names the first one), the noise has the wrong shape, or the proofs do not
+            cover the zone or the distribution.
+
+    Example:
+        >>> import murmurate as mm
+        >>> import numpy as np
+        >>> text = mm.EXAMPLE_ZONE_FILE.replace("any 24 h: epsilon 1, delta 1e-6", "interval: 0.5")
+        >>> text = text.replace(', "any moment: 1"', "")
+        >>> zone = mm.parse_zone(text)
+        >>> mm.prove_plan(zone, mm.NoiseDistribution.LAPLACE, np.full(96, 2500.0)).costs[0].spent
+        0.4
+        >>> mm.prove_plan(zone, mm.NoiseDistribution.LAPLACE, np.full(96, 1000.0))
+        Traceback (most recent call last):
+        murmurate.errors.PrivacyError: noise is too little for 'interval: 0.5': it would cost 1
+    """
+    _check_provable(zone)
+    noise = NoiseSchedule.from_scales(distribution, scale_wh, core_wh)
+    return Plan(zone=zone, noise=noise, costs=_proven_costs(zone, noise), habits=habit_inference_risks(zone, noise))
+
+
+def _proven_costs(zone: Zone, noise: NoiseSchedule) -> tuple[Cost, ...]:
+    if noise.scale_wh.shape != (zone.intervals_per_day,):
+        allowed = f"must have one scale for each of the {zone.intervals_per_day} intervals of the day"
+        raise PrivacyError("scale_wh", f"shaped {noise.scale_wh.shape}", allowed)
+    if noise.distribution is NoiseDistribution.HUBER and zone.calibration not in {Calibration.RANGE, Calibration.SHIFT}:
+        raise PrivacyError("noise", "huber", "is proven only for the calibrations range and shift")
+    if noise.distribution is NoiseDistribution.GAUSSIAN and zone.calibration is Calibration.ROBUST:
+        raise PrivacyError("noise", "gaussian", "is not proven for the calibration robust")
+    costs = tuple(promise_cost(zone, noise, promise) for promise in zone.promises)
+    for cost in costs:
+        if not cost.spent <= cost.promised:
+            raise PrivacyError("noise", f"too little for {str(cost.promise)!r}", f"it would cost {cost.spent:.6g}")
+    return costs
+
+
+def _check_provable(zone: Zone) -> None:
+    """Raise PrivacyError for a zone that the proofs do not cover.
+
+    They do not cover untested distributions under `exact` and `robust`. Every promise conditions on the past, so even
+    a single interval under `exact` needs readings that are independent of earlier readings.
+
+    They do not cover a moment promise for a household with some public hours. An attacker who knows the occupancy in
+    the public hours knows both ends of a secret stretch, and the secret hours may leak more than the chain alone gives.
+    With a moment promise, the occupancy of a household must be always public or never public.
+    """
+    partly = [kind.name for kind in zone.kinds if any(kind.public) and not kind.always_public]
+    if partly and any(isinstance(promise, MomentPromise) for promise in zone.promises):
+        allowed = "must be public always or never where a moment is promised"
+        raise PrivacyError("public hours", f"of {', '.join(partly)}", allowed)
+    if zone.calibration.needs_independence and not zone.tested:
+        allowed = f"{zone.calibration.value} needs a sample that passes the model test (--sample); range does not"
+        raise PrivacyError("consumption", "untested", allowed)

@@ -1,0 +1,113 @@
+"""The part of a `plan.json` that each release needs. Reading it does not prove the plan again.
+
+A plan is proven when it is made and when it is registered. After that its digest identifies the proven plan. A service
+with 100,000 zones loads only this part of each plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from murmurate.errors import PrivacyError, TariffError
+from murmurate.planning.digest import compute_plan_digest
+from murmurate.planning.hidden_households import HiddenHouseholds
+from murmurate.pricing.rate import RateCurve, Segment
+from murmurate.privacy.noise import NoiseDistribution, check_scales
+from murmurate.privacy.promise import HabitGuessBound
+from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReleaseTerms:
+    """Price curve, noise and cost of each interval of the day. The day of a plan begins at midnight UTC."""
+
+    plan_digest: str  # SHA-256, hexadecimal
+    zone: str
+    currency: str
+    curve: RateCurve
+    distribution: NoiseDistribution
+    scale_wh: FloatArray  # [interval of the day]
+    core_wh: IntArray  # [interval of the day] of Huber noise; 0 for the other distributions
+    epsilon_micro: IntArray  # [interval of the day]
+    rho_micro: IntArray  # [interval of the day]
+    forecast_ticks: IntArray  # [interval of the day] the price where no demand is usable
+    hidden_households: HiddenHouseholds
+    promises: tuple[str, ...] = ()  # as text
+    habits: tuple[HabitGuessBound, ...] = ()  # leakage about habits, if a moment is promised
+
+    def __post_init__(self) -> None:
+        columns = (self.scale_wh, self.core_wh, self.epsilon_micro, self.rho_micro, self.forecast_ticks)
+        if (
+            len({len(column) for column in columns}) != 1
+            or not len(self.scale_wh)
+            or SECONDS_PER_DAY % len(self.scale_wh)
+        ):
+            raise PrivacyError("plan", [len(column) for column in columns], "must have one entry per interval of a day")
+        check_scales(self.scale_wh)
+
+    @property
+    def tick(self) -> str:
+        """One price step [currency/kWh]."""
+        return str(self.curve.tick)
+
+    @property
+    def interval_s(self) -> int:
+        return SECONDS_PER_DAY // len(self.scale_wh)
+
+    def slot_of_day(self, interval: int) -> int:
+        """Return the interval of the day of a UTC interval index."""
+        return interval % len(self.scale_wh)
+
+    def noise_members(self, slot: int) -> dict[str, Any]:
+        """Return the members of a measured record that state its noise and cost."""
+        return {
+            "noise": self.distribution.value,
+            "scale_wh": repr(float(self.scale_wh[slot])),
+            "core_wh": int(self.core_wh[slot]),
+            "epsilon_micro": int(self.epsilon_micro[slot]),
+            "rho_micro": int(self.rho_micro[slot]),
+        }
+
+    def not_hidden_reason(self, bounds: Mapping[str, int] | None) -> str | None:
+        """Return why the noise does not hide households with these bounds, or None if it hides all of them."""
+        return self.hidden_households.not_hidden_reason(bounds)
+
+    @classmethod
+    def from_json(cls, text: str) -> ReleaseTerms:
+        """Read a `plan.json`. Raises PrivacyError if its digest does not match."""
+        try:
+            document: dict[str, Any] = json.loads(text)
+            if document["filter"] is not None:
+                raise TariffError("filter", "true", "is not supported by the publisher yet")
+            curve = _rate_curve(document["tariff"])
+            terms = cls(
+                plan_digest=str(document["digest"]),
+                zone=str(document["zone"]),
+                currency=str(document["currency"]),
+                curve=curve,
+                distribution=NoiseDistribution(document["noise"]),
+                scale_wh=np.array(document["scale_wh"], np.float64),
+                core_wh=np.array(document["core_wh"], np.int64),
+                promises=tuple(str(entry["promise"]) for entry in document["promises"]),
+                habits=tuple(HabitGuessBound(**entry) for entry in document["habits"]),
+                epsilon_micro=np.array(document["cost"]["epsilon_micro"], np.int64),
+                rho_micro=np.array(document["cost"]["rho_micro"], np.int64),
+                forecast_ticks=curve.price_ticks(np.array(document["forecast_wh"], np.int64)),
+                hidden_households=HiddenHouseholds.from_document(document),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None
+        if terms.plan_digest != compute_plan_digest(document):
+            raise PrivacyError("digest", terms.plan_digest, "must be the digest of the plan: the file was changed")
+        return terms
+
+
+def _rate_curve(tariff: dict[str, Any]) -> RateCurve:
+    pieces = [Segment(int(from_wh), Fraction(price), Fraction(slope)) for from_wh, price, slope in tariff["segments"]]
+    return RateCurve.from_segments(pieces, tick=tariff["tick"], floor=tariff["floor"], cap=tariff["cap"])

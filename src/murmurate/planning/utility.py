@@ -1,0 +1,127 @@
+"""The utility of a plan: the error of demand, price and bill due to its noise, beside a forecast without data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.planning.plan import Plan
+from murmurate.pricing.forecast import make_kalman_filter, profile_error_bias
+from murmurate.units import WH_PER_KWH, FloatArray, IntArray
+
+DAYS_PER_YEAR = 365
+PROFILE_ERROR_SHARE = 0.10  # relative error of the profile in `Utility.wrong_profile`
+
+
+class DemandErrors(NamedTuple):
+    """Root mean square errors of the demand over a day [Wh]: published, filtered, and forecast only."""
+
+    raw: float
+    filtered: float
+    forecast: float
+
+
+class Utility(NamedTuple):
+    """The errors and the yearly costs of a plan."""
+
+    right_profile: DemandErrors  # the public profile is correct
+    wrong_profile: DemandErrors  # the true demand is 10 % above the profile
+    mean_price: float  # mean public price [money/kWh]
+    price_error: float  # rms [money/kWh]
+    misallocation: float  # cost of mispricing, alpha Var/2 summed over a year [money]
+    bill: float  # yearly bill of a typical household [money]
+    bill_error: float  # rms change of the bill due to the noise [money]
+
+
+def plan_utility(plan: Plan) -> Utility:
+    """Return what the noise of a plan costs: errors of demand and price, misallocation, effect on a bill.
+
+    All numbers are closed forms of the public numbers of the plan. No reading is used.
+
+    Args:
+        plan: The plan.
+
+    Returns:
+        A named tuple: `right_profile` and `wrong_profile` (root mean square errors of the demand [Wh] if the forecast
+        is right, and if the demand lies 10 % above it), `mean_price` and `price_error` [money/kWh], `misallocation`
+        [money/year], `bill` and `bill_error` of one household [money/year].
+
+    Example:
+        >>> import murmurate as mm
+        >>> text = mm.EXAMPLE_ZONE_FILE.replace("any 24 h: epsilon 1, delta 1e-6", "interval: 0.5")
+        >>> text = text.replace(', "any moment: 1"', "")
+        >>> cost = mm.plan_utility(mm.make_plan(mm.parse_zone(text)))
+        >>> round(cost.mean_price, 4), round(cost.price_error, 4)
+        (0.1154, 0.0006)
+    """
+    zone, noise = plan.zone, plan.noise_variance
+    forecast = zone.forecast
+    kalman = make_kalman_filter(forecast, noise)
+    bias = PROFILE_ERROR_SHARE * forecast.profile_wh
+    right = DemandErrors(_rms(noise), _rms(kalman.error_variance), _rms(forecast.variance))
+    wrong = DemandErrors(
+        _rms(noise),
+        _rms(kalman.error_variance + profile_error_bias(kalman, bias) ** 2),
+        _rms(forecast.variance + bias**2),
+    )
+    slope = _forecast_slope(plan)
+    price = np.array([float(zone.curve.price(int(wh))) for wh in forecast.profile_wh])
+    error_kwh = np.sqrt(kalman.error_variance if zone.filtered else noise) / WH_PER_KWH
+    use_kwh = forecast.profile_wh / WH_PER_KWH / zone.household_count
+    return Utility(
+        right_profile=right,
+        wrong_profile=wrong,
+        mean_price=float(price.mean()),
+        price_error=float(np.sqrt(np.mean((slope * error_kwh) ** 2))),
+        misallocation=float(DAYS_PER_YEAR * np.sum(slope * error_kwh**2 / 2)),
+        bill=float(DAYS_PER_YEAR * np.sum(use_kwh * price)),
+        bill_error=float(np.sqrt(DAYS_PER_YEAR * np.sum((use_kwh * slope * error_kwh) ** 2))),
+    )
+
+
+def _rms(variance: FloatArray) -> float:
+    return float(np.sqrt(np.mean(variance)))
+
+
+def _forecast_slope(plan: Plan) -> FloatArray:
+    """Return the slope alpha of the curve at the forecast [money/kWh per kWh, interval of the day]."""
+    segments = plan.zone.curve.segments
+    starts = np.array([segment.from_wh for segment in segments[1:]])
+    piece = np.searchsorted(starts, plan.zone.forecast.profile_wh, side="right")
+    return np.array([float(segment.slope) for segment in segments])[piece]
+
+
+class ClippingBound(NamedTuple):
+    """A bound on readings and its errors [Wh]: the noise grows with the bound, the clipping bias shrinks with it."""
+
+    bound_wh: int
+    noise: float
+    bias: float
+
+    @property
+    def error(self) -> float:
+        return float(np.hypot(self.noise, self.bias))
+
+
+def best_clipping_bound(
+    sample_wh: IntArray, households: int, scale_per_bound: float, candidate_count: int = 200
+) -> ClippingBound:
+    """Return the bound with the smallest total error for a zone like the sample [interval, household].
+
+    error^2 = 2 (bound * scale_per_bound)^2 + (households * mean energy above the bound)^2, for Laplace noise of scale
+    bound * scale_per_bound. The bound is published, so choose it from public, consented or old data.
+
+    >>> best_clipping_bound(np.array([[100, 200, 5000]] * 4), households=3, scale_per_bound=2.0).bound_wh
+    200
+    """
+    levels = np.unique(np.quantile(sample_wh, np.linspace(0.5, 1.0, candidate_count), method="higher").astype(np.int64))
+    candidates = [
+        ClippingBound(
+            int(level),
+            float(np.sqrt(2) * level * scale_per_bound),
+            float(households * np.maximum(sample_wh - level, 0).mean()),
+        )
+        for level in levels[levels >= 1]
+    ]
+    return min(candidates, key=lambda candidate: candidate.error)

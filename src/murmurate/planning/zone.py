@@ -1,0 +1,188 @@
+"""A zone as its operator describes it: households, tariff, promises. All of it is public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from murmurate.errors import MeterError, PrivacyError
+from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability
+from murmurate.pricing.forecast import Forecast
+from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.calibration import Calibration
+from murmurate.privacy.divergence import SecretPair
+from murmurate.privacy.leakage import with_periodic_prior
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.privacy.promise import Promise
+from murmurate.time_zones import UTC_CLOCK, LocalClock
+from murmurate.units import FloatArray
+
+_BURN_IN_DAYS = 5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HouseholdKind:
+    """A number of similar households: one bound, two distributions of consumption, and models of their occupancy.
+
+    Habits are periodic. The constructor replaces the `initial` of each model by its periodic prior, so that a log may
+    start at any interval of the day.
+    """
+
+    name: str
+    count: int
+    secret_pair: SecretPair  # distributions of consumption away and home on 0, .., bound
+    models: tuple[OccupancyChains, ...]  # the possible habits of one household, by standard time
+    public: tuple[bool, ...]  # [interval of the day] whether the occupancy is public at every offset of the clock
+    meters_file: str = ""  # the meter file of count and bound, if any
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise MeterError("count", self.count, "must be at least 1 household")
+        object.__setattr__(self, "models", tuple(with_periodic_prior(model) for model in self.models))
+
+    @property
+    def bound_wh(self) -> int:
+        return self.secret_pair.bound_wh
+
+    @property
+    def always_public(self) -> bool:
+        return all(self.public)
+
+    def consumption_moments(self, intervals: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mean, variance and lag-1 covariance of one household under the first model [Wh, Wh^2, Wh^2]."""
+        x = np.arange(self.bound_wh + 1, dtype=np.float64)
+        means = np.array([self.secret_pair.away @ x, self.secret_pair.home @ x])
+        squares = np.array([self.secret_pair.away @ x**2, self.secret_pair.home @ x**2])
+        model = OccupancyModel(groups=(self.models[0],))
+        home = occupancy_probability(model, (_BURN_IN_DAYS + 1) * intervals)[:, 0]
+        stays = np.array([self.models[0].transition_at(t)[1, 1, 0] for t in range(intervals)])
+        now, before = home[-intervals:], home[-intervals - 1 : -1]
+        mean = means[0] + (means[1] - means[0]) * now
+        variance = squares[0] + (squares[1] - squares[0]) * now - mean**2
+        covariance = (means[1] - means[0]) ** 2 * before * (stays - now)
+        return mean, variance, covariance
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Zone:
+    """A tariff zone: its tariff, its households and its promises. Everything in it is public. See `parse_zone`.
+
+    Attributes:
+        name: Name of the zone.
+        currency: Currency of the prices, such as EUR.
+        intervals_per_day: Number of intervals of a day; 96 are quarter hours.
+        curve: Rate curve, prices in money/kWh.
+        kinds: Kinds of households: count, bound [Wh], consumption distributions, occupancy models, public hours.
+        promises: What the operator promises.
+        calibration: What the noise is measured by.
+        eta: Share of contamination for the calibration `robust`, between 0 and 1, no unit.
+        distribution: Distribution of the noise; None: the one that needs least noise.
+        profile_wh: Public forecast of the demand [Wh, interval of the day]; None: expected from the first model of each
+            kind.
+        filtered: Whether prices come from the filtered release instead of the raw one.
+        tested: Whether a consented sample passed the test of the distributions, as `exact` and `robust` need.
+        clock: Local time of the hours in the zone file. Intervals of the day are those of UTC.
+        uneven_noise: Whether the noise of a moment promise may differ by the time of day.
+        source_text: The zone file, so that a reader can prove the plan again.
+
+    Raises:
+        MeterError: There is no kind of household, or a day has the wrong number of intervals.
+        PrivacyError: There is no promise.
+
+    Example:
+        >>> import murmurate as mm
+        >>> zone = mm.parse_zone(mm.EXAMPLE_ZONE_FILE)
+        >>> zone.name, zone.currency, zone.intervals_per_day, [kind.name for kind in zone.kinds]
+        ('harbour', 'EUR', 96, ['flat', 'fish market'])
+    """
+
+    name: str
+    currency: str
+    intervals_per_day: int
+    curve: RateCurve
+    kinds: tuple[HouseholdKind, ...]
+    promises: tuple[Promise, ...]
+    calibration: Calibration = Calibration.RANGE
+    eta: float = 0.0
+    distribution: NoiseDistribution | None = None
+    profile_wh: tuple[int, ...] | None = None
+    filtered: bool = False
+    tested: bool = False
+    clock: LocalClock = UTC_CLOCK
+    uneven_noise: bool = False
+    source_text: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            raise MeterError("households", "empty", "must have at least one kind of household")
+        if not self.promises:
+            raise PrivacyError("promise", "empty", "must have at least one promise")
+        for kind in self.kinds:
+            lengths = {len(kind.public), *(len(model.period) for model in kind.models)}
+            if lengths != {self.intervals_per_day}:
+                allowed = f"must have {self.intervals_per_day} intervals a day, as the zone has"
+                raise MeterError(f"day of {kind.name}", sorted(lengths), allowed)
+        if self.profile_wh is not None and len(self.profile_wh) != self.intervals_per_day:
+            allowed = f"must have one entry for each of the {self.intervals_per_day} intervals of the day"
+            raise MeterError("profile", len(self.profile_wh), allowed)
+
+    @property
+    def household_count(self) -> int:
+        """Number of households of all kinds."""
+        return sum(kind.count for kind in self.kinds)
+
+    @cached_property
+    def protected_kinds(self) -> tuple[tuple[HouseholdKind, ...], ...]:
+        """The kinds that need protection; where none does, the one with the smallest bound [interval of the day]."""
+        smallest = min(self.kinds, key=lambda kind: kind.bound_wh)
+        days = [tuple(kind for kind in self.kinds if not kind.public[t]) for t in range(self.intervals_per_day)]
+        return tuple(kinds or (smallest,) for kinds in days)
+
+    def protected_intervals(self, kind: HouseholdKind) -> tuple[bool, ...]:
+        """Return when a kind of household is protected.
+
+        Args:
+            kind: One of `kinds`.
+
+        Returns:
+            Whether the noise is measured by this kind, among others [interval of the day].
+
+        Example:
+            >>> import murmurate as mm
+            >>> zone = mm.parse_zone(mm.EXAMPLE_ZONE_FILE)
+            >>> [any(zone.protected_intervals(kind)) for kind in zone.kinds]  # the fish market is public always
+            [True, False]
+        """
+        return tuple(kind in kinds for kinds in self.protected_kinds)
+
+    @property
+    def private_kinds(self) -> tuple[HouseholdKind, ...]:
+        """The kinds whose occupancy is secret in at least one interval of the day."""
+        return tuple(kind for kind in self.kinds if not kind.always_public)
+
+    @property
+    def slot_shifts(self) -> tuple[int, ...]:
+        """How far local clocks are ahead of standard time, for each offset [intervals]."""
+        shifts = self.clock.slot_shifts(self.intervals_per_day)
+        return tuple(shift - shifts[0] for shift in shifts)
+
+    @property
+    def slot_changes(self) -> tuple[tuple[int, int, int], ...]:
+        """Tuples (first interval of the day after a clock change, shift before, shift after)."""
+        standard = self.clock.slot_shifts(self.intervals_per_day)[0]
+        changes = self.clock.slot_changes(self.intervals_per_day)
+        return tuple((at, before - standard, after - standard) for at, before, after in changes)
+
+    @cached_property
+    def forecast(self) -> Forecast:
+        """The public profile of the demand, and the variance of the true demand around it."""
+        day = self.intervals_per_day
+        total = np.zeros((3, day))
+        for kind in self.kinds:
+            total += kind.count * np.array(kind.consumption_moments(day))
+        mean, variance, covariance = total
+        profile = mean if self.profile_wh is None else np.array(self.profile_wh, np.float64)
+        ar_coefficient = np.clip(covariance / np.maximum(np.roll(variance, 1), 1e-9), 0.0, 0.999)
+        return Forecast(profile_wh=profile, variance=variance, ar_coefficient=ar_coefficient)

@@ -1,0 +1,296 @@
+"""Zone files: a tariff, households and promises in TOML. An error names the line of the mistake.
+
+`docs/how-to/zone-file.md` describes the format. `EXAMPLE_ZONE_FILE` is a valid example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from murmurate.errors import MeterError, ModelError, MurmurateError, ZoneFileError
+from murmurate.household.occupancy import OccupancyChains, per_interval_probability
+from murmurate.planning.household_values import read_consumption_pmf, read_public_hours
+from murmurate.planning.local_hours import LocalHours
+from murmurate.planning.zone import HouseholdKind, Zone
+from murmurate.pricing.rate import RateCurve, Segment
+from murmurate.privacy.calibration import Calibration
+from murmurate.privacy.divergence import SecretPair
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.privacy.promise import Promise, parse_promise
+from murmurate.time_zones import LocalClock, local_clock
+from murmurate.toml_reader import TomlReader
+
+EXAMPLE_ZONE_FILE = """\
+name = "harbour"
+currency = "EUR"
+interval_minutes = 15
+time_zone = "Europe/Lisbon"                 # whose clocks the hours below are read on
+promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]
+calibration = "range"                       # range | shift | robust | exact
+
+[tariff]                                    # money/kWh: alpha per kWh of demand, on top of beta
+alpha = "0.0002"
+beta = "0.08"
+tick = "0.00001"
+floor = "0"
+cap = "2"
+
+[occupancy.resident]                        # chances to arrive or leave at some point during a period
+periods = { morning = "07:00", noon = "08:00", evening = "16:00", night = "23:00" }
+arrive = { morning = 0.98, noon = 0.05, evening = 0.99, night = 0.01 }
+leave = { morning = 0.05, noon = 0.95, evening = 0.05, night = 0.995 }
+
+[[households]]
+name = "flat"
+count = 800
+bound_wh = 1000
+away = { uniform_to = 300 }
+home = { uniform_to = 600 }
+occupancy = "resident"
+
+[[households]]
+name = "fish market"
+count = 1
+bound_wh = 20000
+away = { uniform_to = 5000 }
+home = { uniform_to = 20000 }
+occupancy = "resident"
+public = "always"                           # its hours hang on the door
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSummary:
+    """The number of meters in a meter file and their largest bound [Wh]."""
+
+    count: int
+    bound_wh: int
+
+
+ReadMeters = Callable[[str], MeterSummary]
+
+_ALLOWED_KEYS: dict[str, set[str]] = {
+    "": {"name", "currency", "interval_minutes", "promise", "calibration", "eta", "noise", "tariff", "occupancy"}
+    | {"households", "forecast", "filter", "time_zone", "budget"},
+    "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
+    "occupancy": {"periods", "arrive", "leave"},
+    "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
+    "forecast": {"profile_kwh"},
+}
+
+
+def _reject_meters_file(name: str) -> MeterSummary:
+    raise MeterError("meters", repr(name), "meter files cannot be read here; set count and bound_wh instead")
+
+
+def parse_zone(
+    text: str,
+    read_meters: ReadMeters = _reject_meters_file,
+    *,
+    tested: bool = False,
+    read_clock: Callable[[str], LocalClock] = local_clock,
+) -> Zone:
+    """Return the zone that a zone file describes: a tariff, households and promises in TOML.
+
+    `docs/how-to/zone-file.md` describes the format; `EXAMPLE_ZONE_FILE` is an example. No file is opened and no clock
+    is read.
+
+    Args:
+        text: The zone file.
+        read_meters: Returns count and largest bound [Wh] for the name of a file of meters. Without it, a zone file that
+            names such a file is refused.
+        tested: Whether a sample of readings passed the test of the consumption distributions. The calibrations `exact`
+            and `robust` need it.
+        read_clock: Returns the clock for the name of a time zone. The default reads the time zone database.
+
+    Returns:
+        The zone.
+
+    Raises:
+        ZoneFileError: The text is not TOML, or a value is missing or not allowed. It names the line of the first error.
+
+    Example:
+        >>> import murmurate as mm
+        >>> zone = mm.parse_zone(mm.EXAMPLE_ZONE_FILE)
+        >>> zone.name, zone.household_count, [str(promise) for promise in zone.promises]
+        ('harbour', 801, ['any 24 h: epsilon 1, delta 1e-06', 'any moment, habits known: 1'])
+    """
+    reader = TomlReader(text)
+    top = reader.read_table((), _ALLOWED_KEYS[""])
+    hours = _read_hours(reader, top, read_clock)
+    models = reader.get(top, (), "occupancy", dict, {})
+    occupancy = {name: _read_chains(reader, ("occupancy", name), hours) for name in models}
+    kinds = [
+        _read_household_kind(reader, n, hours, occupancy, read_meters)
+        for n, _ in enumerate(reader.require(top, (), "households", list))
+    ]
+    promises = _read_promises(reader, top, hours.intervals_per_day)
+    calibration, eta, distribution = _read_noise(reader, top)
+    with reader.locate_errors((), "name"):
+        return Zone(
+            name=reader.require(top, (), "name", str),
+            currency=reader.require(top, (), "currency", str),
+            intervals_per_day=hours.intervals_per_day,
+            curve=_read_rate_curve(reader),
+            kinds=tuple(kinds),
+            promises=tuple(promises),
+            calibration=calibration,
+            eta=eta,
+            distribution=distribution,
+            profile_wh=_read_profile(reader, top, hours),
+            filtered=reader.get(top, (), "filter", bool, False),
+            tested=tested,
+            clock=hours.clock,
+            uneven_noise=_read_uneven_noise(reader, top),
+            source_text=text,
+        )
+
+
+def _read_hours(reader: TomlReader, top: Mapping[str, Any], read_clock: Callable[[str], LocalClock]) -> LocalHours:
+    minutes = reader.get(top, (), "interval_minutes", int, 15)
+    with reader.locate_errors((), "interval_minutes"):
+        if minutes < 1 or 1440 % minutes:
+            raise MurmurateError("interval_minutes", minutes, "must divide a day of 1440 minutes, for example 15")
+    with reader.locate_errors((), "time_zone"):
+        clock = read_clock(reader.get(top, (), "time_zone", str, "UTC"))
+    return LocalHours(1440 // minutes, clock, "time_zone" in top)
+
+
+def _read_promises(reader: TomlReader, top: Mapping[str, Any], day: int) -> list[Promise]:
+    with reader.locate_errors((), "promise"):
+        promises = [parse_promise(str(entry), day) for entry in reader.require(top, (), "promise", list)]
+        if not promises:
+            raise MurmurateError("promise", "empty", "must have at least one promise")
+    return promises
+
+
+def _read_noise(reader: TomlReader, top: Mapping[str, Any]) -> tuple[Calibration, float, NoiseDistribution | None]:
+    with reader.locate_errors((), "calibration"):
+        calibration = _parse_choice("calibration", reader.get(top, (), "calibration", str, "range"), Calibration)
+    with reader.locate_errors((), "eta"):
+        eta = float(reader.get(top, (), "eta", (int, float), 0.0))
+        if calibration is Calibration.ROBUST and not 0 < eta < 1:
+            raise ModelError("eta", eta, "must lie between 0 (exact) and 1 (range) for robust, for example 0.05")
+    with reader.locate_errors((), "noise"):
+        noise = reader.get(top, (), "noise", str, "best")
+        return calibration, eta, None if noise == "best" else _parse_choice("noise", noise, NoiseDistribution)
+
+
+def _parse_choice(field: str, value: str, kinds: Any) -> Any:
+    names = [kind.value for kind in kinds]
+    if value not in names:
+        raise MurmurateError(field, repr(value), f"must be one of {', '.join(names)}")
+    return kinds(value)
+
+
+def _read_rate_curve(reader: TomlReader) -> RateCurve:
+    path = ("tariff",)
+    if "tariff" not in reader.document:
+        raise ZoneFileError(1, "tariff", "missing", "must be given as a table [tariff]")
+    tariff = reader.read_table(path, _ALLOWED_KEYS["tariff"])
+    limits = {"tick": reader.require(tariff, path, "tick", (str, int, float))}
+    limits |= {key: tariff[key] for key in ("floor", "cap") if key in tariff}
+    shapes = [key for key in ("segments", "knots", "alpha") if key in tariff]
+    with reader.locate_errors(path, shapes[-1] if shapes else "tick"):
+        if len(shapes) > 1:
+            raise MurmurateError("tariff", " and ".join(shapes), "must be given in one of these ways")
+        if "segments" in tariff:
+            return RateCurve.from_segments([Segment(*segment) for segment in tariff["segments"]], **limits)
+        if "knots" in tariff:
+            return RateCurve.from_knots([(wh, price) for wh, price in tariff["knots"]], **limits)
+        alpha, beta = (reader.require(tariff, path, key, (str, int, float)) for key in ("alpha", "beta"))
+        return RateCurve.affine(alpha=alpha, beta=beta, **limits)
+
+
+def _read_uneven_noise(reader: TomlReader, top: Mapping[str, Any]) -> bool:
+    with reader.locate_errors((), "budget"):
+        budget = reader.get(top, (), "budget", str, "even")
+        if budget not in {"even", "uneven"}:
+            raise MurmurateError("budget", repr(budget), "must be even or uneven")
+    return bool(budget == "uneven")
+
+
+def _read_chains(reader: TomlReader, path: tuple[Any, ...], hours: LocalHours) -> OccupancyChains:
+    """Read the occupancy chain of a household: periods by start, and the chance to arrive or leave in each."""
+    table = reader.read_table(path, _ALLOWED_KEYS["occupancy"])
+    starts = reader.require(table, path, "periods", dict)
+    with reader.locate_errors(path, "periods"):
+        begins = {name: hours.parse_slot("periods", str(start)) for name, start in starts.items()}
+        if len(set(begins.values())) != len(begins) or not begins:
+            raise ModelError("periods", sorted(begins.values()), "must be at least one, each with a different start")
+    names = sorted(begins, key=begins.__getitem__)
+    local = np.searchsorted([begins[name] for name in names], np.arange(hours.intervals_per_day), side="right") - 1
+    calendar = hours.to_standard_time(local % len(names))
+    chances = {}
+    for key in ("arrive", "leave"):
+        by_period = reader.require(table, path, key, dict)
+        with reader.locate_errors(path, key):
+            if set(by_period) != set(names):
+                raise ModelError(key, sorted(by_period), f"must name each period once: {', '.join(names)}")
+            per_period = np.array([float(by_period[name]) for name in names])
+            if not ((per_period >= 0) & (per_period < 1)).all():
+                raise ModelError(key, per_period.tolist(), "must be chances, 0 or more and below 1")
+            chances[key] = per_interval_probability(per_period, np.bincount(calendar))
+    with reader.locate_errors(path, "arrive"):
+        return OccupancyChains.independent(
+            initial=[0.5], arrive=chances["arrive"][:, None], leave=chances["leave"][:, None], period=calendar
+        )
+
+
+def _read_household_kind(
+    reader: TomlReader,
+    number: int,
+    hours: LocalHours,
+    occupancy: Mapping[str, OccupancyChains],
+    read_meters: ReadMeters,
+) -> HouseholdKind:
+    path = ("households", number)
+    table = reader.read_table(path, _ALLOWED_KEYS["households"])
+    if "meters" in table:
+        with reader.locate_errors(path, "meters"):
+            summary = read_meters(reader.get(table, path, "meters", str, ""))
+            count, bound_wh = summary.count, summary.bound_wh
+    else:
+        count, bound_wh = (reader.require(table, path, key, int) for key in ("count", "bound_wh"))
+    with reader.locate_errors(path, "bound_wh"):
+        if bound_wh < 1:
+            raise MeterError("bound_wh", bound_wh, "must be at least 1 Wh")
+    distributions = {}
+    for key in ("away", "home"):
+        with reader.locate_errors(path, key):
+            distributions[key] = read_consumption_pmf(key, reader.require(table, path, key, dict), bound_wh)
+    named = table.get("occupancy", [])
+    names = [named] if isinstance(named, str) else list(named)
+    with reader.locate_errors(path, "occupancy"):
+        if not names or not set(names) <= set(occupancy):
+            raise ModelError(
+                "occupancy", names, f"must name one or more of {', '.join(occupancy) or '[occupancy.NAME]'}"
+            )
+    with reader.locate_errors(path, "public"):
+        public = read_public_hours(table.get("public", []), hours)
+    with reader.locate_errors(path, "count"):
+        return HouseholdKind(
+            name=reader.require(table, path, "name", str),
+            count=count,
+            secret_pair=SecretPair(away=distributions["away"], home=distributions["home"]),
+            models=tuple(occupancy[name] for name in names),
+            public=public,
+            meters_file=table.get("meters", ""),
+        )
+
+
+def _read_profile(reader: TomlReader, top: Mapping[str, Any], hours: LocalHours) -> tuple[int, ...] | None:
+    if "forecast" not in top:
+        return None
+    table = reader.read_table(("forecast",), _ALLOWED_KEYS["forecast"])
+    kwh = reader.require(table, ("forecast",), "profile_kwh", list)
+    with reader.locate_errors(("forecast",), "profile_kwh"):
+        if len(kwh) != hours.intervals_per_day:
+            raise MurmurateError(
+                "profile_kwh", f"{len(kwh)} numbers", f"must be one for each of {hours.intervals_per_day} intervals"
+            )
+        return tuple(hours.to_standard_time([round(1000 * float(value)) for value in kwh]).tolist())

@@ -1,1 +1,0 @@
-"""Publication: one signed, chained record for each zone and interval, and the steps by which it becomes public once."""

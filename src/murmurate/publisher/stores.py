@@ -1,0 +1,93 @@
+"""The two stores of a publisher, as small as they can be, and how each step of the machine is performed on them.
+
+The state is confidential and may be lost, set back or split in two; the log is public, in another failure domain, and
+must never lose what it has taken. A log needs no more than a conditional write: an object store that creates
+`zone/number` only where it does not exist yet can be one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from murmurate.public_log.record import Entry
+from murmurate.publisher.protocol import (
+    AppendToLog,
+    LoadDemand,
+    LockZones,
+    LogTail,
+    ReadLog,
+    SaveState,
+    SeenState,
+    Step,
+    WaitForSlot,
+)
+from murmurate.types import Demand
+
+Result = TypeVar("Result")
+
+
+class StateStore(Protocol):
+    """What the publisher keeps for itself. From `lock` to `save` or `rollback` is one transaction."""
+
+    def lock(self, zones: Iterable[str]) -> dict[str, SeenState]:
+        """What is known of these zones, each locked; those that another publisher has locked are left out."""
+        ...
+
+    def load_demand(self, intervals: Mapping[str, int]) -> Demand:
+        """The demand of one interval of each zone; zones without one are left out."""
+        ...
+
+    def save(self, new_entries: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
+        """Store both durably and unlock. A pending entry that was seen in the log or is None is dropped."""
+        ...
+
+    def rollback(self) -> None:
+        """Discard what was not saved, and unlock."""
+        ...
+
+
+class LogStore(Protocol):
+    """The public log: for each zone lines numbered 0, 1, 2, .., of which the last is the head."""
+
+    def read(self, after_seq: Mapping[str, int]) -> dict[str, LogTail]:
+        """The next lines of each zone after a number (not all, if they are many), and number and hash of its head."""
+        ...
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Take each entry that follows the head of its zone, durably; ignore the others."""
+        ...
+
+
+def drive_steps(
+    machine: Generator[Step, Any, Result], state: StateStore, log: LogStore, wait_for_slot: Callable[[], None]
+) -> Result:
+    """Perform the steps of a machine until it is done. If one fails, the state is rolled back and the error goes on."""
+    try:
+        step = next(machine)
+        while True:
+            step = machine.send(perform_step(step, state, log, wait_for_slot))
+    except StopIteration as finished:
+        result: Result = finished.value
+        return result
+    except BaseException:
+        state.rollback()
+        raise
+
+
+def perform_step(step: Step, state: StateStore, log: LogStore, wait_for_slot: Callable[[], None]) -> object:
+    """Perform one step and return its answer."""
+    match step:
+        case LockZones(zones):
+            return state.lock(zones)
+        case ReadLog(after):
+            return log.read(after)
+        case LoadDemand(interval):
+            return state.load_demand(interval)
+        case SaveState(seen, pending):
+            state.save(seen, pending)
+        case WaitForSlot():
+            wait_for_slot()
+        case AppendToLog(entries):
+            log.append(entries.values())
+    return None

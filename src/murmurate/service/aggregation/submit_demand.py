@@ -1,0 +1,70 @@
+"""Store the demand in the state, from where the publisher loads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.service.aggregation.job import IntervalDemand
+from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.types import Demand
+
+
+def submit_demand(
+    state: PostgresStateStore, interval_s: int, demands: Sequence[IntervalDemand], quorum: float = 0.0
+) -> dict[str, str]:
+    """Store each demand until it is released. Returns the zones whose demand cannot be used, with the reason.
+
+    The demand of a zone in which less than `quorum` of the meters have reported is not used for that interval.
+    """
+    terms = {zone: state.terms_for_plan(plan) for zone, plan in state.plan_by_zone().items()}
+    unusable: dict[str, str] = {}
+    for interval in demands:
+        releasable, reasons = releasable_demand(interval.demand, terms, interval_s, quorum)
+        unusable |= reasons
+        state.store_demand(interval.start_s // interval_s, releasable)
+    return unusable
+
+
+def releasable_demand(
+    demand: Demand, terms: Mapping[str, ReleaseTerms | None], interval_s: int, quorum: float
+) -> tuple[Demand, dict[str, str]]:
+    """The demand of the zones that may be released from it, and the other zones, with the reason."""
+    reasons = _below_quorum(demand, quorum) | unusable_zones(demand, terms, interval_s)
+    return _without_zones(demand, reasons), reasons
+
+
+def unusable_zones(demand: Demand, terms: Mapping[str, ReleaseTerms | None], interval_s: int) -> dict[str, str]:
+    """Zones whose demand the publisher must not get, with the reason.
+
+    The noise of a plan hides households of its kinds up to their bounds; one that may add more would not be hidden.
+    """
+    reasons = {}
+    for row, zone in enumerate(demand.zones):
+        plan = terms.get(zone)
+        if plan is None:
+            reasons[zone] = "is not open; murmurate open plan.json"
+        elif plan.interval_s != interval_s:
+            reasons[zone] = f"is planned for intervals of {plan.interval_s} s, not {interval_s} s"
+        elif (reason := plan.not_hidden_reason(demand.bounds_at(row))) is not None:
+            reasons[zone] = reason
+    return reasons
+
+
+def _below_quorum(demand: Demand, quorum: float) -> dict[str, str]:
+    reasons = {}
+    for zone, reported, imputed in zip(demand.zones, demand.reported.tolist(), demand.imputed.tolist(), strict=True):
+        if reported < quorum * (reported + imputed):
+            reasons[zone] = f"{reported:,} of {reported + imputed:,} meters reported; the quorum is {quorum:g}"
+    return reasons
+
+
+def _without_zones(demand: Demand, blocked: Mapping[str, str]) -> Demand:
+    kept = [row for row, zone in enumerate(demand.zones) if zone not in blocked]
+    return Demand(
+        zones=tuple(demand.zones[row] for row in kept),
+        energy_wh=demand.energy_wh[kept],
+        reported=demand.reported[kept],
+        imputed=demand.imputed[kept],
+        bounds=tuple(demand.bounds_at(row) for row in kept),
+    )

@@ -1,0 +1,118 @@
+"""A simulated town: who is home, what each home draws, and what an attacker makes of the prices.
+
+The attacker is the strongest of the paper: it knows the model and every reading but one, hears every price, and guesses
+whether that one household is home. Each household is attacked in turn, and how often the guess is right is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.audit.adversary import emission_log_likelihood, filtered_log_odds
+from murmurate.household.occupancy import OccupancyModel, occupancy_probability
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone import HouseholdKind
+from murmurate.privacy.huber import huber_log_pmf
+from murmurate.privacy.noise import NoiseDistribution, laplace_log_pmf
+from murmurate.units import BoolArray, FloatArray, IntArray
+
+_DEMO_BURN_IN_DAYS = 5
+_DEMAND_STEP_WH = 10  # how finely an attacker reads a price back into a demand
+
+
+@dataclass(slots=True, kw_only=True)
+class DemoZone:
+    """Homes of one kind, living from interval to interval."""
+
+    kind: HouseholdKind
+    first_interval: int  # the first interval of the day that it lives through
+    rng: np.random.Generator
+    is_home: BoolArray = field(init=False)
+    occupied: list[BoolArray] = field(default_factory=list, init=False)  # [interval] of each home
+    energy_wh: list[IntArray] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.is_home = self.rng.random(self.kind.count) < self.prior
+
+    @property
+    def prior(self) -> float:
+        """How likely a home is occupied when the town begins, by the model alone."""
+        day = len(self.kind.models[0].period)
+        model = OccupancyModel(groups=(self.kind.models[0],))
+        return float(occupancy_probability(model, _DEMO_BURN_IN_DAYS * day + self.first_interval + 1)[-1, 0])
+
+    def transition_at(self, interval: int) -> FloatArray:
+        """The transition [from, to] into the interval that is so many after the first."""
+        transition: FloatArray = self.kind.models[0].transition_at(self.first_interval + interval)[:, :, 0]
+        return transition
+
+    def simulate_interval(self) -> IntArray:
+        """One more interval: what each home draws [Wh]."""
+        if self.occupied:
+            chance = self.transition_at(len(self.occupied))[self.is_home.astype(np.int64), 1]
+            self.is_home = self.rng.random(len(self.is_home)) < chance
+        away, home = (
+            self.rng.choice(len(law), size=len(self.is_home), p=law)
+            for law in (self.kind.secret_pair.away, self.kind.secret_pair.home)
+        )
+        drew: IntArray = np.where(self.is_home, home, away)
+        self.occupied.append(self.is_home)
+        self.energy_wh.append(drew)
+        return drew
+
+
+class AttackAccuracy(NamedTuple):
+    """How often an attacker is right about who is home."""
+
+    model_only: float  # without any price
+    with_prices: float
+    with_exact_rates: float  # had they been published
+
+
+def attack_homes(zone: DemoZone, published_wh: IntArray, terms: ReleaseTerms, slots: IntArray) -> AttackAccuracy:
+    """What the prices of the first intervals tell about each household. `slots` are their intervals of the day."""
+    intervals = len(published_wh)
+    occupied = np.array(zone.occupied[:intervals]).T
+    energy_wh = np.array(zone.energy_wh[:intervals]).T  # [home, interval]
+    rest_wh = energy_wh.sum(axis=0) - energy_wh
+    initial = np.array([1 - zone.prior, zone.prior])
+    steps = np.stack([zone.transition_at(t) for t in range(intervals)])
+    law = (zone.kind.secret_pair.away, zone.kind.secret_pair.home)
+    with_prices = np.stack(
+        [
+            emission_log_likelihood(
+                np.full(len(rest_wh), published_wh[t]), rest_wh[:, t], *law, _noise_log_pmf(terms, int(slots[t]))
+            )
+            for t in range(intervals)
+        ],
+        axis=1,
+    )
+    with np.errstate(divide="ignore"):
+        exact = np.stack([np.log(pmf)[energy_wh] for pmf in law], axis=-1)
+    emissions = (np.zeros_like(with_prices), with_prices, exact)
+    return AttackAccuracy(
+        *(float(((filtered_log_odds(initial, steps, emission) > 0) == occupied).mean()) for emission in emissions)
+    )
+
+
+def _noise_log_pmf(terms: ReleaseTerms, slot: int) -> Callable[[IntArray], FloatArray]:
+    scale_wh = float(terms.scale_wh[slot])
+    if terms.distribution is NoiseDistribution.LAPLACE:
+        return lambda noise_wh: laplace_log_pmf(noise_wh, scale_wh)
+    if terms.distribution is NoiseDistribution.HUBER:
+        return lambda noise_wh: huber_log_pmf(noise_wh, scale_wh, int(terms.core_wh[slot]))
+    return lambda noise_wh: -((np.asarray(noise_wh, np.float64) / scale_wh) ** 2) / 2
+
+
+def demand_from_prices(price_ticks: IntArray, terms: ReleaseTerms, max_demand_wh: int) -> IntArray:
+    """The demand [Wh] that a price tells, as finely as its tick allows."""
+    reach = max_demand_wh + 20 * int(terms.scale_wh.max()) + int(terms.core_wh.max())
+    demand_wh = np.arange(-reach, reach + 1, _DEMAND_STEP_WH)
+    ticks = terms.curve.price_ticks(demand_wh)
+    low, high = (np.searchsorted(ticks, price_ticks, side=side) for side in ("left", "right"))
+    middle: IntArray = demand_wh[np.minimum((low + high) // 2, len(demand_wh) - 1)]
+    return middle

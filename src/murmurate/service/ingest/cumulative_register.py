@@ -1,0 +1,113 @@
+"""A meter that sends its total, every so often, made into the energy of intervals; and how such a message is read.
+
+The energy of an interval comes only from what the register showed within that interval, edges included. So it answers
+to what was drawn in this interval and in no other: the promise for a single moment needs that. A straight line from a
+point before an edge to a point behind it would carry energy from one interval into the next.
+
+Whether an interval has an energy depends on the times of the points, never on what the register showed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from murmurate.errors import ReadingError
+from murmurate.service.ingest.field_values import (
+    MAX_READING_LINE_BYTES,
+    MAX_WH,
+    NANOSECONDS_PER_SECOND,
+    floor_to_wh,
+    parse_json,
+    parse_time_ns,
+)
+
+MIN_SPAN_SHARE = Fraction(1, 2)  # the least part of an interval that its first and last point must lie apart
+_UNIT_POWER = {"Wh": 0, "kWh": 3, "MWh": 6}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RegisterReading:
+    """What a register showed."""
+
+    at_s: int  # [s of UTC]
+    total_wh: int
+
+
+def interval_energy(first: RegisterReading, last: RegisterReading, *, interval_s: int) -> int | None:
+    """The energy of an interval [Wh] from its first and its last point; none if they lie too close together.
+
+    floor((R_last - R_first) * interval_s / (t_last - t_first)): what the register rose, stretched to the whole
+    interval. A register that fell counts as one that stood still.
+
+    >>> interval_energy(RegisterReading(0, 1000), RegisterReading(900, 1250), interval_s=900)
+    250
+    >>> interval_energy(RegisterReading(60, 1000), RegisterReading(660, 1100), interval_s=900)
+    150
+    >>> interval_energy(RegisterReading(500, 1000), RegisterReading(900, 1250), interval_s=900) is None
+    True
+    """
+    span_s = last.at_s - first.at_s
+    if span_s < MIN_SPAN_SHARE * interval_s:
+        return None
+    return max(0, last.total_wh - first.total_wh) * interval_s // span_s
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterState:
+    """What is kept of a meter between two messages: two points of the interval in which its last point lies."""
+
+    first: RegisterReading  # the first point in that interval, its begin included
+    last: RegisterReading
+
+    @staticmethod
+    def start_or_advance(
+        state: RegisterState | None, reading: RegisterReading, *, interval_s: int
+    ) -> tuple[RegisterState, list[tuple[int, int]]]:
+        """As `advance`; a meter without any point before begins here."""
+        return (state or RegisterState(reading, reading)).advance(reading, interval_s=interval_s)
+
+    def advance(self, reading: RegisterReading, *, interval_s: int) -> tuple[RegisterState, list[tuple[int, int]]]:
+        """The register after one more point, and (begin [s of UTC], energy [Wh]) of the interval that it completes.
+
+        An interval is complete with the first point at or after its end. A point exactly on an edge belongs to both
+        intervals. A point that is not after the last one changes nothing, whatever it shows. Nothing is carried over a
+        gap: an interval without points far enough apart has no energy.
+
+        >>> state = RegisterState(RegisterReading(900, 100), RegisterReading(1500, 140))
+        >>> after, energies = state.advance(RegisterReading(1800, 151), interval_s=900)
+        >>> after.first == after.last == RegisterReading(at_s=1800, total_wh=151), energies
+        (True, [(900, 51)])
+        """
+        if reading.at_s <= self.last.at_s:
+            return self, []
+        start_s = self.last.at_s // interval_s * interval_s
+        end_s = start_s + interval_s
+        first = self.first if self.first.at_s >= start_s else self.last  # intervals may have had another length before
+        if reading.at_s < end_s:
+            return RegisterState(first, reading), []
+        energy_wh = interval_energy(first, reading if reading.at_s == end_s else self.last, interval_s=interval_s)
+        return RegisterState(reading, reading), [] if energy_wh is None else [(start_s, energy_wh)]
+
+
+def parse_register_reading(payload: bytes, received_s: int) -> RegisterReading:
+    """A point from a message: {"timestamp", "value", "unit"}, all but the value optional, or a bare number of Wh.
+
+    A value is rounded down to whole Wh. No value is refused, and no error quotes one. A message that does not tell its
+    time is as old as its arrival.
+
+    >>> parse_register_reading(b'{"value": 12.3456, "unit": "kWh"}', 1800)
+    RegisterReading(at_s=1800, total_wh=12345)
+    """
+    if len(payload) > MAX_READING_LINE_BYTES:
+        raise ReadingError("message", "too long", f"must have at most {MAX_READING_LINE_BYTES} bytes")
+    message = parse_json(payload)
+    row = message if isinstance(message, dict) else {"value": message}
+    if not {"value"} <= row.keys() <= {"timestamp", "value", "unit"}:
+        raise ReadingError("message", "no register reading", "must have value, and may have timestamp and unit")
+    unit = row.get("unit", "Wh")
+    if not isinstance(unit, str) or unit not in _UNIT_POWER:
+        raise ReadingError("unit", "unknown", f"must be one of {', '.join(_UNIT_POWER)}")
+    at_s = parse_time_ns("timestamp", row["timestamp"]) // NANOSECONDS_PER_SECOND if "timestamp" in row else received_s
+    shown_wh = floor_to_wh("value", row["value"], _UNIT_POWER[unit])
+    return RegisterReading(at_s, min(max(shown_wh, -MAX_WH), MAX_WH))

@@ -1,0 +1,1 @@
+"""Read the public log: follow it as it grows, look up what is old."""

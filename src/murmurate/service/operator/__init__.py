@@ -1,1 +1,0 @@
-"""For whoever runs the service: a page and figures. Never a demand."""

@@ -1,0 +1,1 @@
+"""The operator's page, status and metrics. Never a demand."""

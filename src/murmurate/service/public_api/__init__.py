@@ -1,0 +1,1 @@
+"""The public HTTP API. Everything it serves derives from the public log."""

@@ -1,0 +1,76 @@
+"""How far the noise moves a price: where the price without it lies, in 95 of 100 intervals.
+
+A measured price is f(Y) with Y = Z + K, f the tariff's curve and K the noise. With |K| <= h in 95 % of all draws, f(Z)
+is between f(Y - h) and f(Y + h). Pr[|K| > h] is about e^(-h/b) for Laplace noise of scale b, so h = b ln 20; for
+Gaussian noise h = 1.96 b; for Huber noise it follows from the area of its core and its tails. It is a function of what
+is published, and tells nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import exp, log, pi, sqrt
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.service.log_reader.zone_view import Price
+from murmurate.units import IntArray
+
+_TAIL_PROBABILITY = 0.05
+_MAX_DEMAND_WH = 2**40  # no zone draws more in an interval
+
+
+def half_width_wh(distribution: NoiseDistribution, scale_wh: float, core_wh: int = 0) -> int:
+    """What the noise stays within in 95 % of all draws [Wh].
+
+    >>> huber = half_width_wh(NoiseDistribution.HUBER, 1000.0, 2000)
+    >>> half_width_wh(NoiseDistribution.LAPLACE, 1000.0), half_width_wh(NoiseDistribution.GAUSSIAN, 1000.0), huber
+    (2996, 1960, 3374)
+    """
+    if distribution is NoiseDistribution.GAUSSIAN:
+        return round(-float(ndtri(_TAIL_PROBABILITY / 2)) * scale_wh)
+    deviation = sqrt(scale_wh * core_wh)
+    tails = 2 * scale_wh * exp(-core_wh / (2 * scale_wh))
+    core = deviation * sqrt(2 * pi) * (2 * ndtr(core_wh / deviation) - 1) if core_wh else 0.0
+    beyond = tails / (tails + core)
+    if beyond >= _TAIL_PROBABILITY:
+        return round(core_wh + scale_wh * log(beyond / _TAIL_PROBABILITY))
+    within = (_TAIL_PROBABILITY - beyond) * (tails + core) / (2 * deviation * sqrt(2 * pi))
+    return round(deviation * float(ndtri(ndtr(core_wh / deviation) - within)))
+
+
+def noise_band(terms: ReleaseTerms, prices: Sequence[Price]) -> dict[int, tuple[float, float]]:
+    """Lower and upper edge [currency/kWh] by interval, of each measured price that the tariff of `terms` has made."""
+    own = [price for price in prices if price.scale_wh is not None and price.tick == terms.curve.tick]
+    if not own or not _is_nondecreasing(terms.curve):
+        return {}
+    ticks = np.array([price.ticks or 0 for price in own], np.int64)
+    reach = np.array(
+        [half_width_wh(terms.distribution, price.scale_wh or 0.0, price.core_wh) for price in own], np.int64
+    )
+    low = terms.curve.price_ticks(_min_demand_wh(terms.curve, ticks) - reach).tolist()
+    high = terms.curve.price_ticks(_min_demand_wh(terms.curve, ticks + 1) - 1 + reach).tolist()
+    tick = terms.curve.tick
+    return {price.interval: (float(a * tick), float(b * tick)) for price, a, b in zip(own, low, high, strict=True)}
+
+
+def _min_demand_wh(curve: RateCurve, ticks: IntArray) -> IntArray:
+    """The smallest demand [Wh] whose price is at least so many ticks, within what a zone can draw."""
+    low, high = np.full_like(ticks, -_MAX_DEMAND_WH), np.full_like(ticks, _MAX_DEMAND_WH)
+    while (high - low).any():
+        middle = (low + high) // 2
+        enough = curve.price_ticks(middle) >= ticks
+        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+    return low
+
+
+def _is_nondecreasing(curve: RateCurve) -> bool:
+    """Whether more demand never makes a lower price."""
+    steps = (after.price - before.price for before, after in pairwise(curve.segments))
+    gaps = (before.slope * (after.from_wh - before.from_wh) / 1000 for before, after in pairwise(curve.segments))
+    return all(piece.slope >= 0 for piece in curve.segments) and all(s >= g for s, g in zip(steps, gaps, strict=True))

@@ -1,0 +1,77 @@
+"""What a query may ask: each parameter is what it must be, or the answer says what it must be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from datetime import date, datetime
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+REPEATABLE_PARAMS = {"targets"}
+
+
+def check_query_params(request: Request, allowed: Collection[str]) -> None:
+    """Raise HTTP 400 for an unknown parameter: a response that ignored it would answer another question.
+
+    So is one that is there twice, but for those that are lists.
+    """
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in allowed:
+            names = ", ".join(allowed) or "none"
+            raise HTTPException(400, f"the query parameter {name[:40]!r} is unknown; there is {names}")
+        if name in seen - REPEATABLE_PARAMS:
+            raise HTTPException(400, f"the query parameter {name} must be there once")
+        seen.add(name)
+
+
+def pattern_param(request: Request, name: str, pattern: re.Pattern[str]) -> str | None:
+    """A word of some form."""
+    text = request.query_params.get(name)
+    if text is not None and not pattern.fullmatch(text):
+        raise HTTPException(400, f"{name} must be of the form {pattern.pattern}")
+    return text
+
+
+def int_param(request: Request, name: str, max_value: int) -> int | None:
+    """A whole number from 0 to `most`."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > max_value:
+        raise HTTPException(400, f"{name} must be a whole number from 0 to {max_value}")
+    return int(text)
+
+
+def bool_param(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "false")
+    if text not in {"true", "false"}:
+        raise HTTPException(400, f"{name} must be true or false")
+    return text == "true"
+
+
+def time_param(request: Request, name: str) -> float | None:
+    """A time with its zone [s of UTC]."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text.replace(" ", "+"))  # a plus that was not escaped
+        at_s = None if time.tzinfo is None else time.timestamp()
+    except (ValueError, OverflowError):
+        at_s = None
+    if at_s is None:
+        raise HTTPException(400, f"{name} must be a time such as 2026-11-14T00:00:00Z")
+    return at_s
+
+
+def parse_day(text: str) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != text or not 1970 < day.year < 9000:
+        raise HTTPException(404, "must be a day such as 2026-11-14")
+    return day

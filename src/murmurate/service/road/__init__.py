@@ -1,1 +1,0 @@
-"""The road on a fixed clock: intervals are closed, gathered, released and forgotten."""

@@ -1,0 +1,1 @@
+"""Everything that talks to PostgreSQL or must survive a power cut."""

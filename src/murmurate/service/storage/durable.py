@@ -1,0 +1,81 @@
+"""Files that are there whole or not at all, and still there after a power cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+PRIVATE_FILE_MODE = 0o600
+_HARD_LINK_UNSUPPORTED = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+def write_file(path: Path, data: bytes | memoryview) -> None:
+    """Put a file in place, over one that may be there."""
+    part = _write_temporary(path, data)
+    part.replace(path)
+    fsync_directory(path.parent)
+
+
+def write_once(path: Path, data: bytes | memoryview) -> bool:
+    """Put a file in place unless there is one; of several that try, one wins. Returns whether it was this one.
+
+    Where there are no hard links (a mounted object store), whether one wins is up to the mount.
+    """
+    part = _write_temporary(path, data)
+    try:
+        path.hardlink_to(part)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _HARD_LINK_UNSUPPORTED:
+            raise
+        return _create_file(path, data)
+    finally:
+        part.unlink()
+        fsync_directory(path.parent)
+    return True
+
+
+def make_directory(path: Path) -> None:
+    """A folder and its parents, readable by the owner alone."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        fsync_directory(folder.parent)
+
+
+def fsync_directory(directory: Path) -> None:
+    """Have the names in a folder survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a mount that knows no such thing
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _write_temporary(path: Path, data: bytes | memoryview) -> Path:
+    """The data under a name that every reader passes over."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    _create_file(part, data)
+    return part
+
+
+def _create_file(path: Path, data: bytes | memoryview) -> bool:
+    """A new file, safe on the disk; False if there is one of that name."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
+    except FileExistsError:
+        return False
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink()
+        raise
+    return True

@@ -1,0 +1,1 @@
+"""What all HTTP APIs and pages share."""

@@ -1,0 +1,1 @@
+"""The worker: at each deadline it closes an interval, aggregates it, publishes, and purges old readings."""

@@ -1,0 +1,1 @@
+"""The whole pipeline, from meter to client, with real servers."""

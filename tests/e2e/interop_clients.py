@@ -1,0 +1,111 @@
+"""Third-party clients, each in an environment of its own, and the commands that they run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "clients"
+OPENADR = "/openadr3/3.1.0"
+LONGEST_S = 300  # a day and whatever comes before and after it
+TOO_OLD = "no Python 3.12 or later here"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A Python that has the packages, or the reason why there is none."""
+
+    python: Path | None
+    why: str = ""
+
+    def ask(self, script: str, *words: str) -> dict:
+        """What a client prints."""
+        done = subprocess.run(self._command(script, words), capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout)
+
+    def listen(self, url: str) -> Listener:
+        words = ("listen", url, str(LONGEST_S))
+        process = subprocess.Popen(
+            self._command("oa3_client.py", words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        line = process.stderr.readline()
+        assert line == "listening\n", line + process.communicate()[1]
+        return Listener(process)
+
+    def _command(self, script: str, words: tuple[str, ...]) -> list[str]:
+        assert self.python is not None, self.why
+        return [str(self.python), str(SCRIPTS / script), *words]
+
+
+@dataclass
+class Listener:
+    """A client that receives the notifications of the broker."""
+
+    process: subprocess.Popen[str]
+
+    def received(self) -> dict:
+        """Stop the client. Return all that it received."""
+        out, errors = self.process.communicate(timeout=300)  # closes its stdin
+        assert self.process.returncode == 0, errors[-3000:]
+        return json.loads(out)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def environment(variable: str, requirements: str, interpreter: Path | None, cache: Path) -> Environment:
+    """The interpreter that a variable names; else one that is made here, once."""
+    named = os.environ.get(variable)
+    if named:
+        return Environment(Path(named))
+    if interpreter is None:
+        return Environment(None, TOO_OLD)
+    wanted = SCRIPTS / requirements
+    digest = hashlib.sha256(wanted.read_bytes() + str(interpreter.resolve()).encode()).hexdigest()
+    home = cache / f"murmurate-clients-{digest[:12]}"
+    if not home.exists():
+        making = cache / f"{home.name}-{uuid.uuid4().hex}"
+        try:
+            _run(interpreter, "-m", "venv", making)
+            _run(making / "bin" / "python", "-m", "pip", "install", "--quiet", "--requirement", wanted)
+            making.rename(home)
+        except (OSError, subprocess.CalledProcessError) as error:
+            shutil.rmtree(making, ignore_errors=True)
+            if not home.exists():  # else another process was faster
+                return Environment(None, f"{error}: {getattr(error, 'stderr', '')}")
+    return Environment(home / "bin" / "python")
+
+
+def newer_python() -> Path | None:
+    """A Python 3.12 or later: this one, by its name, from pyenv, or beside this one."""
+    minors = range(12, 20)
+    named = [Path(found) for minor in minors if (found := shutil.which(f"python3.{minor}"))]
+    homes = [Path(sys.base_prefix).parent]
+    if shutil.which("pyenv"):
+        homes.insert(0, Path(_run("pyenv", "root").strip()) / "versions")
+    beside = [found for home in homes for minor in minors for found in home.glob(f"3.{minor}.*/bin/python3")]
+    return next(filter(_is_new, [Path(sys.executable), *named, *beside]), None)
+
+
+def _is_new(python: Path) -> bool:
+    """Whether it runs and is new enough: a name on the path may be a shim for a version that is not there."""
+    question = "import sys, venv; raise SystemExit(sys.version_info < (3, 12))"
+    return subprocess.run([python, "-c", question], capture_output=True, check=False).returncode == 0
+
+
+def _run(*command: object) -> str:
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout

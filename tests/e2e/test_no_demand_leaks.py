@@ -1,0 +1,111 @@
+"""After a day, nothing that is public carries a demand: no route, header, page, figure or log."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.running_service import STEP_S
+
+PUBLIC = (
+    "/",
+    "/zones",
+    "/zones/harbour",
+    "/zones/harbour/now",
+    "/zones/harbour/evcc",
+    "/zones/harbour/evcc?forecast=true",
+    "/zones/harbour/days",
+    "/zones/harbour/days/2026-11-14.json",
+    "/zones/harbour/days/2026-11-15.json",
+    "/zones/harbour/history.csv",
+    "/zones/harbour/vse/v1/tariffs",
+    "/zones/harbour/log.jsonl",
+    "/log.jsonl",
+    "/openadr3/3.1.0/programs",
+    "/openadr3/3.1.0/events",
+    "/openadr3/3.1.0/notifiers",
+    "/openapi.json",
+    "/healthz",
+    "/readyz",
+    "/nowhere",
+)
+PRIVATE = ("/operator", "/metrics", "/openapi.json", "/healthz", "/readyz", "/nowhere")
+
+
+def secrets_of(feed):
+    """Exact demands, and what else follows from one: in kWh, with separators, the mean of a home."""
+    found = set()
+    for energy_wh, reported, _ in feed.expected.values():
+        found |= {str(energy_wh), f"{energy_wh:,}", f"{energy_wh / 1000:.3f}", f"{energy_wh / reported:.4f}"}
+    return re.compile(r"(?<![0-9a-f])(?:" + "|".join(map(re.escape, sorted(found))) + r")(?![0-9a-f])")
+
+
+def answers(day):
+    service, instance = day.service, day.instance
+    for path in PUBLIC:
+        yield f"public {path}", httpx.get(instance.url(path))
+    for path in PRIVATE:
+        address = f"http://127.0.0.1:{instance.private}{path}"
+        yield f"private {path}", httpx.get(address, auth=("ops", service.secrets["ops"]))
+
+
+def test_no_answer_and_no_header_carries_a_demand(day):
+    secret, seen = secrets_of(day.feed), 0
+    for name, answer in answers(day):
+        text = answer.text + "\n" + "\n".join(f"{key}: {value}" for key, value in answer.headers.items())
+        assert not secret.search(text), name
+        seen += answer.status_code == 200
+    assert seen >= len(PUBLIC) + len(PRIVATE) - 4
+
+
+def test_no_process_of_the_service_has_logged_a_demand(day):
+    service, feed = day.service, day.feed
+    text = (service.root / "serve.log").read_text()
+    assert '"aggregated"' in text
+    assert '"released"' in text
+    assert not secrets_of(feed).search(text)
+    assert "Traceback" not in text
+
+
+def test_the_canary_would_be_found(day):
+    service, feed = day.service, day.feed
+    known = service.demand()
+    energy_wh = next(iter(feed.expected.values()))[0]
+    assert any(energy_wh == one[0] for one in known.values())  # it is there, where only the curator reads
+    assert secrets_of(feed).search(f'{{"energy_wh": {energy_wh}}}')
+    assert secrets_of(feed).search(f"demand {energy_wh / 1000:.3f} kWh")
+
+
+def test_readings_lie_where_only_the_curator_can_read(day):
+    service, feed = day.service, day.feed
+    paths = [service.root / "landing", *(service.root / "landing").rglob("*")]
+    assert len(paths) > len(feed.expected)
+    open_to_others = [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert not open_to_others
+
+
+@pytest.mark.parametrize("path", ["/zones/harbour/now", "/zones/harbour/days/2026-11-14.json", "/zones/harbour"])
+def test_an_answer_says_how_long_it_keeps(day, path):
+    instance, feed = day.instance, day.feed
+    answer = httpx.get(instance.url(path))
+    for_ever = path.endswith(".json")
+    assert ("immutable" in answer.headers["cache-control"]) == for_ever
+    assert httpx.get(instance.url(path), headers={"if-none-match": answer.headers["etag"]}).status_code in {304, 200}
+    assert min(feed.expected) * STEP_S
+
+
+def test_the_public_process_does_not_get_the_address_of_the_state(day):
+    environments = {}
+    for pid in day.instance.process_ids():
+        command, environment = (
+            Path(f"/proc/{pid}/{what}").read_bytes().split(b"\0") for what in ("cmdline", "environ")
+        )
+        environments[command[command.index(b"--only") + 1].decode()] = b"\n".join(environment).decode()
+    assert set(environments) == {"private", "worker", "public"}
+    assert day.service.state in environments["worker"]
+    assert day.service.state not in environments["public"]
+    assert day.service.log in environments["public"]

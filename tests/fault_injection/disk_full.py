@@ -1,0 +1,152 @@
+"""Scenario: the disk of the state, and then of the log, is full for a time.
+
+Where mounting is permitted, the cluster is on a small tmpfs, and a ballast file fills it (ENOSPC). Elsewhere
+a limit on the file size is set (RLIMIT_FSIZE, EFBIG). Both stop tables and the WAL.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from tests.fault_injection.checks import check_append_only, check_log
+from tests.fault_injection.crashes import keep_ahead
+from tests.fault_injection.postgres_cluster import Cluster, Clusters, give_to_postgres, postgres_user
+from tests.fault_injection.store_pair import RunContext, StorePair, Violation, publisher_pool
+
+_SIZE = "80m"
+_FREE_BYTES = 16_384  # not taken by the ballast file
+_MAX_FILE_BYTES = 400_000  # where nothing can be mounted: less than a segment of the WAL
+_ERROR_TEXTS = ("No space left on device", "File too large")
+
+
+class Tmpfs:
+    """A small disk for one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._ballast = cluster.data / "ballast"
+
+    def fill(self) -> None:
+        with self._ballast.open("wb", buffering=0) as file:
+            with suppress(OSError):
+                while file.write(b"\0" * 65_536) == 65_536:
+                    pass
+            file.truncate(max(0, file.tell() - _FREE_BYTES))
+
+    def free(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+
+class GrowthLimit:
+    """No file of the cluster may grow beyond a size."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def fill(self) -> None:
+        self._limit(str(_MAX_FILE_BYTES))
+
+    def free(self) -> None:
+        self._limit("unlimited")
+
+    def _limit(self, size: str) -> None:
+        """Set the limit of the postmaster and each of its children, as the user that they run as."""
+        for pid in self._cluster.processes():
+            command = ["prlimit", "--pid", str(pid), f"--fsize={size}:"]
+            subprocess.run(command, check=False, capture_output=True, **postgres_user())  # a child may have ended
+
+
+def _mount(directory: Path) -> bool:
+    """Mount a small disk and return whether this succeeded."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE},mode=0700", "tmpfs", str(directory)]
+    return os.geteuid() == 0 and subprocess.run(mount, check=False, capture_output=True).returncode == 0
+
+
+@contextmanager
+def small_disk(clusters: Clusters, name: str) -> Iterator[tuple[Cluster, Tmpfs | GrowthLimit]]:
+    """Run a cluster whose disk can be filled."""
+    cluster = clusters.new(name, empty=True)
+    cluster.data.mkdir(mode=0o700)
+    mounted = _mount(cluster.data)
+    give_to_postgres(cluster.data)
+    try:
+        clusters.copy_template(cluster)
+        yield cluster.start(), Tmpfs(cluster) if mounted else GrowthLimit(cluster)
+    finally:
+        cluster.kill()
+        if mounted:
+            subprocess.run(["umount", str(cluster.data)], check=True)
+
+
+def disk_full(context: RunContext, times: int) -> dict[str, int]:
+    """Fill the disks. Publishing must stop with errors, and continue when there is space again."""
+    with (
+        small_disk(context.clusters, "full-state") as (state, state_disk),
+        small_disk(context.clusters, "full-log") as (log, log_disk),
+    ):
+        stores = StorePair(context, "disk-full", state, log)
+        stores.prepare()
+        refused = 0
+        with publisher_pool(stores, 2) as pool:
+            for number in range(times):
+                keep_ahead(stores)
+                pool.run_for(0.3)
+                cluster, disk = ((state, state_disk), (log, log_disk))[number % 2]
+                disk.fill()
+                pool.run_for(1.0)
+                refused += _store_demand_on_full_disk(stores) if cluster is state else 0
+                disk.free()
+                _recover(cluster)
+                check_append_only(stores)
+        until = stores.finish_work()
+        errors = _errors(state) + _errors(log)
+        if not errors:
+            raise Violation("no error occurred: the disk was not full")
+        counts = {"disks full": times, "disk errors": errors, "demand refused": refused}
+        counts |= {"releases": check_log(stores, until)}
+        stores.keep_evidence()
+    return counts
+
+
+def _errors(cluster: Cluster) -> int:
+    """Count the errors of a full disk in the server's log."""
+    text = cluster.log.read_text(errors="replace")
+    return sum(text.count(error) for error in _ERROR_TEXTS)
+
+
+def _store_demand_on_full_disk(stores: StorePair) -> int:
+    """Store demand on the full disk and keep the errors for the search. Return how often it was refused."""
+    refused = 0
+    for _ in range(40):
+        try:
+            stores.extend_demand(5)
+        except psycopg.Error as error:
+            stores.context.keep_error(error)
+            refused += 1
+    return refused
+
+
+def _recover(cluster: Cluster) -> None:
+    """Restart a server that stopped because of the full disk, as a supervisor does."""
+    end = time.monotonic() + 180
+    while time.monotonic() < end:
+        try:
+            _restart(cluster)
+            cluster.execute("CREATE TEMP TABLE probe (line text)")
+        except (psycopg.Error, RuntimeError):
+            time.sleep(0.1)
+        else:
+            return
+    raise RuntimeError("the cluster does not start again")
+
+
+def _restart(cluster: Cluster) -> None:
+    if not cluster.running:
+        cluster.kill()
+        cluster.start()

@@ -1,0 +1,154 @@
+"""Scenarios: failover, split brain and restore of the state. Each time the demand is corrected as well.
+
+The standby follows through a proxy that hangs for a time before the fault, like a slow network. What the primary
+commits in that time is lost. Only the log, in its own failure domain, still has it. One publisher sends late each time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.fault_injection.checks import check_append_only, check_log
+from tests.fault_injection.crashes import keep_ahead
+from tests.fault_injection.postgres_cluster import Cluster
+from tests.fault_injection.proxy import NetworkFault, Proxy, proxy
+from tests.fault_injection.seeded_choices import seeded_random
+from tests.fault_injection.store_pair import MURMURATE, RunContext, StorePair, Violation, publisher_pool
+
+_LATE_S = 2.0  # between draw and append
+
+
+@contextmanager
+def _replica(stores: StorePair) -> Iterator[tuple[Proxy, Cluster]]:
+    """Start a standby of the state, wait until it has caught up, and yield it with its link."""
+    with proxy(stores.state.port, word=b"never") as link:
+        standby = stores.context.clusters.standby(stores.state, link.port)
+        query = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND replay_lsn = sent_lsn"
+        end = time.monotonic() + 180
+        while not stores.state.execute(query)[0][0]:
+            if time.monotonic() > end:
+                raise RuntimeError("the standby does not follow")
+            time.sleep(0.02)
+        yield link, standby
+
+
+class _LatePublisher:
+    """A publisher that draws before a fault and sends after it, while others do not know its draw."""
+
+    def __init__(self, stores: StorePair) -> None:
+        self._timeout_s = 3 * _LATE_S if stores.protocol == MURMURATE else 0  # a broken publisher sends at once
+        self._child = stores.start_publisher(slot_s=_LATE_S)
+        self._output = Path(self._child.job["output"])
+        self._await("holding")
+
+    def _await(self, word: str) -> None:
+        end = time.monotonic() + self._timeout_s
+        while time.monotonic() < end and not (self._output.exists() and word in self._output.read_text()):
+            time.sleep(0.01)
+
+    def send(self) -> None:
+        """Wait until its draw was sent, and kill it."""
+        self._await("offer")
+        time.sleep(0.05)
+        self._child.kill()
+        self._child.ended.wait(120)
+
+
+def _check_if_murmurate(stores: StorePair) -> None:
+    if stores.protocol == MURMURATE:
+        check_append_only(stores)
+
+
+def _finish(stores: StorePair, counts: dict[str, int], lost_lines: int) -> dict[str, int]:
+    """Finish all work, check the log, and check that the faults had an effect."""
+    until = stores.finish_work()
+    if stores.protocol == MURMURATE:
+        counts |= {
+            "lost lines": lost_lines,
+            "releases": check_log(stores, until),
+            "competing entries": stores.count_competing_entries(),
+        }
+        if not lost_lines:
+            raise Violation(f"{stores.name}: no line was lost, so nothing was tested")
+    else:
+        counts |= {"double values": stores.count_double_values()}
+    stores.stop()
+    return counts
+
+
+def failovers(context: RunContext, times: int, seed: int, protocol: str = MURMURATE) -> dict[str, int]:
+    """Kill the primary of the state, with commits that its standby did not get, and promote the standby."""
+    stores = context.store_pair(f"failovers of {protocol}", protocol)
+    rng = seeded_random(seed)
+    lost_lines = 0
+    for _ in range(times):
+        keep_ahead(stores)
+        with _replica(stores) as (link, standby), publisher_pool(stores, 2) as pool:
+            pool.run_for(rng.uniform(0.1, 0.3))
+            link.fault = NetworkFault.HANG
+            pool.run_for(rng.uniform(0.2, 0.4))
+            late = _LatePublisher(stores)
+            stores.state.kill()
+            link.fault = NetworkFault.REFUSE
+            standby.promote()
+            pool.kill_all()
+            stores.state = standby
+            lost_lines += stores.count_lost_lines()
+            stores.correct_demand(standby)
+            pool.run_for(rng.uniform(0.2, 0.4))
+            late.send()
+        _check_if_murmurate(stores)
+    return _finish(stores, {"failovers": times}, lost_lines)
+
+
+def split_brains(context: RunContext, times: int, seed: int, protocol: str = MURMURATE) -> dict[str, int]:
+    """Promote the standby while the primary runs. Both publish, from different demand. Then discard one of them."""
+    stores = context.store_pair(f"split brains of {protocol}", protocol)
+    rng = seeded_random(seed)
+    lost_lines = 0
+    for _ in range(times):
+        keep_ahead(stores)
+        with _replica(stores) as (link, standby), publisher_pool(stores, 2) as old, publisher_pool(stores, 2) as new:
+            old.run_for(rng.uniform(0.1, 0.2))
+            link.fault = NetworkFault.HANG
+            old.run_for(rng.uniform(0.1, 0.2))
+            standby.promote()
+            stores.correct_demand(standby)
+            end = time.monotonic() + rng.uniform(0.4, 0.7)
+            while time.monotonic() < end:
+                old.restart_ended()
+                new.restart_ended(state=standby.dsn)
+                time.sleep(0.02)
+            old.kill_all()
+            new.kill_all()
+            discarded = stores.state if rng.random() < 0.5 else standby
+            stores.state = standby if discarded is stores.state else stores.state
+            discarded.kill()
+            lost_lines += stores.count_lost_lines()
+        _check_if_murmurate(stores)
+    return _finish(stores, {"split brains": times}, lost_lines)
+
+
+def restores(context: RunContext, times: int, seed: int, protocol: str = MURMURATE) -> dict[str, int]:
+    """Restore the state from a backup that is older than the last published lines."""
+    stores = context.store_pair(f"restores of {protocol}", protocol)
+    rng = seeded_random(seed)
+    lost_lines = 0
+    for number in range(times):
+        keep_ahead(stores)
+        with publisher_pool(stores, 2) as pool:
+            pool.run_for(rng.uniform(0.1, 0.2))
+            backup = stores.state.backup(stores.state.root / f"backup-{number}")
+            pool.run_for(rng.uniform(0.3, 0.5))
+            late = _LatePublisher(stores)
+            stores.state.restore(backup)
+            pool.kill_all()
+            lost_lines += stores.count_lost_lines()
+            stores.correct_demand(stores.state)
+            pool.run_for(rng.uniform(0.2, 0.4))
+            late.send()
+        _check_if_murmurate(stores)
+    return _finish(stores, {"restores": times}, lost_lines)

@@ -1,0 +1,94 @@
+"""Scenarios: the network between publisher and databases loses acknowledgements, refuses and hangs."""
+
+from __future__ import annotations
+
+import time
+
+from murmurate.public_log.record import parse_entry
+from tests.fault_injection.checks import check_append_only, check_log
+from tests.fault_injection.crashes import keep_ahead
+from tests.fault_injection.proxy import NetworkFault, Proxy, proxy
+from tests.fault_injection.store_pair import RunContext, StorePair, Violation, publisher_pool
+
+_SAVE, _APPEND = b"curator.", b"public_log.append"  # text in the relevant transactions
+
+
+def lost_acknowledgements(context: RunContext, losses: int, seed: int) -> dict[str, int]:
+    """Perform about every third COMMIT of the state and of the log without a response to the client."""
+    stores = context.store_pair("lost acknowledgements")
+    with (
+        proxy(stores.state.port, loss=0.35, seed=seed, word=_SAVE) as state,
+        proxy(stores.log.port, loss=0.35, seed=seed + 1, word=_APPEND) as log,
+    ):
+        with publisher_pool(stores, 3) as pool:
+            state.fault = log.fault = NetworkFault.LOSE
+            while min(state.lost, log.lost) * 2 < losses:
+                keep_ahead(stores)
+                pool.run_for(0.3, state=state.dsn, log=log.dsn)
+                check_append_only(stores)
+        lost = {"lost acknowledgements": state.lost + log.lost, "of the state": state.lost, "of the log": log.lost}
+    until = stores.finish_work()
+    counts = lost | {"releases": check_log(stores, until), "competing entries": stores.count_competing_entries()}
+    stores.stop()
+    return counts
+
+
+def unreachable_log(context: RunContext, outages: int) -> dict[str, int]:
+    """Make the log refuse or hang. Nothing may be published. Later the pending draws must be published unchanged."""
+    stores = context.store_pair("unreachable log")
+    resent = 0
+    with proxy(stores.log.port, word=_APPEND) as log, publisher_pool(stores, 2) as pool:
+        for number in range(outages):
+            keep_ahead(stores)
+            pool.run_for(0.3, log=log.dsn)
+            resent += _outage(stores, log, (NetworkFault.REFUSE, NetworkFault.HANG)[number % 2])
+            pool.run_for(0.3, log=log.dsn)
+            check_append_only(stores)
+    until = stores.finish_work()
+    competing = stores.count_competing_entries()
+    if competing:
+        raise Violation(f"unreachable log: {competing} second draws")
+    counts = {"outages": outages, "draws kept and sent later": resent, "releases": check_log(stores, until)}
+    stores.stop()
+    return counts
+
+
+def _settled(stores: StorePair) -> tuple[int, dict[str, str]]:
+    """Return public lines and pending draws once earlier requests have arrived: when both stay the same for a time."""
+    end = time.monotonic() + 60
+    seen = None
+    while (now := (check_append_only(stores), _pending(stores))) != seen:
+        if time.monotonic() > end:
+            raise Violation("publishing goes on during the outage")
+        seen = now
+        time.sleep(0.2)
+    return now
+
+
+def _pending(stores: StorePair) -> dict[str, str]:
+    return dict(stores.state.execute("SELECT zone, line FROM curator.pending"))
+
+
+def _outage(stores: StorePair, log: Proxy, fault: NetworkFault) -> int:
+    """Make the log unreachable for a time. Return the number of pending draws, which must be the next lines."""
+    log.fault = fault
+    before, pending = _settled(stores)
+    time.sleep(0.6)
+    if check_append_only(stores) != before:
+        raise Violation("an entry was published during the outage")
+    if _pending(stores) != pending:
+        raise Violation("a draw was made during the outage")
+    log.fault = NetworkFault.REFUSE  # closes the connections that still hang
+    time.sleep(0.1)
+    log.fault = NetworkFault.FORWARD
+    heads = {zone: len(lines) for zone, lines in stores.earlier_lines.items()}
+    open_draws = {zone: line for zone, line in pending.items() if parse_entry(line).record.seq == heads.get(zone, 0)}
+    end = time.monotonic() + 120
+    while any(len(stores.earlier_lines[zone]) <= heads.get(zone, 0) for zone in open_draws):
+        if time.monotonic() > end:
+            raise Violation("a pending draw was not published")
+        time.sleep(0.05)
+        check_append_only(stores)
+    if any(stores.earlier_lines[zone][heads.get(zone, 0)] != line for zone, line in open_draws.items()):
+        raise Violation("another draw was published instead of the pending one")
+    return len(open_draws)

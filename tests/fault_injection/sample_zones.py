@@ -1,0 +1,83 @@
+"""Sample zones to publish: one real plan, and a demand in which every number is a canary."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from murmurate.planning.plan import make_plan
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+from murmurate.public_log.signing import Ed25519Signer
+from murmurate.publisher.desired_state import Opening
+from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.types import Demand
+from tests.fault_injection.seeded_choices import seeded_random
+
+FIRST = 1_767_225_600 // 900  # 2026-01-01 UTC: in the past by any clock
+NO_DEMAND_EVERY = 7  # intervals, so that forecasts are published too
+_CANARIES = range(100_000_000, 1_000_000_000)
+
+
+@cache
+def sample_plan_text() -> str:
+    """Return a plan for demands of nine digits, in which the noise changes the last digits of the price."""
+    zone = EXAMPLE_ZONE_FILE.replace('alpha = "0.0002"', 'alpha = "0.000002"').replace('cap = "2"', 'cap = "4"')
+    return make_plan(parse_zone(zone)).to_json()
+
+
+@dataclass(slots=True)
+class SampleZones:
+    """Zones, the signing key, and every demand that was ever stored."""
+
+    seed: int
+    zones: tuple[str, ...]
+    signer: Ed25519Signer = field(default_factory=lambda: Ed25519Signer(bytes(range(32))))
+    canaries: set[int] = field(default_factory=set)
+    _rng: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rng = seeded_random(self.seed)
+
+    @property
+    def plan_text(self) -> str:
+        return sample_plan_text()
+
+    @property
+    def terms(self) -> ReleaseTerms:
+        return ReleaseTerms.from_json(self.plan_text)
+
+    def openings(self) -> dict[str, Opening]:
+        """Return the opening of each chain."""
+        opening = Opening(plan=self.terms.plan_digest, key=self.signer.public_key, first=FIRST)
+        return dict.fromkeys(self.zones, opening)
+
+    def canary(self) -> int:
+        """Return a number of nine digits that occurs nowhere else. Its last digit is never 0."""
+        while True:
+            number = self._rng.choice(_CANARIES)
+            if number % 10 and number not in self.canaries and str(number) not in self.plan_text:
+                self.canaries.add(number)
+                return number
+
+    def store_demand(self, state: PostgresStateStore, intervals: Iterable[int]) -> None:
+        """Store new demand for these intervals. It corrects any earlier demand."""
+        count = len(self.zones)
+        for interval in intervals:
+            if interval % NO_DEMAND_EVERY:
+                demand = Demand(
+                    zones=self.zones,
+                    energy_wh=np.array([self.canary() for _ in self.zones]),
+                    reported=np.full(count, 800),
+                    imputed=np.zeros(count, np.int64),
+                    bounds=({"": 1000},) * count,
+                )
+                state.store_demand(interval, demand)
+
+    def process_setup(self) -> Mapping[str, str]:
+        """Return the setup of the fork server. It does not contain the demand."""
+        return {"plan": self.plan_text, "private_key": self.signer.private_bytes().hex()}

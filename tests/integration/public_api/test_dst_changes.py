@@ -1,0 +1,122 @@
+"""Days on which the clock changes, through a real log and a real server: 92 and 100 quarter hours, each once."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+from tests.support.api_servers import LEAD, SIGNER, STEP_S, ZONES, listening, plan_of
+from tests.support.databases import database
+from tests.support.ports import free_port
+from tests.support.sample_chains import NO_DEMAND, demand
+
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.privacy.noise import SystemNoise
+from murmurate.publisher.desired_state import DesiredState, Opening, find_next_record
+from murmurate.publisher.record_writer import RecordWriter
+from murmurate.service.clock import ServiceClock
+from murmurate.service.public_api.app import public_app
+from murmurate.service.public_api.live_state import LiveState
+from murmurate.service.settings import ServiceSettings
+from murmurate.service.storage.migrate import migrate_database
+from murmurate.service.storage.public_log_store import PostgresLogStore
+
+DAYS = [
+    ("harbour", "2026-03-29", 92),
+    ("harbour", "2026-10-25", 100),
+    ("old town", "2026-03-08", 92),
+    ("old town", "2026-11-01", 100),
+    ("harbour", "2026-11-01", 96),
+]
+
+
+def write_log(dsn, zone, first, last):
+    """Releases of the intervals first, .., last. Returns the price in ticks of each interval that pays one."""
+    text = plan_of(zone)
+    terms, log = ReleaseTerms.from_json(text), PostgresLogStore(dsn)
+    log.publish_plan(terms.plan_digest, text)
+    opening = Opening(plan=terms.plan_digest, key=SIGNER.public_key, first=first, lead=LEAD)
+    record_writer = RecordWriter(
+        terms_for_plan={terms.plan_digest: terms}.get, signers={SIGNER.public_key: SIGNER}, noise=SystemNoise()
+    )
+    head, ticks = None, {}
+    for interval in range(first - 1, last + 1):
+        task = find_next_record(head, DesiredState(until=interval, opening=opening))
+        used = NO_DEMAND if interval % 9 == 1 else demand(**{zone: 400_000 + interval % 96 * 1000})
+        head = record_writer.write_entries({zone: (head, task)}, used).written[zone]
+        log.append([head])
+        ticks[head.record.applies] = head.record.price_ticks
+    log.close()
+    return ticks, Fraction(terms.tick)
+
+
+@pytest.fixture(scope="module", params=DAYS, ids=lambda case: f"{case[1]} in {case[0]}")
+def changed(request):
+    """The log of a day and a little more, its local midnights, and a client of the public API that shows it."""
+    zone, text, count = request.param
+    timezone = ZoneInfo(ZONES[zone][1])
+    begin = datetime.fromisoformat(text).replace(tzinfo=timezone)
+    end = datetime.fromisoformat(text).replace(tzinfo=timezone) + timedelta(days=1)
+    first, last = (int(at.timestamp()) // STEP_S for at in (begin, end))
+    with database("log") as dsn:
+        migrate_database(dsn, "log")
+        ticks, tick = write_log(dsn, zone, first - LEAD - 2, last - LEAD + 1)
+        clock = ServiceClock(simulated_s=last * STEP_S - 60, wall_s=time.time(), speed=1e-6)
+        port = free_port()
+        settings = ServiceSettings(timezone=timezone.key, public=f"127.0.0.1:{port}", clock=clock)
+        live_state = LiveState(dsn, settings)
+        with listening(public_app(live_state), port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            yield zone, text, count, first, ticks, tick, client
+        live_state.archive.close()
+        live_state._follower.close()
+
+
+def seconds(text):
+    assert text.endswith("Z")
+    return int(datetime.fromisoformat(text).astimezone(UTC).timestamp())
+
+
+def test_the_day_has_every_quarter_hour_once(changed):
+    zone, day, count, first, ticks, tick, client = changed
+    rows = client.get(f"/zones/{zone}/days/{day}.json").raise_for_status().json()["prices"]
+    assert [seconds(row["start"]) // STEP_S for row in rows] == list(range(first, first + count))
+    assert all(seconds(one["end"]) == seconds(other["start"]) for one, other in pairwise(rows))
+    assert [row["price_ticks"] for row in rows] == [ticks[first + number] for number in range(count)]
+    assert [round(Fraction(row["price"]) / tick) for row in rows] == [row["price_ticks"] for row in rows]
+
+
+def test_openadr_has_the_same_day_in_quarter_hours_and_in_hours(changed):
+    zone, day, count, first, ticks, tick, client = changed
+    events = {one["id"]: one for one in client.get("/openadr3/3.1.0/events").raise_for_status().json()}
+    name = zone.replace(" ", "_20")
+    native, hours = events[f"{name}-PT15M-{day}"], events[f"{name}-PT1H-{day}"]
+    values = [one["payloads"][0]["values"][0] for one in native["intervals"]]
+    assert [round(Fraction(value) / tick) for value in values] == [ticks[first + number] for number in range(count)]
+    assert len(hours["intervals"]) == count // 4
+    for number, hour in enumerate(hours["intervals"]):
+        four = [ticks[first + 4 * number + part] for part in range(4)]
+        assert hour["payloads"] == [{"type": "PRICE", "values": [float(sum(four) * tick / 4)]}]
+
+
+def test_history_and_verification_see_the_same(changed):
+    zone, _, count, first, ticks, _, client = changed
+    start, end = (
+        datetime.fromtimestamp(at * STEP_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for at in (first, first + count)
+    )
+    lines = client.get(f"/zones/{zone}/history.csv", params={"start": start, "end": end}).text.splitlines()
+    column = lines[0].split(",").index("price_ticks")
+    assert [int(line.split(",")[column]) for line in lines[1:]] == [ticks[first + number] for number in range(count)]
+    records = [json.loads(line) for line in client.get(f"/zones/{zone}/log.jsonl").text.splitlines()]
+    assert [one["price_ticks"] for one in records if one.get("applies") == first] == [ticks[first]]
+
+
+def test_the_next_day_is_not_whole_and_so_not_there(changed):
+    zone, day, _, _, _, _, client = changed
+    after = (datetime.fromisoformat(day) + timedelta(days=1)).date().isoformat()
+    assert client.get(f"/zones/{zone}/days/{after}.json").status_code == 404

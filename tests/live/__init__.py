@@ -1,1 +1,0 @@
-"""Real faults: publishers are killed, databases crash, fail over, split and are set back, acknowledgements get lost."""

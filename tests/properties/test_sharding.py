@@ -1,0 +1,116 @@
+"""Any cut of the meter table into shards, merged in any order, gives the demand that a person would write down."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmurate.aggregation import Shard, aggregate, demand_from_tally, merge_tallies, tally_readings
+from murmurate.errors import MeterError
+from murmurate.types import Meters, Readings
+
+ZONES = ("hill", "harbour", "mill")
+START_US = 900 * 2_000_000 * 10**6
+EXTREME = [-(2**63), -1, 0, 2**63 - 1]
+
+
+@st.composite
+def sample_tables(draw):
+    """A table with gaps in its numbers, and readings: twice, clipped, negative, of unknown meters, at wrong times."""
+    number = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=12)))
+    column = lambda values: np.array(draw(st.lists(values, min_size=len(number), max_size=len(number))))  # noqa: E731
+    bound_wh = column(st.integers(1, 3000))
+    meters = Meters(
+        zones=ZONES,
+        zone=column(st.integers(0, 2)),
+        bound_wh=bound_wh,
+        imputed_wh=np.minimum(column(st.integers(0, 500)), bound_wh),
+        number=np.array(number),
+    )
+    who = st.one_of(st.sampled_from(number), st.integers(0, 50), st.sampled_from(EXTREME))
+    much = st.one_of(st.integers(-5, 4000), st.sampled_from(EXTREME))
+    when = st.sampled_from([START_US, START_US, START_US, START_US + 86_400 * 10**6])
+    return meters, draw(st.lists(st.tuples(who, much, when), max_size=40))
+
+
+def readings(rows):
+    meter, energy_wh, start_us = np.array(rows, np.int64).reshape(-1, 3).T
+    return Readings(meter=meter.copy(), energy_wh=energy_wh.copy(), start_us=start_us.copy())
+
+
+def part(meters, rows):
+    names = ("zone", "bound_wh", "imputed_wh", "number")
+    return Meters(zones=ZONES, **{name: getattr(meters, name)[rows] for name in names})
+
+
+def by_hand(meters, rows):
+    """[(energy, reported, imputed)] of each zone, in plain Python."""
+    largest = {}
+    for meter, energy_wh, start_us in rows:
+        if start_us == START_US:
+            largest[meter] = max(energy_wh, largest.get(meter, 0))
+    lines = []
+    for zone in range(len(ZONES)):
+        here = [m for m in range(len(meters)) if meters.zone[m] == zone]
+        reporting = [m for m in here if int(meters.number[m]) in largest]
+        clipped = [min(max(largest[int(meters.number[m])], 0), int(meters.bound_wh[m])) for m in reporting]
+        imputed = [int(meters.imputed_wh[m]) for m in here if m not in reporting]
+        lines.append((sum(clipped) + sum(imputed), len(reporting), len(imputed)))
+    return lines
+
+
+def lines(result):
+    columns = (result.energy_wh, result.reported, result.imputed)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@given(data=st.data(), sample=sample_tables())
+def test_shards_in_any_order_and_grouping_give_what_a_person_writes_down(data, sample):
+    meters, rows = sample
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(meters) - 1), max_size=4))) if len(meters) > 1 else []
+    edges = list(pairwise([0, *cuts, len(meters)]))
+    order = data.draw(st.permutations(rows))
+    at = data.draw(st.integers(0, len(rows)))
+    parts = [
+        tally_readings(
+            [readings(order[:at]), readings(order[at:])],
+            Shard.from_meters(part(meters, slice(*edge)), number),
+            START_US,
+        )
+        for number, edge in enumerate(edges)
+    ]
+    shuffled = data.draw(st.permutations(parts))
+    fork = data.draw(st.integers(0, len(parts)))
+    grouped = merge_tallies([merge_tallies(shuffled[:fork]), merge_tallies(shuffled[fork:])])
+    assert lines(demand_from_tally(merge_tallies(parts), ZONES, len(parts))) == by_hand(meters, rows)
+    assert lines(demand_from_tally(grouped, ZONES, len(parts))) == by_hand(meters, rows)
+
+
+@given(sample=sample_tables())
+def test_what_was_left_out_is_counted(sample):
+    meters, rows = sample
+    seen = tally_readings([readings(rows)], Shard.from_meters(meters), START_US)
+    assert seen.readings == len(rows)
+    assert seen.wrong_interval == sum(start_us != START_US for *_, start_us in rows)
+    known = set(meters.number.tolist())
+    assert seen.unknown_meter == sum(start_us == START_US and meter not in known for meter, _, start_us in rows)
+
+
+def test_a_shard_that_would_count_twice_or_not_at_all_is_refused():
+    one = tally_readings([], Shard.from_meters(Meters.for_single_zone("hill", bound_wh=[5])))
+    with pytest.raises(MeterError, match="one would have counted twice"):
+        merge_tallies([one, one])
+    with pytest.raises(MeterError, match="shards is 1 of 2: must all be tallied"):
+        demand_from_tally(one, ("hill",), shard_count=2)
+
+
+def test_a_tally_prints_no_number():
+    shard = Shard.from_meters(Meters.for_single_zone("hill", bound_wh=[5000]))
+    assert "4321" not in repr(tally_readings([Readings.from_columns(meter=[0], energy_wh=[4321])], shard))
+
+
+def test_a_meter_that_nobody_knows_does_not_stop_the_interval():
+    meters = Meters.for_single_zone("hill", bound_wh=[5, 5], imputed_wh=1)
+    assert aggregate([Readings.from_columns(meter=[2, 0], energy_wh=[5, 3])], meters).for_zone("hill") == 4

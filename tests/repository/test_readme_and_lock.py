@@ -1,0 +1,131 @@
+"""The trail: what the docs name exists, the lock is clean, the first screen runs as written."""
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEVIATIONS = ROOT / "docs" / "explanation" / "deviations.md"
+COMMAND = Path(sys.executable).with_name("murmurate")
+
+
+def test_every_deviation_is_pinned_by_a_test_that_exists():
+    rows = [line for line in DEVIATIONS.read_text(encoding="utf-8").splitlines() if re.match(r"\| [A-Z]\d+ ", line)]
+    assert len(rows) >= 30
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named or "(text only)" in row, row
+        for name in named:
+            assert f"def {name}(" in tests, name
+
+
+def test_the_lock_has_hashes_and_no_addresses():
+    lock = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
+    pinned = re.findall(r"^[a-z0-9][\w.-]*(?:\[[\w,]+\])?==", lock, flags=re.MULTILINE)
+    assert len(pinned) > 20
+    assert lock.count("--hash=sha256:") >= len(pinned)
+    assert "://" not in lock
+    assert not re.search(r"^-", lock, flags=re.MULTILINE)
+
+
+def _work_of_children_s():
+    """What the processor has worked for children that have ended, however busy the machine is [s]."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.slow
+def test_help_is_quick():
+    """Under half a second of work: nothing heavy is imported before it is needed. The best of five."""
+    seconds = []
+    for _ in range(5):
+        begin = _work_of_children_s()
+        shown = subprocess.run([COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
+        seconds.append(_work_of_children_s() - begin)
+    assert "paper" in shown
+    assert min(seconds) < 0.5
+
+
+def test_help_imports_nothing_heavy():
+    heavy = "{'numpy', 'opendp', 'matplotlib', 'scipy'}"
+    code = f"import sys, murmurate.cli; print({heavy} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--epsilon", "half"], 'murmurate: epsilon is half: must be a finite number such as 0.5 or "1/3"'),
+        (["--epsilon", "-1"], "murmurate: epsilon is -1: must lie between 1e-06 and 100, for example 0.5"),
+        (["--epsilon", "1e99999"], 'murmurate: epsilon is 1e99999: must be a finite number such as 0.5 or "1/3"'),
+        (["--out", f"{__file__}/below"], f"murmurate: Not a directory: {__file__}/below"),
+    ],
+)
+def test_a_wrong_option_is_answered_in_one_line(options, says, tmp_path):
+    done = subprocess.run(
+        [COMMAND, "paper", "--seeds", "1", *options], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip() == says
+
+
+@pytest.mark.slow
+def test_the_experiment_writes_what_it_promises(tmp_path):
+    options = ["--seeds", "2", "-N", "30", "-T", "100", "--epsilon", "1/3", "--jobs", "1", "--out", "deep/er"]
+    done = subprocess.run([COMMAND, "paper", *options], capture_output=True, text=True, cwd=tmp_path, check=True)
+    written = {path.name for path in (tmp_path / "deep" / "er").iterdir()}
+    pictures = {
+        f"{name}.{kind}"
+        for name in ("occupancy", "consumption", "rates", "rmsre", "leakage")
+        for kind in ("png", "svg")
+    }
+    assert written == pictures | {"results.json"}
+    for words in ("the paper, one run", "1.149", "1.089", "Not private", "epsilon T in all", "deep/er"):
+        assert words in done.stdout
+
+
+def first_screen():
+    """The commands of the README, in order."""
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.network
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_the_first_screen_runs_as_written_in_a_fresh_environment_and_an_empty_directory(tmp_path):
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 60
+    clone = tmp_path / "murmurate"
+    shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(".git", ".venv", "out", ".*_cache", ".hypothesis"))
+    venv.create(tmp_path / "env", with_pip=True)
+    path = f"{tmp_path / 'env' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {k: v for k, v in os.environ.items() if k not in {"VIRTUAL_ENV", "PYTHONPATH"}} | {"PATH": path}
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+
+    def shell(line):
+        where = clone if line.startswith("pip install") else empty  # the wheel is made of the clone, and that is all
+        return subprocess.run(
+            ["bash", "-ec", line], cwd=where, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert shell("pip install -q .").returncode == 0
+    bare = shell("murmurate paper")
+    assert "murmurate: the lab needs more than is installed. Run: pip install matplotlib" in bare.stderr
+    commands = first_screen()
+    assert any(line.startswith("pip install") for line in commands)
+    assert {"paper", "plan", "audit", "demo"} <= {line.split()[1] for line in commands}
+    for line in commands:
+        done = shell(line)
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    assert (empty / "out" / "rates.png").stat().st_size > 10_000

@@ -1,1 +1,0 @@
-"""The whole road, with real servers."""

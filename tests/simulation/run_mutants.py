@@ -1,0 +1,152 @@
+"""Mutation testing: plant one bug at a time and check that the simulator or the tests of the chain find it.
+
+`python -m tests.simulation.run_mutants` fails when a mutant survives that is not in `equivalent_mutants.py`, and when
+that file lists one that does not exist or is killed. Each mutant runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.util
+import io
+import multiprocessing
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from rich.console import Console
+
+from tests.simulation.ast_mutations import Mutant, full_name, systematic_mutants, unmutated
+from tests.simulation.equivalent_mutants import EQUIVALENT_MUTANTS
+from tests.simulation.seeded_bugs import seeded_mutants
+
+CHAIN_TESTS = ("tests/unit/public_log/test_chain.py", "tests/unit/publisher/test_record_writer.py")
+LOADED_ONCE = ("murmurate.release", "murmurate.planning.release_terms", "cryptography.fernet", "hypothesis", "pytest")
+SURVIVED = "survived"
+
+
+class _TimeoutReachedError(BaseException):
+    """The mutant used more CPU time than allowed."""
+
+
+class _MutantImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from the source of a mutant."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._name = full_name(mutant.module)
+        sys.modules.pop(self._name, None)
+        self._source = mutant.source
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
+        return importlib.util.spec_from_loader(name, self) if name == self._name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self._source, f"mutant of {self._name}", "exec"), module.__dict__)  # noqa: S102
+
+
+def try_mutant(mutant: Mutant, seeds: int, timeout_s: int) -> tuple[str, str, int]:
+    """Return the mutant's name, what killed it, and the seed. Runs in a process that has not imported the publisher."""
+    sys.meta_path.insert(0, _MutantImporter(mutant))
+    signal.signal(signal.SIGPROF, _stop)
+    signal.setitimer(signal.ITIMER_PROF, timeout_s)  # CPU time, so that a busy machine kills no mutant
+    try:
+        result, seed = _run_simulation(seeds)
+        if result == SURVIVED:
+            result = _run_chain_tests()
+    except _TimeoutReachedError:
+        return mutant.name, "timeout", 0
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return mutant.name, result, seed
+
+
+def _stop(*_: object) -> None:
+    raise _TimeoutReachedError
+
+
+def _run_simulation(seeds: int) -> tuple[str, int]:
+    try:
+        run = importlib.import_module("tests.simulation.run")
+    except Exception as error:  # noqa: BLE001 - a mutant may break anything
+        return f"does not load: {type(error).__name__}", 0
+    for seed in range(1, seeds + 1):
+        try:
+            run.simulate(seed)
+        except run.SimulationFailure as failure:
+            return f"simulated: {failure.kind}", seed
+        except Exception as error:  # noqa: BLE001
+            return f"simulated: unexpected {type(error).__name__}", seed
+    return SURVIVED, seeds
+
+
+def _run_chain_tests() -> str:
+    pytest = importlib.import_module("pytest")
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:warnings", *CHAIN_TESTS])
+    return SURVIVED if code == 0 else "tests of the chain"
+
+
+def main() -> int:
+    """Run every mutant and print what killed it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=800, help="maximum number of seeds for each mutant")
+    parser.add_argument("--timeout", type=int, default=60, help="CPU seconds after which a mutant counts as killed")
+    parser.add_argument("--only", default="", help="run only the mutants whose name contains this text")
+    options = parser.parse_args()
+    console = Console(soft_wrap=True)
+    for name in LOADED_ONCE:  # shared by all processes; must not import the publisher
+        importlib.import_module(name)
+    if [result for _, result, _ in _try_all([unmutated()], options)] != [SURVIVED]:
+        console.print("The publisher without a bug is killed: repair it, or the simulator, first.", style="bold red")
+        return 1
+    mutants = [mutant for mutant in (*seeded_mutants(), *systematic_mutants()) if options.only in mutant.name]
+    started = time.monotonic()
+    results: dict[str, str] = {}
+    for number, (name, result, seed) in enumerate(_try_all(mutants, options), 1):
+        results[name] = result
+        progress_text = f"{number:4d}/{len(mutants)}  {result} (seed {seed})  {name}"
+        console.print(
+            progress_text,
+            style="bold red" if result == SURVIVED and name not in EQUIVALENT_MUTANTS else "",
+            markup=False,
+        )
+    return _print_result(console, results, time.monotonic() - started, whole=not options.only)
+
+
+def _try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    tasks = [(mutant, options.seeds, options.timeout) for mutant in mutants]
+    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(_try_one, tasks)
+
+
+def _try_one(task: tuple[Mutant, int, int]) -> tuple[str, str, int]:
+    return try_mutant(*task)
+
+
+def _print_result(console: Console, results: dict[str, str], seconds: float, *, whole: bool) -> int:
+    survived = {name for name, result in results.items() if result == SURVIVED}
+    stale = {name for name in EQUIVALENT_MUTANTS if whole and name not in survived}
+    for result, count in Counter(results.values()).most_common():
+        console.print(f"{count:5d}  {result}", markup=False)
+    for name in sorted(survived & EQUIVALENT_MUTANTS.keys()):
+        console.print(f"argued: {name}\n        {EQUIVALENT_MUTANTS[name]}", markup=False)
+    for name in sorted(stale):
+        console.print(f"in equivalent_mutants.py, but killed or not found: {name}", style="bold red", markup=False)
+    for name in sorted(survived - EQUIVALENT_MUTANTS.keys()):
+        console.print(f"SURVIVED: {name}", style="bold red", markup=False)
+    console.print(
+        f"{len(results)} mutants, {len(results) - len(survived)} killed, {len(survived)} survived, "
+        f"{len(survived & EQUIVALENT_MUTANTS.keys())} of them argued, {seconds:.0f} s"
+    )
+    return 1 if stale or survived - EQUIVALENT_MUTANTS.keys() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Both APIs on real ports, with a log of two zones that covers three complete local days."""
+
+import re
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Thread
+
+import httpx
+
+from murmurate.planning.plan import make_plan
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+from murmurate.privacy.noise import SystemNoise
+from murmurate.public_log.signing import Ed25519Signer
+from murmurate.publisher.desired_state import DesiredState, Opening, find_next_record
+from murmurate.publisher.record_writer import RecordWriter
+from murmurate.service.auth import ApiClient, AuthStore
+from murmurate.service.clock import ServiceClock
+from murmurate.service.ingest.http_api import IngestApi, private_app
+from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
+from murmurate.service.landing.layout import Landing
+from murmurate.service.operator_api.routes import OperatorApi
+from murmurate.service.public_api.app import public_app
+from murmurate.service.public_api.live_state import LiveState
+from murmurate.service.public_api.pages.routes import page_routes
+from murmurate.service.settings import MqttBroker, ServiceSettings
+from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.public_log_store import PostgresLogStore
+from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.web.server import make_server
+from tests.support.ports import free_port
+from tests.support.recorded_log import recorded_log
+from tests.support.sample_chains import NO_DEMAND, demand
+
+STEP_S, LEAD = 900, 2
+ZONES = {"harbour": ("CHF", "Europe/Zurich"), "old town": ("USD", "America/New_York")}
+SIGNER = Ed25519Signer(bytes(32))
+WHOLE_DAYS = ("2025-10-25", "2025-10-26", "2025-10-27")  # the second has 25 hours in Zurich
+TODAY = "2025-10-28"
+_BEGIN = datetime(2025, 10, 24, 20, tzinfo=UTC)
+NOW = datetime(2025, 10, 28, 11, 40, tzinfo=UTC)
+NOW_S = int(NOW.timestamp())
+FIRST = int(_BEGIN.timestamp()) // STEP_S
+LAST = NOW_S // STEP_S  # the last interval that is measured; LEAD more have a price
+OVER_S = (LAST - 1) * STEP_S  # begin of an interval that is over, and not closed yet
+METERS = "meter,zone,bound_wh,imputed_wh,id\n1,harbour,1000,300,h1\n2,harbour,1000,300,h2\n3,old town,1000,300,o1\n"
+
+
+def plan_of(zone: str) -> str:
+    """A plan that takes no time to prove."""
+    text = re.sub(r"^promise = .*$", 'promise = ["any 24 h: epsilon 3"]', EXAMPLE_ZONE_FILE, flags=re.MULTILINE)
+    text = text.replace('name = "harbour"', f'name = "{zone}"').replace('"EUR"', f'"{ZONES[zone][0]}"')
+    return make_plan(parse_zone(text)).to_json()
+
+
+def write_log(dsn: str) -> dict[str, str]:
+    """Write every kind of release in both zones. Return the digest of each zone's plan."""
+    plans = {zone: plan_of(zone) for zone in ZONES}
+    terms = {zone: ReleaseTerms.from_json(text) for zone, text in plans.items()}
+    by_digest = {one.plan_digest: one for one in terms.values()}
+    record_writer = RecordWriter(terms_for_plan=by_digest.get, signers={SIGNER.public_key: SIGNER}, noise=SystemNoise())
+    log = PostgresLogStore(dsn)
+    for zone, text in plans.items():
+        log.publish_plan(terms[zone].plan_digest, text)
+    heads = dict.fromkeys(ZONES)
+    for interval in range(FIRST - 1, LAST + 1):
+        drafts = record_writer.write_entries(
+            {zone: (heads[zone], _next_record(zone, interval, heads, terms)) for zone in ZONES}, _used(interval)
+        )
+        assert not drafts.refused
+        log.append(drafts.written.values())
+        heads = drafts.written
+    log.close()
+    return {zone: one.plan_digest for zone, one in terms.items()}
+
+
+def _next_record(zone, interval, heads, terms):
+    withheld = interval % 50 == 7
+    opening = Opening(plan=terms[zone].plan_digest, key=SIGNER.public_key, first=FIRST, lead=LEAD)
+    return find_next_record(
+        heads[zone], DesiredState(until=interval, priced_from=interval + 1 if withheld else 0, opening=opening)
+    )
+
+
+def _used(interval):
+    return NO_DEMAND if interval % 5 == 1 else demand(**dict.fromkeys(ZONES, 400_000 + interval % 96 * 1000))
+
+
+@contextmanager
+def listening(app, port):
+    """Run a server in a thread. The thread ends with the block."""
+    web = make_server(app, "127.0.0.1", port)
+    thread = Thread(target=web.run, daemon=True)
+    thread.start()
+    end = time.monotonic() + 120
+    while not web.started:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    try:
+        yield web
+    finally:
+        web.should_exit = True
+        thread.join(120)
+        assert not thread.is_alive()
+
+
+@dataclass
+class RunningApis:
+    """The settings of both APIs, the secrets and tokens of their clients, and what the service logged."""
+
+    settings: ServiceSettings
+    plans: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    logged: list = field(default_factory=list)
+    live_state: LiveState | None = None
+    public_routes: list = field(default_factory=list)
+    private_routes: list = field(default_factory=list)
+
+    def url(self, api: str) -> str:
+        return f"http://{self.settings.public if api == 'public' else self.settings.private}"
+
+    def address(self, api: str):
+        return self.settings.public_address if api == "public" else self.settings.private_address
+
+
+@contextmanager
+def run_apis(folder, state_dsn, log_dsn):
+    """Run the public and the private API while the block runs."""
+    (folder / "meters.csv").write_text(METERS)
+    Landing.create(folder / "landing", interval_s=STEP_S)
+    public, private = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    settings = ServiceSettings(
+        landing=folder / "landing",
+        meters=folder / "meters.csv",
+        keys=folder / "keys",
+        grace_s=7200,
+        public=public,
+        private=private,
+        country="CH",
+        mqtt=MqttBroker(),
+        zones={zone: {"timezone": timezone} for zone, (_, timezone) in ZONES.items()},
+        clock=ServiceClock(simulated_s=NOW_S, wall_s=time.time(), speed=1e-6),
+    )
+    apis = RunningApis(settings)
+    apis.plans = write_log(log_dsn)
+    state = SessionPool(state_dsn)
+    access = AuthStore(state)
+    clients = [ApiClient(id=zone.replace(" ", "-"), zones=frozenset({zone})) for zone in ZONES]
+    clients += [ApiClient(id="both", zones=frozenset(ZONES)), ApiClient(id="boss", zones=frozenset(), is_operator=True)]
+    apis.secrets = {client.id: access.add_client(client) for client in clients}
+    ingestor = ReloadingIngestor(
+        Landing.open(settings.landing), settings.meters, settings.clock, 7200, IngestStore(state)
+    )
+    routes = IngestApi(current_ingestor=ingestor, access=access).routes()
+    databases = Databases.from_dsns(state=state_dsn, log=log_dsn)
+    operator = OperatorApi(databases=databases, settings=settings, state=state, counts=ingestor.counts)
+    routes += operator.routes()
+    apis.private_routes = routes
+    live_state = apis.live_state = LiveState(log_dsn, settings)
+    app = public_app(live_state, page_routes(live_state))
+    apis.public_routes = app._inner.routes
+    with (
+        recorded_log(apis.logged),
+        listening(app, settings.public_address[1]),
+        listening(private_app(routes), settings.private_address[1]),
+    ):
+        for name in ("harbour", "old-town", "both"):
+            apis.tokens[name] = token_of(apis, name)
+        yield apis
+    for closing in (state, live_state.archive, live_state._follower, operator):
+        closing.close()
+
+
+def token_of(apis, name):
+    form = {"grant_type": "client_credentials", "client_id": name, "client_secret": apis.secrets[name]}
+    answer = httpx.post(f"{apis.url('private')}/auth/token", data=form, trust_env=False)
+    return answer.json()["access_token"]

@@ -1,0 +1,91 @@
+"""A zone small enough to be audited in a test, and its plans."""
+
+from dataclasses import replace
+
+from murmurate.lab.audit.run_attacks import run_audit
+from murmurate.planning.plan import make_plan
+from murmurate.planning.zone_file import parse_zone
+
+ZONE = """\
+name = "quay [7]"
+currency = "EUR"
+interval_minutes = 60
+promise = {promise}
+calibration = "{calibration}"
+
+[tariff]
+alpha = "0.01"
+beta = "0.08"
+tick = "0.00001"
+
+[occupancy.resident]
+periods = {{ morning = "07:00", noon = "08:00", evening = "16:00", night = "23:00" }}
+arrive = {{ morning = 0.6, noon = 0.3, evening = 0.9, night = 0.3 }}
+leave = {{ morning = 0.4, noon = 0.9, evening = 0.3, night = 0.8 }}
+
+[occupancy.retired]
+periods = {{ day = "07:00", night = "23:00" }}
+arrive = {{ day = 0.9, night = 0.3 }}
+leave = {{ day = 0.6, night = 0.8 }}
+
+[[households]]
+name = "hut"
+count = 1
+bound_wh = 100
+away = {{ uniform_to = {hut_away} }}
+home = {{ uniform_to = 100 }}
+occupancy = {habits}
+
+[[households]]
+name = "neighbour"
+count = {neighbours}
+bound_wh = 60
+away = {{ uniform_to = {away} }}
+home = {{ uniform_to = {home} }}
+occupancy = "resident"
+"""
+
+
+def plan(
+    promise='["interval: 0.5"]',
+    neighbours=2,
+    away=20,
+    home=60,
+    calibration="range",
+    noise="",
+    hut_away=20,
+    habits='"resident"',
+):
+    text = ZONE.format(
+        promise=promise,
+        neighbours=neighbours,
+        away=away,
+        home=home,
+        calibration=calibration,
+        hut_away=hut_away,
+        habits=habits,
+    )
+    return make_plan(parse_zone(text.replace("currency", f"{noise}\ncurrency", 1), tested=True))
+
+
+def weaker(made, divided_by):
+    """The same claims with less noise."""
+    noise = made.noise
+    return replace(
+        made, noise=replace(noise, scale_wh=noise.scale_wh / divided_by, core_wh=noise.core_wh // divided_by)
+    )
+
+
+def attacks(made, days=60, seed=1, samples=120_000, **more):
+    """For each attack, the result on the target with the most leakage."""
+    found = {}
+    for attack in run_audit(made, days, seed, lambda _: None, samples=samples, **more):
+        if attack.noise:
+            known = found.setdefault(attack.name, attack)
+            found[attack.name] = max(known, attack, key=lambda each: each.severity)
+    return found
+
+
+def convicting(made, **more):
+    """The names of the attacks that convict."""
+    return {name for name, attack in attacks(made, **more).items() if not attack.ok}

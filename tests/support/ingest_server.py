@@ -1,0 +1,130 @@
+"""An ingest API on a real server, with a real state, two zones and meters that sign."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from murmurate.public_log.signing import Ed25519Signer
+from murmurate.service.aggregation.job import aggregate_landing
+from murmurate.service.auth import ApiClient, AuthStore
+from murmurate.service.clock import ServiceClock
+from murmurate.service.ingest.http_api import IngestApi, private_app
+from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.meter_signature import signed_bytes
+from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
+from murmurate.service.landing.interval_manifest import close_interval
+from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.meter_table import pin_table
+from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.web.server import make_server
+from murmurate.types import Demand
+from tests.support.ports import free_port
+
+STEP_S = 900
+NOW_S = 1_794_658_500 + 10 * STEP_S  # the time of the service: 14:45
+OPEN_S = NOW_S - STEP_S  # the begin of the interval that has just ended
+HARBOUR, QUAY = range(200), range(200, 400)
+SIGNING = range(380, 400)  # of the quay
+KEYS = {meter: Ed25519Signer(meter.to_bytes(32, "big")) for meter in SIGNING}
+
+
+@dataclass
+class IngestServer:
+    """A running ingest API and the requests that a client sends to it."""
+
+    root: Path
+    dsn: str
+    port: int
+    landing: Landing
+    ingestor: ReloadingIngestor
+    web: httpx.Client
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    def token(self, name: str, scope: str | None = None) -> httpx.Response:
+        form = {"grant_type": "client_credentials", "client_id": name, "client_secret": self.secrets[name]}
+        return self.web.post("/auth/token", data=form | ({"scope": scope} if scope else {}))
+
+    def bearer(self, name: str) -> str:
+        return str(self.token(name).raise_for_status().json()["access_token"])
+
+    def post(self, token: str, body: bytes, kind: str = "application/x-ndjson") -> httpx.Response:
+        headers = {"authorization": f"Bearer {token}", "content-type": kind}
+        return self.web.post("/readings", content=body, headers=headers)
+
+    def counted(self, start_s: int = OPEN_S) -> Demand:
+        """Close the interval and return its demand."""
+        table = pin_table(self.landing, self.root / "meters.csv")
+        return aggregate_landing(self.landing, table, [close_interval(self.landing, start_s, table.version)])[0].demand
+
+    def landed(self) -> int:
+        """The number of readings on disk, duplicates included."""
+        return sum(pq.read_metadata(path).num_rows for path in self.landing.root.glob("interval=*/**/*.parquet"))
+
+    def query(self, text: str, *values: object) -> None:
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute(text, values)
+
+
+def lines(rows: list[dict[str, object]]) -> bytes:
+    return "\n".join(json.dumps(row) for row in rows).encode()
+
+
+def reading(meter: int, start_s: int = OPEN_S, energy_wh: int = 250, **more: object) -> dict[str, object]:
+    return {"meter": f"m-{meter}", "interval_start": start_s, "energy_wh": energy_wh} | more
+
+
+def signed(meter: int, start_s: int = OPEN_S, energy_wh: int = 250) -> dict[str, object]:
+    signature = KEYS[meter].sign(signed_bytes(f"m-{meter}", start_s, energy_wh))
+    return reading(meter, start_s, energy_wh, signature=signature)
+
+
+def parquet(meters: list[int], start_s: int = OPEN_S, energy_wh: int = 250) -> bytes:
+    start = pa.array(np.full(len(meters), start_s * 10**6), pa.timestamp("us", "UTC"))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"meter": meters, "interval_start": start, "energy_wh": [energy_wh] * len(meters)}), sink)
+    return sink.getvalue()
+
+
+@contextmanager
+def run_ingest_server(root: Path, dsn: str) -> Iterator[IngestServer]:
+    """Run an ingest API for 400 meters and three clients while the block runs."""
+    rows = [
+        f"{m},m-{m},{'harbour' if m in HARBOUR else 'quay'},1000,200,{KEYS[m].public_key if m in KEYS else ''}"
+        for m in (*HARBOUR, *QUAY)
+    ]
+    (root / "meters.csv").write_text("\n".join(["meter,id,zone,bound_wh,imputed_wh,key", *rows]) + "\n")
+    landing = Landing.create(root / "landing")
+    clock = ServiceClock(simulated_s=NOW_S, wall_s=time.time(), speed=1e-6)  # it stands still
+    state = SessionPool(dsn)
+    ingestor = ReloadingIngestor(landing, root / "meters.csv", clock, 60, IngestStore(state))
+    access = AuthStore(state)
+    port = free_port()
+    app = private_app(IngestApi(current_ingestor=ingestor, access=access).routes())
+    web = make_server(app, "127.0.0.1", port)
+    thread = threading.Thread(target=web.run, daemon=True)
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+        server = IngestServer(root, dsn, port, landing, ingestor, client)
+        while not web.started:
+            time.sleep(0.01)
+        for name, zones in (("north", {"harbour"}), ("south", {"quay"}), ("both", {"harbour", "quay"})):
+            server.secrets[name] = access.add_client(ApiClient(id=name, zones=frozenset(zones)))
+        try:
+            yield server
+        finally:
+            web.should_exit = True
+            thread.join(120)
+            state.close()

@@ -1,0 +1,114 @@
+"""What a test needs of the machine besides Python: servers, programs, a package index. Each has a pytest marker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import PurePath
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.fault_injection import postgres_cluster
+from tests.support import spark_cluster
+
+BROKER = ("127.0.0.1", 1883)
+TIMEOUT_S = 20.0
+
+# Markers by the beginning of a test's path; the longest match counts. Other tests bear their markers in the file.
+_MARKERS_BY_PATH = {
+    "tests/e2e/": ("postgres", "mqtt", "slow"),
+    "tests/e2e/test_interop_clients.py": ("postgres", "mqtt", "slow", "clients"),
+    "tests/fault_injection/": ("postgres_programs", "slow"),
+    "tests/integration/": ("postgres",),
+    "tests/integration/aggregation/test_spark.py": ("slow",),
+    "tests/integration/aggregation/test_spark_faults.py": ("spark", "slow"),
+    "tests/integration/docs/test_restore_runbook.py": ("postgres", "pg_dump", "slow"),
+    "tests/integration/ingest/test_mqtt_consumer.py": ("postgres", "mqtt"),
+    "tests/paper/test_golden_numbers.py": ("slow",),
+    "tests/simulation/": ("slow",),
+    "tests/statistical/": ("slow",),
+    "tests/unit/commands/test_plan.py": ("slow",),
+    "tests/unit/household/test_model_fit_power.py": ("slow",),
+    "tests/unit/lab/": ("slow",),
+    "tests/whole_path/": ("slow",),
+}
+
+
+def markers_of(path: PurePath) -> tuple[str, ...]:
+    """The markers that a test has because of the place of its file in the repository."""
+    matches = (begin for begin in _MARKERS_BY_PATH if path.as_posix().startswith(begin))
+    return _MARKERS_BY_PATH.get(max(matches, key=len, default=""), ())
+
+
+def _without_postgres() -> str:
+    server = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432")
+    try:
+        psycopg.connect(f"{server}/postgres", connect_timeout=int(TIMEOUT_S)).close()
+    except psycopg.OperationalError:
+        known = conninfo_to_dict(server)
+        where = f"{known.get('host', 'localhost')}:{known.get('port', 5432)}"
+        return f"no PostgreSQL server at {where}: start one, or set MURMURATE_TEST_SERVER to the URL of another"
+    return ""
+
+
+def _without_postgres_programs() -> str:
+    return "" if postgres_cluster.installed() else "no initdb: install the PostgreSQL server (Debian: postgresql)"
+
+
+def _without_broker() -> str:
+    try:
+        socket.create_connection(BROKER, timeout=TIMEOUT_S).close()
+    except OSError:
+        return f"no MQTT broker at {BROKER[0]}:{BROKER[1]}: start one (Debian: mosquitto)"
+    return ""
+
+
+def _without_spark() -> str:
+    return "" if spark_cluster.installed() else "no Spark: install Java 17 and murmurate[spark] on Linux"
+
+
+def _without_index() -> str:
+    """Ask pip, which alone knows the configured index, for a small package."""
+    options = ["--quiet", "--retries", "0", "--timeout", str(TIMEOUT_S), "--no-deps", "--no-cache-dir", "--dest"]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", *options, folder, "tzdata"]
+        code = subprocess.run(command, capture_output=True, check=False).returncode
+    return "no package index: pip cannot download; connect the machine to one" if code else ""
+
+
+def _without_clients() -> str:
+    if os.environ.get("MURMURATE_CLIENTS"):
+        return ""
+    why = missing("network")
+    return why and f"{why}, or set MURMURATE_CLIENTS to a Python that has tests/e2e/clients/requirements.txt"
+
+
+def _without_program(name: str, package: str = "") -> Callable[[], str]:
+    return lambda: "" if shutil.which(name) else f"no {name}: install it (Debian: {package or name})"
+
+
+_PROBES: dict[str, Callable[[], str]] = {
+    "postgres": _without_postgres,
+    "postgres_programs": _without_postgres_programs,
+    "mqtt": _without_broker,
+    "spark": _without_spark,
+    "network": _without_index,
+    "clients": _without_clients,
+    "browser": _without_program("chromium"),
+    "gojq": _without_program("gojq"),
+    "curl": _without_program("curl"),
+    "pg_dump": _without_program("pg_dump", "postgresql-client"),
+}
+
+
+@cache
+def missing(marker: str) -> str:
+    """What the machine lacks for tests with this marker and how to provide it. Empty if it lacks nothing."""
+    return _PROBES[marker]() if marker in _PROBES else ""

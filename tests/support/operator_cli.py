@@ -1,0 +1,125 @@
+"""An operator with a folder and two real databases, who runs real commands."""
+
+import os
+import re
+import subprocess
+import sys
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
+from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.types import Demand
+
+SERVER = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432")
+DOCS = Path(__file__).parents[2] / "docs"
+PAYING = 314_159_265  # a demand that nothing prints by chance
+STEP_S = 300
+
+
+def small_zone(name="harbour", promise="any 24 h: epsilon 3"):
+    """Five-minute intervals and a plan that takes no time to prove."""
+    text = re.sub(r"^promise = .*$", f'promise = ["{promise}"]', EXAMPLE_ZONE_FILE, flags=re.MULTILINE)
+    return text.replace('"harbour"', f'"{name}"').replace("interval_minutes = 15", "interval_minutes = 5")
+
+
+class Operator:
+    """A folder, two databases, a shell."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.names = {store: f"test_{store}_{uuid.uuid4().hex[:12]}" for store in ("state", "log")}
+        self.shown = ""  # everything that any command has printed
+
+    @property
+    def environment(self):
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        dsn = {f"MURMURATE_{store.upper()}": f"{SERVER}/{name}" for store, name in self.names.items()}
+        return os.environ | dsn | {"PATH": path, "MURMURATE_KEYS": "keys", "no_proxy": "127.0.0.1", "COLUMNS": "200"}
+
+    def dsn(self, store):
+        return f"{SERVER}/{self.names[store]}"
+
+    def create(self, store):
+        self._server(f"CREATE DATABASE {self.names[store]}")
+
+    def lose(self, store):
+        self._server(f"DROP DATABASE IF EXISTS {self.names[store]} WITH (FORCE)")
+
+    @staticmethod
+    def _server(statement):
+        with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
+            connection.execute(statement)
+
+    def run(self, line, *, status=0, **environment):
+        """What a shell prints for a command; the test fails if its exit status is another one than `status`."""
+        done = subprocess.run(
+            ["bash", "-ec", line],
+            cwd=self.folder,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        shown = done.stdout + done.stderr
+        self.shown += shown
+        assert done.returncode == status, (line, done.returncode, shown)
+        assert "Traceback" not in shown, shown
+        return shown
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def lines(self, name):
+        return (self.folder / name).read_text(encoding="utf-8").splitlines()
+
+    def store_demand(self, first, last, energy_wh=PAYING, zone="harbour", bounds=({"": 1000},)):
+        """Store the demand of intervals first, .., last."""
+        state = PostgresStateStore(self.dsn("state"))
+        column = np.array([energy_wh])
+        for interval in range(first, last + 1):
+            demand = Demand(
+                zones=(zone,), energy_wh=column, reported=column * 0 + 801, imputed=column * 0, bounds=bounds
+            )
+            state.store_demand(interval, demand)
+        state.rollback()
+
+    def open(self, hours_ago=2, name="harbour"):
+        """Keys, a plan and an open zone whose first interval lies in the past."""
+        self.write("zone.toml", small_zone(name))
+        self.run("murmurate plan zone.toml && murmurate keys keys | sed -n 's/Public key: //p' > operator.key")
+        begin = f"$(date -u -d @$(( ($(date +%s) / {STEP_S} - {hours_ago * 12}) * {STEP_S} )) +%FT%TZ)"
+        self.run(f'murmurate open plan.json --lead 60 --first "{begin}"')
+
+
+@contextmanager
+def an_operator(folder):
+    operator = Operator(folder)
+    for store in operator.names:
+        operator.create(store)
+    try:
+        yield operator
+    finally:
+        for store in operator.names:
+            operator.lose(store)
+
+
+@pytest.fixture
+def operator(tmp_path):
+    with an_operator(tmp_path) as one:
+        yield one
+
+
+def documented_commands(page, section=None):
+    """(command, whether it must succeed), in the order of a page of the docs or of one section of it."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    if section is not None:
+        (text,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [(line.removeprefix("! "), not line.startswith("! ")) for line in lines]

@@ -1,0 +1,94 @@
+"""The fifth family of requests: query parameters and paths at their bounds and beyond them."""
+
+from urllib.parse import quote
+
+from tests.support.api_cases import ADR, AUTHORIZATION, HAPPY, INPUT, METHODS, public
+from tests.support.api_servers import TODAY, WHOLE_DAYS
+
+_HISTORY = "/zones/harbour/history.csv"
+_VSE = "/zones/harbour/vse/v1/tariffs"
+_DAY1, _DAY2 = f"{WHOLE_DAYS[0]}T00:00:00Z", f"{WHOLE_DAYS[1]}T00:00:00Z"
+LONG = "x" * 8000
+QUERY = [
+    public(f"{ADR}/{what}?{query}", status)
+    for what in ("programs", "events")
+    for query, status in (
+        ("skip=0", 200), ("skip=1&limit=1", 200), ("skip=2147483647", 200), ("skip=2147483648", 400), ("skip=-1", 400),
+        ("skip=", 400), ("skip=1.0", 400), ("skip=%20", 400), ("skip=1e1", 400), ("skip=%D9%A1", 400), ("skip=+1", 400),
+        ("limit=0", 200), ("limit=50", 200), ("limit=51", 400), ("limit=-1", 400), ("limit=x", 400), ("limit=01", 200),
+        ("limit=" + "1" * 5000, 400), ("limit=1&limit=2", 400), ("skip=0&skip=0", 400), ("Limit=1", 400), ("x=1", 400),
+        ("%FF=1", 400), ("%00=1", 400), (LONG, 400), ("targets=a", 200), ("targets=a&targets=b", 200), ("=", 400),
+        ("targets=", 400), ("targets=a&targets=" + "b" * 129, 400),
+    )
+]  # fmt: skip
+QUERY += [
+    public(f"{ADR}/events?{query}", status)
+    for query, status in (
+        ("active=true", 200), ("active=false", 200), ("active=True", 400), ("active=1", 400), ("active=", 400),
+        (f"dateStart={TODAY}", 200), (f"dateEnd={WHOLE_DAYS[0]}", 200), (f"dateStart={TODAY}T00:00:00Z", 200),
+        ("dateStart=0001-01-01", 200), ("dateStart=9999-12-31", 200), ("dateStart=2025-13-01", 400),
+        ("dateStart=2025-10-28garbage", 400), ("dateStart=20251028", 400), ("dateStart=", 400), ("dateEnd=x", 400),
+        ("dateStart=2025-10-28&dateStart=2025-10-28", 400), ("programID=harbour-PT15M", 200), ("programID=nobody", 200),
+        ("programID=%00", 400), (f"programID={LONG}", 400), ("programID=", 400), ("programName=x", 400),
+    )
+]  # fmt: skip
+QUERY += [
+    public(f"{_HISTORY}?{query}", status)
+    for query, status in (
+        (f"start={_DAY1}&end={_DAY2}", 200), (f"start={_DAY1}", 200), (f"end={_DAY2}", 200),
+        (f"start={WHOLE_DAYS[0]}T00:00:00%2B00:00", 200), (f"start={WHOLE_DAYS[0]}T00:00:00+00:00", 200),
+        (f"start={_DAY2}&end={_DAY1}", 400), (f"start={_DAY1}&end={_DAY1}", 400), ("start=2020-01-01T00:00:00Z", 404),
+        ("end=2030-01-01T00:00:00Z", 404), ("start=0001-01-01T00:00:00Z", 404), ("end=9999-12-31T23:59:59Z", 404),
+        ("start=0001-01-01T00:00:00%2B14:00", 404), ("end=9999-12-31T23:59:59-14:00", 404), ("start=2025-10-25", 400),
+        ("start=2025-10-25T00:00:00", 400), ("start=1761350400", 400), ("start=", 400), ("start=now", 400),
+        ("start=%FF", 400), (f"start={LONG}", 400), (f"start={_DAY1}&start={_DAY1}", 400), ("begin=x", 400),
+        (f"start={_DAY1}&x=1", 400),
+    )
+]  # fmt: skip
+QUERY += [
+    public(f"/zones/harbour/evcc?{query}", status)
+    for query, status in (
+        ("forecast=true", 200), ("forecast=false", 200), ("forecast=TRUE", 400), ("forecast", 400), ("forecast=0", 400),
+        ("forecast=true&forecast=true", 400), ("forcast=true", 400),
+    )
+]  # fmt: skip
+QUERY += [
+    public(f"{_VSE}?start_timestamp={_DAY1}&end_timestamp={_DAY2}"),
+    public(f"{_VSE}?start_timestamp={_DAY2}&end_timestamp={_DAY1}", 400),
+    public(f"{_VSE}?start_timestamp=x", 400),
+    public(f"{_VSE}?tariff_type=electricity", 400),
+    public("/zones/old%20town/vse/v1/tariffs", 404),
+    public(f"/zones/old%20town/vse/v1/tariffs?start_timestamp={_DAY1}", 404),
+]
+QUERY += [
+    public(f"{path}?x=1", 400)
+    for path in ("/", "/zones", "/healthz", "/log.jsonl", "/openapi.json", "/zones/harbour/now")
+]
+QUERY += [
+    public(path, 404)
+    for path in (
+        "/zones/", "/zones/nobody", "/zones/nobody/now", "/zones/harbour/", "/zones/Harbour/now", "/zones//now",
+        "/zones/%00/now", "/zones/%FF/now", "/zones/%E2%82%AC/now", f"/zones/{LONG}/now", "/zones/harbour%2Fnow/now",
+        "/zones/old+town/now", "/zones/nobody/stream", "/zones/nobody/log.jsonl", "/zones/nobody/history.csv",
+        f"/zones/harbour/days/{TODAY}.json", f"/zones/old%20town/days/{TODAY}.json",
+        "/zones/harbour/days/2025-10-24.json", "/zones/harbour/days/2025-10-29.json",
+        "/zones/harbour/days/2025-02-30.json", "/zones/harbour/days/20251025.json",
+        "/zones/harbour/days/0001-01-01.json", "/zones/harbour/days/9999-12-31.json", "/zones/harbour/days/x.json",
+        f"/zones/harbour/days/{WHOLE_DAYS[0]}", f"/zones/harbour/days/{WHOLE_DAYS[0]}.JSON",
+        "/zones/harbour/days/.json",
+        "/zones/harbour/days/2025-W43-6.json", f"/plans/{'0' * 64}.json", "/plans/x.json", "/plans/{upper}.json",
+        f"/plans/{'%00' * 64}.json", f"/plans/{'%27' * 64}.json", f"/plans/{quote('ä' * 64)}.json", "/../etc/passwd",
+        "/zones/../openapi.json.", f"{ADR}/programs/nobody", f"{ADR}/programs/", f"{ADR}/events/nobody",
+        f"{ADR}/events/%00",
+        f"{ADR}/notifiers/mqtt/topics/programs/nobody/events", f"{ADR}/vens", f"{ADR}/subscriptions", "/readings",
+        "/auth/token", "/metrics", "/operator",
+    )
+]  # fmt: skip
+
+FAMILIES = {
+    "happy path": HAPPY,
+    "authorization": AUTHORIZATION,
+    "wrong methods": METHODS,
+    "bad input": INPUT,
+    "query": QUERY,
+}

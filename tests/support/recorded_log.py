@@ -1,0 +1,36 @@
+"""The log of a service in the process of a test, as pairs of event and facts."""
+
+import json
+import logging
+from contextlib import contextmanager
+
+from murmurate.service.logging_setup import JsonFormatter
+
+_FRAME = ("at", "level", "process", "event")
+
+
+class RecordedLog(logging.Handler):
+    """A handler that keeps (event, facts) of every record in `into`."""
+
+    def __init__(self, into):
+        super().__init__()
+        self.into = into
+        self.setFormatter(JsonFormatter("test"))
+
+    def emit(self, record):
+        line = json.loads(self.format(record))
+        self.into.append((line["event"], {name: value for name, value in line.items() if name not in _FRAME}))
+
+
+@contextmanager
+def recorded_log(into):
+    """Append the events of all murmurate loggers to a list while the block runs."""
+    logger, handler = logging.getLogger("murmurate"), RecordedLog(into)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield into
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,252 @@
+"""The aggregation job: whatever the files and the order of the tasks, it gives the exact demand or a refusal."""
+
+from itertools import count
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.sample_landings import (
+    BY_HAND,
+    METERS,
+    ROWS,
+    SHARD_METERS,
+    START_S,
+    STEP_S,
+    Meter,
+    Row,
+    a_landing,
+    by_hand,
+    close_and_aggregate,
+    demand_of,
+    in_households,
+    leave,
+    left_out,
+    lines,
+    reading_rows,
+)
+
+from murmurate.errors import MeterError, ReadingError
+from murmurate.service.aggregation.job import (
+    INTERVALS_PER_TASK,
+    aggregate_landing,
+    close_intervals,
+    run_in_process,
+    shard_tasks,
+)
+from murmurate.service.landing import readings_file
+from murmurate.service.landing.interval_manifest import manifest_of
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+EXTREME = [-(2**63), -1, 0, 2**63 - 1]
+ENERGY = st.one_of(st.integers(-5, 4000), st.sampled_from(EXTREME))
+FOLDER = count()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("landings")
+
+
+@pytest.fixture
+def sample_landing(tmp_path):
+    return a_landing(tmp_path)
+
+
+@st.composite
+def meter_tables(draw):
+    """Numbers with gaps, so that some shards of three are whole, some not, and some not there."""
+    numbers = draw(st.sets(st.integers(0, 14), min_size=1, max_size=9))
+    some = st.builds(
+        Meter,
+        st.just(0),
+        st.sampled_from(["hill", "harbour", "mill"]),
+        st.integers(500, 3000),
+        st.integers(0, 500),
+        kind=st.just(""),
+        household=st.none(),
+    )
+    return draw(in_households([draw(some)._replace(number=number) for number in sorted(numbers)]))
+
+
+@st.composite
+def files(draw, numbers, start_s, landed):
+    """A file of readings: twice, clipped, negative, of unknown meters, with wrong clocks, with nulls."""
+    when = st.sampled_from([start_s] * 5 + [start_s + STEP_S, start_s + 1, 0])
+    who = st.one_of(st.sampled_from(numbers), st.integers(0, 20))
+    rows = draw(st.lists(st.builds(Row, who, ENERGY, when), min_size=1, max_size=8))
+    if numbers[0] < SHARD_METERS:  # a row without a meter lies in the first shard, if there is one
+        holes = st.sampled_from([Row(None, 9, start_s), Row(numbers[0], None, start_s), Row(numbers[0], 9, None)])
+        rows += draw(st.lists(holes, max_size=1))
+    how = {"unit": draw(st.sampled_from(["s", "ms", "us"])), "row_group_size": draw(st.sampled_from([1, 2, None]))}
+    if all(abs(row.energy_wh or 0) < 2**15 for row in rows):
+        how["whole"] = draw(st.sampled_from([pa.int16(), pa.int32(), pa.int64()]))
+    return landed, rows, how
+
+
+@pytest.mark.slow
+@given(data=st.data())
+@settings(max_examples=80)
+def test_every_landing_gives_what_a_person_writes_down_in_whatever_order_the_tasks_run(folder, data):
+    meters = data.draw(meter_tables())
+    numbers = [meter.number for meter in meters]
+    starts_s = [START_S + n * STEP_S for n in range(data.draw(st.sampled_from([1, 2, INTERVALS_PER_TASK + 2])))]
+    landing, table = a_landing(folder / str(next(FOLDER)), meters)
+    written = {}
+    for start_s in starts_s:
+        some = [data.draw(files(numbers, start_s, f"{n}")) for n in range(data.draw(st.integers(0, 2)))]
+        for name, rows, how in some:
+            leave(landing, start_s, rows, name, **how)
+        written[start_s] = [row for _, rows, _ in some for row in rows]
+
+    def in_any_order(jobs):
+        return reversed([found for job in data.draw(st.permutations(jobs)) for found in run_in_process([job])])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readings_file, "ROWS_PER_BATCH", data.draw(st.sampled_from([2, 3, 131_072])))
+        found = aggregate_landing(landing, table, close_intervals(landing, starts_s, table), in_any_order)
+    for one in found:
+        rows = written[one.start_s]
+        assert lines(one.demand) == by_hand(meters, rows, one.start_s)
+        expected_counts = left_out(meters, rows, one.start_s, SHARD_METERS)
+        assert (one.readings, one.wrong_interval, one.unknown_meter) == expected_counts
+
+
+def test_aggregating_again_gives_the_same_and_one_interval_alone_the_same_as_among_others(sample_landing):
+    landing, table = sample_landing
+    starts_s = [START_S + n * STEP_S for n in range(2 * INTERVALS_PER_TASK + 1)]
+    for start_s in starts_s:
+        leave(landing, start_s, [*ROWS, Row(8, start_s // STEP_S % 100 + 400, start_s)])
+    together = {one.start_s: lines(one.demand) for one in close_and_aggregate(landing, table, starts_s)}
+    for start_s in starts_s:
+        assert demand_of(landing, table, start_s) == together[start_s]
+    assert len({line["mill"].energy_wh for line in together.values()}) == len(starts_s)
+
+
+def test_every_shard_and_every_interval_has_one_task(sample_landing):
+    landing, table = sample_landing
+    closings = close_intervals(landing, [START_S + n * STEP_S for n in range(INTERVALS_PER_TASK + 1)], table)
+    jobs = shard_tasks(landing, table, closings)
+    pairs = [(job.shard, start_s) for job in jobs for start_s, _ in job.files]
+    assert sorted(pairs) == sorted((shard, closing.start_s) for shard in table.shards for closing in closings)
+    assert all(len(job.files) <= INTERVALS_PER_TASK for job in jobs)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("whole", [pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64()])
+def test_times_and_numbers_may_be_of_any_size_that_holds_them(sample_landing, unit, whole):
+    landing, table = sample_landing
+    rows = [row for row in ROWS if row.energy_wh >= 0]
+    leave(landing, START_S, rows, unit=unit, whole=whole)
+    assert demand_of(landing, table) == by_hand(METERS, rows)
+
+
+def test_times_as_spark_writes_them_are_read(sample_landing):
+    landing, table = sample_landing
+    for path in leave(landing, START_S, [*ROWS, Row(4, 60, None)]):
+        pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True)
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_columns_may_stand_in_any_order_and_among_others(sample_landing):
+    landing, table = sample_landing
+    for path in leave(landing, START_S, ROWS):
+        rows = pq.read_table(path).select(["energy_wh", "interval_start", "meter"])
+        pq.write_table(rows.add_column(1, "quality", pa.array(["good"] * len(rows))), path)
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_a_row_without_a_number_is_no_reading(sample_landing):
+    landing, table = sample_landing
+    holes = [Row(4, None), Row(None, 50), Row(4, 60, None), Row(1, None), Row(None, None, None)]
+    leave(landing, START_S, [*holes, *ROWS, *holes])
+    assert demand_of(landing, table) == BY_HAND
+
+
+def odd(name, values):
+    """The readings with one column of another make."""
+    rows = reading_rows([Row(0, 250), Row(1, 300)])
+    return rows.set_column(rows.schema.names.index(name), name, values)
+
+
+NAIVE = pa.array([START_S, START_S]).cast(pa.timestamp("s"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (odd("energy_wh", pa.array([250.0, 300.0])), "is double: must be whole numbers that fit in 64 bits"),
+        (odd("energy_wh", pa.array([250, 300], pa.uint64())), "is uint64: must be whole numbers that fit"),
+        (odd("meter", pa.array([0, 1], pa.uint64())), "is uint64: must be whole numbers that fit in 64 bits"),
+        (odd("meter", pa.array(["0", "1"])), "is string: must be whole numbers"),
+        (odd("meter", pa.array([True, False])), "is bool: must be whole numbers"),
+        (odd("interval_start", NAIVE), "is timestamp[ms]: must be a timestamp in UTC"),
+        (odd("interval_start", NAIVE.cast(pa.timestamp("us", "Europe/Zurich"))), "must be a timestamp in UTC"),
+        (odd("interval_start", pa.array([START_S, START_S])), "is int64: must be a timestamp in UTC"),
+        (odd("interval_start", NAIVE.cast(pa.timestamp("ns", "UTC"))), "must be a timestamp in UTC, in s, ms or us"),
+        (
+            reading_rows([Row(0, 1)]).drop_columns(["energy_wh"]),
+            "is without energy_wh: must have meter, interval_start",
+        ),
+    ],
+)
+def test_a_file_of_another_make_is_refused_by_its_name_before_anything_is_decided(sample_landing, rows, says):
+    landing, table = sample_landing
+    leave(landing, START_S, ROWS)
+    path = landing.shard_folder(START_S, 0) / "odd.parquet"
+    pq.write_table(rows, path)
+    for _ in range(2):
+        with pytest.raises(ReadingError) as refusal:
+            close_and_aggregate(landing, table)
+        assert path.relative_to(landing.root).as_posix() in str(refusal.value)
+        assert says in str(refusal.value)
+        assert manifest_of(landing, START_S) is None
+    path.unlink()
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_the_readings_of_a_shard_that_the_table_does_not_have_are_of_unknown_meters(sample_landing):
+    landing, table = sample_landing
+    leave(landing, START_S, [Row(99, 1), Row(98, 2), Row(50, 3), Row(0, 250)])
+    (one,) = close_and_aggregate(landing, table)
+    assert (one.readings, one.wrong_interval, one.unknown_meter) == (4, 0, 3)
+    assert lines(one.demand) == by_hand(METERS, [Row(0, 250)])
+
+
+def test_a_meter_in_the_folder_of_another_shard_is_unknown_there(sample_landing):
+    """It could otherwise count twice, once in each."""
+    landing, table = sample_landing
+    leave(landing, START_S, ROWS)
+    folder = landing.shard_folder(START_S, 2)
+    pq.write_table(reading_rows([Row(0, 2999), Row(4, 1)]), folder / "wrong_shard.parquet")
+    (one,) = close_and_aggregate(landing, table)
+    assert lines(one.demand) == BY_HAND
+    assert one.unknown_meter == 2 + 2
+
+
+def test_a_task_that_is_lost_or_done_twice_is_noticed(sample_landing):
+    landing, table = sample_landing
+    leave(landing, START_S, ROWS)
+    closings = close_intervals(landing, [START_S, START_S + STEP_S], table)
+
+    def dropping(place):
+        return lambda jobs: [found for at, found in enumerate(run_in_process(jobs)) if at != place]
+
+    def doubling(place):
+        return lambda jobs: [f for at, found in enumerate(run_in_process(jobs)) for f in [found] * (1 + (at == place))]
+
+    for place in range(len(table.shards) * len(closings)):
+        with pytest.raises(MeterError, match="shards is 2 of 3: must all be tallied: demand would be missing"):
+            aggregate_landing(landing, table, closings, dropping(place))
+        with pytest.raises(MeterError, match="must each be tallied once: one would have counted twice"):
+            aggregate_landing(landing, table, closings, doubling(place))
+
+
+def test_a_demand_says_nothing_of_a_reading_when_it_is_printed(sample_landing):
+    landing, table = sample_landing
+    leave(landing, START_S, [Row(0, 2718), Row(99, 2718)])
+    (one,) = close_and_aggregate(landing, table)
+    assert "2718" not in repr(one)
+    assert "confidential" in repr(one)

@@ -1,0 +1,257 @@
+"""Closing an interval: what counts is decided once, and from then on there is one demand or a refusal."""
+
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.support.landing_processes import barrier, children, closes, keep_closing
+from tests.support.landing_processes import killed_everywhere as killed
+from tests.support.sample_landings import (
+    BY_HAND,
+    HONEST,
+    METERS,
+    ROWS,
+    START_S,
+    STEP_S,
+    Row,
+    a_landing,
+    by_hand,
+    close_and_aggregate,
+    demand_of,
+    files_in,
+    leave,
+    lines,
+    reading_rows,
+    readings,
+)
+
+from murmurate.errors import MurmurateError, ReadingError
+from murmurate.service.aggregation.job import aggregate_landing, close_intervals
+from murmurate.service.landing.append import append_readings
+from murmurate.service.landing.interval_manifest import (
+    IntervalManifest,
+    close_interval,
+    is_closing,
+    late_files,
+    manifest_of,
+)
+from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.meter_table import pinned_table
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+
+@pytest.fixture
+def sample_landing(tmp_path):
+    """A landing with readings in it, its meter table, and the files of readings."""
+    landing, table = a_landing(tmp_path)
+    return landing, table, leave(landing, START_S, ROWS)
+
+
+def test_closing_again_changes_nothing_whatever_has_happened_meanwhile(sample_landing):
+    landing, table, paths = sample_landing
+    assert manifest_of(landing, START_S) is None
+    first = close_interval(landing, START_S, table.version)
+    before = files_in(landing.root / "_closed")
+    leave(landing, START_S, [Row(0, 2999)], "late")
+    paths[0].unlink()
+    assert close_interval(landing, START_S, "another table") == first == manifest_of(landing, START_S)
+    assert first.table_version == table.version
+    assert files_in(landing.root / "_closed") == before
+
+
+def test_a_closing_is_read_as_it_was_written_and_refused_where_it_cannot_be(sample_landing):
+    landing, table, _ = sample_landing
+    first = close_interval(landing, START_S, table.version)
+    place = next((landing.root / "_closed").glob("*.json"))
+    assert IntervalManifest.from_file(place) == first
+    for damage in (b"", b"[]", first.to_json()[:-20], first.to_json().replace(b'"sha256"', b'"sha512"')):
+        place.write_bytes(damage)
+        with pytest.raises(
+            ReadingError, match="must be the manifest of an interval; it decides what counts, so restore it"
+        ):
+            close_and_aggregate(landing, table)
+    place.write_bytes(first.to_json().replace(b'"murmurate_manifest": 1', b'"murmurate_manifest": 2'))
+    with pytest.raises(ReadingError, match="is 2: must be format 1"):
+        close_interval(landing, START_S, table.version)
+
+
+def test_two_that_close_at_once_get_the_same_closing(tmp_path):
+    landing, _ = a_landing(tmp_path)
+    together, shared = barrier(2), 0
+    with children(*[(keep_closing, landing.root, together)] * 2) as closers:
+        for number in range(40):
+            start_s = START_S + number * STEP_S
+            leave(landing, start_s, [Row(0, 5, start_s)], "a")
+            for at in (0, 1) if number % 2 else (1, 0):
+                closers[at].send(start_s, f"version of closer {at}")
+            leave(landing, start_s, [Row(0, 6, start_s)], "b")
+            first, second = (closer.receive() for closer in closers)
+            assert first == second == manifest_of(landing, start_s).to_json()
+            shared += b"closer 1" in first
+    assert 0 < shared < 40, "one of them was always first: this shows nothing"
+    assert not [path for path in (landing.root / "_closed").iterdir() if path.name.startswith(".")]
+
+
+def test_a_file_that_is_cut_off_anywhere_is_unfinished_and_does_not_count(sample_landing):
+    landing, table, paths = sample_landing
+    whole = pa.BufferOutputStream()
+    pq.write_table(reading_rows([Row(0, 2999)]), whole)
+    data = whole.getvalue().to_pybytes()
+    cut = [paths[0].with_name(f"cut-{length:05d}.parquet") for length in range(len(data))]
+    for length, path in enumerate(cut):
+        path.write_bytes(data[:length])
+    closing = close_interval(landing, START_S, table.version)
+    assert closing.unfinished == tuple(path.relative_to(landing.root).as_posix() for path in cut)
+    assert {file.path for file in closing.files} == {path.relative_to(landing.root).as_posix() for path in paths}
+    for path in cut:
+        path.write_bytes(data)  # its writer has finished, too late
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_a_file_that_comes_late_never_counts_and_is_named(sample_landing):
+    landing, table, _ = sample_landing
+    closing = close_interval(landing, START_S, table.version)
+    assert late_files(landing, closing) == []
+    paths = leave(landing, START_S, [Row(0, 2999), Row(4, 1)], "late")
+    assert demand_of(landing, table) == BY_HAND
+    assert late_files(landing, closing) == sorted(path.relative_to(landing.root).as_posix() for path in paths)
+
+
+def refused(landing, table, path, how):
+    """Aggregation names the file, and gives no demand."""
+    name = path.relative_to(landing.root).as_posix()
+    with pytest.raises(ReadingError) as refusal:
+        close_and_aggregate(landing, table)
+    assert str(refusal.value) == f"{name} is {how}: must stay as it was when its interval was closed"
+
+
+def test_one_byte_that_has_changed_since_is_noticed_wherever_it_is(sample_landing):
+    landing, table, paths = sample_landing
+    close_interval(landing, START_S, table.version)
+    for path in paths[:-1]:  # the last one is of unknown meters
+        data = path.read_bytes()
+        for place in {*range(0, len(data), 23), len(data) - 1}:
+            flipped = bytearray(data)
+            flipped[place] ^= 1
+            path.write_bytes(flipped)
+            refused(landing, table, path, "changed")
+        path.write_bytes(data)
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_a_file_that_has_been_replaced_or_removed_since_is_noticed(sample_landing):
+    landing, table, paths = sample_landing
+    close_interval(landing, START_S, table.version)
+    for path in paths[:-1]:  # the last one is of unknown meters
+        data = path.read_bytes()
+        pq.write_table(reading_rows([Row(0, 77), Row(8, 77)]), path)
+        refused(landing, table, path, "changed")
+        path.unlink()
+        refused(landing, table, path, "gone")
+        path.write_bytes(data)
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_files_that_are_there_twice_or_renamed_or_cut_otherwise_give_the_same_demand(tmp_path):
+    rng = np.random.default_rng(2)
+    for number in range(30):
+        landing, table = a_landing(tmp_path / str(number))
+        order = [ROWS[place] for place in rng.permutation(len(ROWS))]
+        cuts = sorted(rng.integers(0, len(ROWS), size=3).tolist())
+        for at, some in enumerate(np.split(np.arange(len(ROWS)), cuts)):
+            leave(landing, START_S, [order[place] for place in some], f"{rng.integers(10**9)}-{at}")
+        for path in list(landing.root.glob("interval=*/*/*.parquet")):
+            if rng.integers(2):
+                shutil.copy(path, path.with_name(f"{rng.integers(10**9)}-copy.parquet"))
+            if rng.integers(2):
+                path.rename(path.with_name(f"{rng.integers(10**9)}-renamed.parquet"))
+        assert demand_of(landing, table) == BY_HAND
+
+
+def test_where_there_is_one_shard_a_file_need_not_lie_in_its_folder(tmp_path):
+    landing, table = a_landing(tmp_path, shard_meters=1000)
+    folder = landing.interval_folder(START_S)
+    (folder / "from" / "the head-end").mkdir(parents=True)
+    pq.write_table(reading_rows(ROWS[:5]), folder / "a.parquet")
+    pq.write_table(reading_rows(ROWS[5:]), folder / "from" / "the head-end" / "b.parquet")
+    assert demand_of(landing, table) == BY_HAND
+
+
+@pytest.mark.parametrize("outside", ["a.parquet", "from/a.parquet", "shard=first/a.parquet"])
+def test_where_there_are_several_a_file_outside_is_refused_before_anything_is_decided(sample_landing, outside):
+    landing, table, paths = sample_landing
+    place = landing.interval_folder(START_S) / outside
+    place.parent.mkdir(exist_ok=True)
+    paths[0].rename(place)
+    for _ in range(2):
+        with pytest.raises(ReadingError, match="in no shard: must lie in a folder such as shard=0") as refusal:
+            close_intervals(landing, [START_S], table)
+        assert place.relative_to(landing.root).as_posix() in str(refusal.value)
+        assert manifest_of(landing, START_S) is None
+    place.rename(paths[0])
+    assert demand_of(landing, table) == BY_HAND
+
+
+@pytest.mark.parametrize("data", [b"PAR1\0\0\0\0PAR1", b"PAR1" + b"\xff" * 40 + b"\x20\0\0\0PAR1"])
+def test_a_file_that_only_looks_like_readings_is_refused_before_anything_is_decided(sample_landing, data):
+    landing, table, paths = sample_landing
+    other = paths[0].with_name("b.parquet")
+    other.write_bytes(data)
+    with pytest.raises(MurmurateError, match=r"b\.parquet is unreadable"):
+        close_intervals(landing, [START_S], table)
+    assert manifest_of(landing, START_S) is None
+    other.unlink()
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_an_interval_that_nobody_wrote_to_is_closed_and_all_its_meters_are_silent(tmp_path):
+    landing, table = a_landing(tmp_path)
+    assert demand_of(landing, table) == by_hand(METERS, [])
+    leave(landing, START_S, ROWS)
+    assert demand_of(landing, table) == by_hand(METERS, [])
+
+
+def _close(number, root, version):
+    close_interval(Landing.open(root), START_S + number * STEP_S, version)
+
+
+def test_a_closer_that_dies_at_any_touch_of_the_disk_leaves_nothing_in_the_way(tmp_path):
+    landing, table = a_landing(tmp_path)
+    many = range(1, 60)
+    for number in many:
+        assert append_readings(landing, START_S + number * STEP_S, readings(HONEST))
+    died = killed(_close, landing.root, table.version)
+    assert 10 < died < len(many)
+    closings = close_intervals(landing, [START_S + number * STEP_S for number in many], table)
+    for one in aggregate_landing(landing, table, closings):
+        assert lines(one.demand) == by_hand(METERS, HONEST)
+        assert is_closing(landing, one.start_s)
+
+
+def test_a_closer_that_is_killed_at_any_time_leaves_nothing_in_the_way(tmp_path):
+    landing, table = a_landing(tmp_path)
+    rng = np.random.default_rng()
+    for number in range(20):
+        start_s = START_S + number * STEP_S
+        assert append_readings(landing, start_s, readings(HONEST))
+        with children((closes, landing.root, start_s, table.version)) as (child,):
+            child.receive()
+            time.sleep(rng.uniform(0, 0.04))
+        decided = manifest_of(landing, start_s)
+        assert demand_of(landing, table, start_s) == by_hand(METERS, HONEST)
+        assert decided in {None, manifest_of(landing, start_s)}
+        assert not append_readings(landing, start_s, readings(HONEST))
+
+
+def test_a_closing_names_files_from_the_root_so_that_a_landing_can_be_moved(sample_landing):
+    landing, table, _ = sample_landing
+    assert demand_of(landing, table) == BY_HAND
+    moved = Landing.open(landing.root.rename(landing.root.with_name("moved")))
+    closing = manifest_of(moved, START_S)
+    assert not any(Path(file.path).is_absolute() for file in closing.files)
+    assert demand_of(moved, pinned_table(moved, closing.table_version)) == BY_HAND

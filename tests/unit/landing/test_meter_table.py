@@ -1,0 +1,291 @@
+"""The meter table: read from whatever an operator has, refused in words, and pinned so that it cannot change."""
+
+import json
+import os
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.landing_processes import killed_everywhere as killed
+from tests.support.sample_landings import (
+    BY_HAND,
+    METERS,
+    ROWS,
+    SHARD_METERS,
+    START_S,
+    STEP_S,
+    Meter,
+    close_and_aggregate,
+    demand_of,
+    files_in,
+    leave,
+    meter_csv,
+    meter_rows,
+)
+
+from murmurate.errors import MeterError
+from murmurate.service.landing.interval_manifest import manifest_of
+from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.meter_table import load_shard, pin_table, pinned_table
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+HEAD = "meter,zone,bound_wh"
+
+
+@pytest.fixture
+def landing(tmp_path):
+    made = Landing.create(tmp_path / "landing", shard_meters=SHARD_METERS)
+    leave(made, START_S, ROWS)
+    return made
+
+
+def meters_of(table):
+    """The meters of a pinned table, shard by shard."""
+    found = []
+    for number in table.shards:
+        meters = load_shard(table.folder, number).meters
+        assert set((meters.number // table.shard_meters).tolist()) == {number}
+        columns = [c.tolist() for c in (meters.number, meters.zone, meters.bound_wh, meters.imputed_wh)]
+        found += [Meter(n, table.zones[zone], *rest) for n, zone, *rest in zip(*columns, strict=True)]
+    kept = pq.read_table(table.folder / "households.parquet").to_pylist()
+    assert [row["meter"] for row in kept] == [meter.number for meter in found]
+    return [m._replace(protected=row["protected"], kind=row["kind"]) for m, row in zip(found, kept, strict=True)]
+
+
+def column(name, kind):
+    """The table of the meters with a column of another type."""
+    rows = meter_rows(METERS)
+    return rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(kind))
+
+
+def small_numbers():
+    kinds = {"meter": pa.int16(), "zone": pa.string(), "bound_wh": pa.int32(), "imputed_wh": pa.uint32()}
+    return meter_rows(METERS).cast(pa.schema(kinds | {"protected": pa.bool_()}))
+
+
+PACKED = {
+    "as it is": lambda: meter_rows(METERS),
+    "zones in a dictionary": lambda: column("zone", pa.dictionary(pa.int8(), pa.string())),
+    "zones in a large dictionary": lambda: column("zone", pa.dictionary(pa.int32(), pa.large_string())),
+    "large zones": lambda: column("zone", pa.large_string()),
+    "small numbers": small_numbers,
+    "columns in another order": lambda: meter_rows(METERS).select(
+        ["protected", "bound_wh", "zone", "imputed_wh", "meter"]
+    ),
+    "more columns": lambda: meter_rows(METERS).append_column("street", pa.array(["?"] * len(METERS))),
+    "rows in another order": lambda: meter_rows(METERS[::-1]),
+}
+
+
+@pytest.mark.parametrize("how", PACKED)
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_a_parquet_table_is_read_however_it_is_packed_and_cut(tmp_path, landing, how, files):
+    source, rows = tmp_path / "table", PACKED[how]()
+    if files:
+        source.mkdir()
+        for at in range(files):
+            pq.write_table(rows.slice(at * len(rows) // files, len(rows) // files), source / f"{9 - at}.parquet")
+    else:
+        pq.write_table(rows, source)
+    table = pin_table(landing, source)
+    assert meters_of(table) == list(METERS)
+    assert (table.zones, table.shards, table.meters) == (("harbour", "hill", "mill"), (0, 1, 2), len(METERS))
+    assert demand_of(landing, table) == BY_HAND
+
+
+def test_a_csv_table_is_read_and_what_it_does_not_say_is_nothing_imputed_and_all_protected(tmp_path, landing):
+    assert meters_of(pin_table(landing, meter_csv(tmp_path / "full.csv"))) == list(METERS)
+    bare = tmp_path / "bare.csv"
+    bare.write_text(f"{HEAD}\n" + "".join(f"{m.number},{m.zone},{m.bound_wh}\n" for m in METERS), encoding="utf-8")
+    plain = [meter._replace(imputed_wh=0, protected=True) for meter in METERS]
+    other = Landing.create(tmp_path / "other", shard_meters=SHARD_METERS)
+    assert meters_of(pin_table(other, bare)) == plain
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_a_pinned_table_has_every_meter_once_in_the_shard_of_its_number(tmp_path_factory, data):
+    numbers = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=20, unique=True))
+    some = st.builds(
+        Meter,
+        st.just(0),
+        st.sampled_from(["Zürich, 1", "hill", "a\nb", "🅰"]),
+        st.integers(500, 2**40),
+        st.integers(0, 500),
+        household=st.none(),
+    )
+    meters = [data.draw(some)._replace(number=number, protected=number % 3 > 0) for number in numbers]
+    folder = tmp_path_factory.mktemp("any")
+    landing = Landing.create(folder / "landing", shard_meters=data.draw(st.integers(1, 30)))
+    pq.write_table(meter_rows(meters), folder / "meters.parquet")
+    table = pin_table(landing, folder / "meters.parquet")
+    assert meters_of(table) == sorted(meters)
+    assert table.meters == len(meters)
+    assert table.shards == tuple(sorted({number // landing.shard_meters for number in numbers}))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("meter,zone\n0,hill", "is without bound_wh: must have the columns meter, zone, bound_wh"),
+        ("meter,bound_wh\n0,5", "is without zone: must have the columns"),
+        ("zone,bound_wh\nhill,5", "is without meter: must have the columns"),
+        (f"{HEAD}\n0,hill,5.0", "bound_wh is double: must be whole numbers throughout"),
+        (f"{HEAD}\n0,hill,5\n1,hill,", "bound_wh is empty here and there: must be whole numbers throughout"),
+        (f"{HEAD}\n,hill,5\n1,hill,5", "meter is empty here and there: must be whole numbers throughout"),
+        (f"{HEAD}\n0,hill,many", "bound_wh is string: must be whole numbers throughout"),
+        (f"{HEAD}\n0,hill,5\n3,hill,5\n0,hill,6", "must be in ascending order, each once"),
+        (f"{HEAD}\n-1,hill,5", "meter[0] is -1: must be a number from 0 up"),
+        (f"{HEAD}\n0,hill,5\n1,hill,0", "bound_wh[1] is 0: must be at least 1 Wh"),
+        (f"{HEAD},imputed_wh\n0,hill,5,6", "imputed_wh[0] is 6: must lie between 0 and bound_wh"),
+        (f"{HEAD},imputed_wh\n0,hill,5,-1", "imputed_wh[0] is -1: must lie between 0 and bound_wh"),
+        (f"{HEAD},imputed_wh\n0,hill,5,0.5", "imputed_wh is double: must be whole numbers throughout"),
+        (f"{HEAD},protected\n0,hill,5,no", "protected is string: must be true or false throughout"),
+        (f"{HEAD},protected\n0,hill,5,\n1,hill,5,true", "protected is empty here and there: must be true or false"),
+        (f"{HEAD}\n0,hill", "is unreadable: CSV parse error"),
+        ("", "is unreadable: Empty CSV file"),
+        (f"{HEAD}\n0,hill,{2**62}", "times the number of meters must stay below 2**62 Wh"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_in_words_and_not_kept(tmp_path, landing, text, says):
+    source = tmp_path / "meters.csv"
+    source.write_text(text + "\n", encoding="utf-8") if text else source.touch()
+    with pytest.raises(MeterError) as refusal:
+        pin_table(landing, source)
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert not list(landing.root.glob("_meters/*"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ({"zone": pa.array(["hill", None])}, "zone is empty here and there: must be text throughout"),
+        ({"zone": pa.array(["hill", None]).dictionary_encode()}, "zone is empty here and there: must be text"),
+        ({"zone": pa.array([4, 5])}, "zone is int64: must be text throughout"),
+        ({"zone": pa.array([b"hill", b"hill"])}, "zone is binary: must be text throughout"),
+        ({"bound_wh": pa.array([5.0, 6.0])}, "bound_wh is double: must be whole numbers throughout"),
+        ({"bound_wh": pa.array([True, True])}, "bound_wh is bool: must be whole numbers throughout"),
+        ({"meter": pa.array([0, 1], pa.uint64())}, "meter is uint64: must be whole numbers that fit in 64 bits"),
+        ({"protected": pa.array([0, 1])}, "protected is int64: must be true or false throughout"),
+    ],
+)
+def test_a_parquet_table_of_other_types_is_refused(tmp_path, landing, rows, says):
+    plain = {"meter": pa.array([0, 1]), "zone": pa.array(["hill", "hill"]), "bound_wh": pa.array([5, 5])}
+    pq.write_table(pa.table(plain | rows), tmp_path / "meters.parquet")
+    with pytest.raises(MeterError) as refusal:
+        pin_table(landing, tmp_path / "meters.parquet")
+    assert says in str(refusal.value)
+
+
+def test_what_is_no_table_at_all_is_refused(tmp_path, landing):
+    junk, empty = tmp_path / "meters.parquet", tmp_path / "folder"
+    junk.write_bytes(b"PAR1 is not enough")
+    empty.mkdir()
+    with pytest.raises(MeterError, match=r"meters\.parquet is unreadable"):
+        pin_table(landing, junk)
+    with pytest.raises(MeterError, match=r"must be a CSV or Parquet file, or a folder with \*\.parquet"):
+        pin_table(landing, empty)
+    with pytest.raises(FileNotFoundError):
+        pin_table(landing, tmp_path / "nowhere.csv")
+
+
+def test_numbers_with_wide_gaps_are_refused(tmp_path):
+    """A file a shard: a table of serial numbers would make as many files as meters."""
+    landing = Landing.create(tmp_path / "landing", shard_meters=1000)
+    few, many = ([Meter(1000 * n, "hill", 5) for n in range(count)] for count in (64, 65))
+    assert len(pin_table(landing, meter_csv(tmp_path / "few.csv", few)).shards) == 64
+    with pytest.raises(MeterError, match="must be numbered from 0 up with few gaps: 65 meters lie in 65 shards"):
+        pin_table(landing, meter_csv(tmp_path / "many.csv", many))
+
+
+def test_an_interval_keeps_the_table_it_was_closed_under(tmp_path, landing):
+    old = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
+    assert demand_of(landing, old) == BY_HAND
+    halved = [METERS[0]._replace(bound_wh=METERS[0].bound_wh // 2), *METERS[1:]]
+    new = pin_table(landing, meter_csv(tmp_path / "meters.csv", halved))
+    assert new.version != old.version
+    with pytest.raises(MeterError) as refusal:
+        close_and_aggregate(landing, new)
+    words = f"is {new.version[:12]}: must be {old.version[:12]}, under which interval 20250301T1200Z was closed"
+    assert words in str(refusal.value)
+    assert demand_of(landing, pinned_table(landing, manifest_of(landing, START_S).table_version)) == BY_HAND
+    assert close_and_aggregate(landing, new, [START_S + STEP_S])[0].demand.bounds == tuple(
+        line.bounds for line in BY_HAND.values()
+    )
+
+
+def test_a_version_is_the_contents_of_the_operators_file_and_nothing_else(tmp_path, landing):
+    first = pin_table(landing, meter_csv(tmp_path / "a.csv"))
+    os.utime(tmp_path / "a.csv", (0, 0))
+    assert pin_table(landing, (tmp_path / "a.csv").rename(tmp_path / "b.csv")) == first
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    versions = {first.version}
+    for rows in ([METERS[:3], METERS[3:]], [METERS[:4], METERS[4:]], [METERS[3:], METERS[:3]]):
+        for at, some in enumerate(rows):
+            pq.write_table(meter_rows(some), folder / f"{at}.parquet")
+        versions.add(pin_table(landing, folder).version)
+    assert len(versions) == 4
+
+
+def test_a_table_that_is_there_is_not_written_again(tmp_path, landing):
+    table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
+    before = {path: path.stat().st_mtime_ns for path in table.folder.iterdir()}
+    assert set(json.loads((table.folder / "table.json").read_bytes())["zones"]) == {m.zone for m in METERS}
+    assert pin_table(landing, tmp_path / "meters.csv") == table
+    assert {path: path.stat().st_mtime_ns for path in table.folder.iterdir()} == before
+    assert {stat.S_IMODE(path.stat().st_mode) for path in table.folder.iterdir()} == {0o600}
+
+
+def test_several_that_pin_a_table_at_once_pin_one(tmp_path, landing):
+    source, start = meter_csv(tmp_path / "meters.csv"), threading.Barrier(4)
+
+    def together(_):
+        start.wait()
+        return pin_table(landing, source)
+
+    with ThreadPoolExecutor(4) as four:
+        (table,) = set(four.map(together, range(4)))
+    assert meters_of(table) == list(METERS)
+    assert list((landing.root / "_meters").iterdir()) == [table.folder]
+
+
+def test_a_version_that_is_not_in_the_landing_is_asked_for(landing):
+    with pytest.raises(MeterError, match="is not in this landing; give the meter table with --meters"):
+        pinned_table(landing, "ab" * 32)
+
+
+def _pin(number, folder, source):
+    pin_table(Landing.open(folder / str(number)), source)
+
+
+def test_one_that_dies_at_any_touch_of_the_disk_while_it_pins_a_table_leaves_nothing_in_the_way(tmp_path):
+    many = range(1, 120)
+    for number in many:
+        Landing.create(tmp_path / str(number), shard_meters=SHARD_METERS)
+    source = meter_csv(tmp_path / "meters.csv")
+    died = killed(_pin, tmp_path, source)
+    assert 20 < died < len(many)
+    for number in range(1, died + 2):
+        landing = Landing.open(tmp_path / str(number))
+        table = pin_table(landing, source)
+        assert meters_of(table) == list(METERS)
+        assert [name for name in files_in(table.folder) if name.startswith(".")] == []
+
+
+def test_a_shard_is_read_from_the_file_of_its_number(tmp_path, landing):
+    table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
+    names = {Path(name).name for name in files_in(table.folder)}
+    assert names == {"table.json", "households.parquet", *(f"shard={number}.parquet" for number in table.shards)}
+    assert np.concatenate([load_shard(table.folder, n).meters.number for n in table.shards]).tolist() == [
+        meter.number for meter in METERS
+    ]

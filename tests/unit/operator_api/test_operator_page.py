@@ -1,0 +1,43 @@
+"""The operator's page: names and reasons are text, never markup and never template code."""
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+from tests.support.zone_views import seconds, view_of
+
+from murmurate.service.auth import ApiClient
+from murmurate.service.operator_api.page import operator_page
+from murmurate.service.operator_api.status import service_status
+
+NOW_S = seconds(2026, 11, 14, 0, 20)
+
+
+def page_of(name):
+    """A page on which `name` stands as zone, title, key, plan, client, reason and broken zone."""
+    view = view_of(zone=name)
+    view = replace(view, display=replace(view.display, title=name), key=name, plan_digest=name)
+    return operator_page(
+        service_status(
+            {name: view},
+            {f"{name} too": name},
+            now_s=NOW_S,
+            grace_s=60,
+            reading_counts={},
+            heartbeat=(1.0, {"blocked": 1, "reasons": {name: name}}),
+            clients=[ApiClient(id=name, zones=frozenset({name}))],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", '"><img src=x onerror=y>', "' onload='x", "{{ 7 * 7 }}", "{% raw %}", "&lt;"]
+)
+def test_a_name_or_a_reason_is_text_and_never_markup(name):
+    html = page_of(name)
+    tags = re.compile(r"<[a-z/][^>]*>")
+    without_values = [re.sub(r'"[^"]*"', '""', tag) for tag in tags.findall(html)]
+    assert without_values == [re.sub(r'"[^"]*"', '""', tag) for tag in tags.findall(page_of("x"))]
+    shown = unescape(tags.sub("\n", html))
+    assert shown.count(name) >= 5  # twice as a zone, as a client, as two reasons

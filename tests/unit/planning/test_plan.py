@@ -1,0 +1,307 @@
+"""A plan that breaks its promise cannot be made; one that is made wastes little; anybody can prove it again."""
+
+import dataclasses
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmurate.errors import MeterError, PrivacyError
+from murmurate.household.occupancy import OccupancyChains
+from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
+from murmurate.planning.digest import compute_plan_digest
+from murmurate.planning.plan import make_plan, prove_plan
+from murmurate.planning.plan_file import load_plan
+from murmurate.planning.utility import best_clipping_bound, plan_utility
+from murmurate.planning.zone import HouseholdKind, Zone
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.calibration import Calibration
+from murmurate.privacy.divergence import SecretPair
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.privacy.promise import parse_promise
+
+U = 1000
+PAPER = SecretPair.from_pmfs([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)
+WINDOW, MOMENT = "any 24 h: epsilon 1, delta 1e-6", "any moment: 1"
+
+
+def habits(day=96):
+    arrive, leave = (chances[:, None] for chances in paper_habits())
+    period = paper_calendar()[:: 96 // day]
+    return OccupancyChains.independent(initial=[0.5], arrive=arrive, leave=leave, period=period)
+
+
+def zone(*promises, calibration=Calibration.RANGE, shop=(), day=96, **more):
+    """A thousand of the paper's homes, and perhaps a shop whose hours are public."""
+    kinds = [HouseholdKind(name="home", count=1000, secret_pair=PAPER, models=(habits(day),), public=(False,) * day)]
+    if shop:
+        known = tuple(t in shop for t in range(day))
+        big = SecretPair.worst_case(20 * U)
+        kinds.append(HouseholdKind(name="shop", count=1, secret_pair=big, models=(habits(day),), public=known))
+    return Zone(
+        name="paper",
+        currency="EUR",
+        intervals_per_day=day,
+        curve=RateCurve.affine(alpha="0.0002", beta="0.08", tick="0.00001"),
+        kinds=tuple(kinds),
+        promises=tuple(parse_promise(words, day) for words in promises),
+        calibration=calibration,
+        **more,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("promises", "calibration", "law", "rms"),
+    [
+        (["interval: 0.5"], Calibration.RANGE, NoiseDistribution.LAPLACE, 2.828),
+        (["interval: 0.5"], Calibration.EXACT, NoiseDistribution.LAPLACE, 0.850),
+        ([WINDOW], Calibration.RANGE, NoiseDistribution.GAUSSIAN, 41.4),
+        ([WINDOW], Calibration.SHIFT, NoiseDistribution.GAUSSIAN, 20.7),
+        ([WINDOW], Calibration.EXACT, NoiseDistribution.GAUSSIAN, 10.5),
+        ([MOMENT], Calibration.RANGE, NoiseDistribution.LAPLACE, 25.7 * 2**0.5),
+        ([MOMENT], Calibration.SHIFT, NoiseDistribution.LAPLACE, 12.9 * 2**0.5),
+        (
+            [MOMENT],
+            Calibration.EXACT,
+            NoiseDistribution.LAPLACE,
+            6.30 * 2**0.5,
+        ),  # 6.55 where only the worse side counts
+        ([WINDOW, MOMENT], Calibration.RANGE, NoiseDistribution.HUBER, 43.3),  # 57.4 for Laplace noise
+        (["any 24 h: epsilon 1"], Calibration.RANGE, NoiseDistribution.LAPLACE, 135.8),
+    ],
+)
+def test_golden_plans(promises, calibration, law, rms):
+    """docs/explanation/theory.md, sections 3.4 and 4.8, through the planner: rms noise in units of u."""
+    plan = make_plan(zone(*promises, calibration=calibration, tested=True))
+    assert plan.distribution is law
+    assert np.sqrt(plan.noise_variance) / U == pytest.approx(rms, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("promises", [["interval: 0.5"], [WINDOW], [MOMENT], [WINDOW, MOMENT, "interval: 0.03"]])
+@pytest.mark.parametrize("calibration", list(Calibration), ids=lambda c: c.value)
+def test_a_plan_keeps_each_promise_and_two_percent_less_noise_would_break_one(promises, calibration):
+    made = make_plan(zone(*promises, calibration=calibration, eta=0.05, tested=True))
+    assert all(cost.spent <= cost.promised for cost in made.costs)
+    with pytest.raises(PrivacyError, match="noise is too little for"):
+        prove_plan(made.zone, made.distribution, made.scale_wh * 0.98, (made.core_wh * 0.98).astype(int))
+
+
+@pytest.mark.slow
+@settings(max_examples=10)
+@given(
+    epsilon=st.sampled_from(["0.3", "1", "4"]),
+    window=st.sampled_from(["1 intervals", "5 intervals", "12 h", "3 days"]),
+    delta=st.sampled_from(["", ", delta 1e-5"]),
+    shop=st.sets(st.integers(0, 23), max_size=23),
+)
+def test_any_window_is_kept_wherever_the_public_hours_lie(epsilon, window, delta, shop):
+    made = make_plan(zone(f"any {window}: epsilon {epsilon}{delta}", shop=shop or {0}, day=24))
+    assert made.costs[0].spent <= float(Fraction(epsilon))
+    quiet = np.array([t in (shop or {0}) for t in range(24)])
+    if quiet.any() and not quiet.all():
+        assert made.scale_wh[quiet].max() * 10 < made.scale_wh[~quiet].min()
+
+
+def test_a_premise_that_is_always_public_needs_no_noise_of_its_own():
+    with_shop, without = (make_plan(zone(MOMENT, shop=shop, day=24)) for shop in (range(24), ()))
+    assert with_shop.scale_wh == pytest.approx(without.scale_wh)
+
+
+@pytest.mark.parametrize("promise", ["interval: 0.5", WINDOW, MOMENT])
+@pytest.mark.parametrize("calibration", [Calibration.EXACT, Calibration.ROBUST])
+def test_exact_and_robust_need_tested_laws_for_every_promise(calibration, promise):
+    """Even one interval is judged given the prices before it: a rank that lasts costs 0.83 after 100 prices."""
+    untested = zone(promise, calibration=calibration, eta=0.05)
+    for plan in (
+        lambda: make_plan(untested),
+        lambda: prove_plan(untested, NoiseDistribution.LAPLACE, np.full(96, 1e9)),
+    ):
+        with pytest.raises(
+            PrivacyError, match=r"consumption is untested: .* needs a sample that passes the model test"
+        ):
+            plan()
+
+
+def test_gaussian_noise_is_refused_where_it_can_keep_no_promise():
+    with pytest.raises(PrivacyError, match="noise is gaussian: cannot keep these promises; take laplace or huber"):
+        make_plan(zone(WINDOW, MOMENT, distribution=NoiseDistribution.GAUSSIAN))
+    with pytest.raises(PrivacyError, match="too little for 'any moment, habits known: 1'"):
+        prove_plan(zone(MOMENT), NoiseDistribution.GAUSSIAN, np.full(96, 1e9))
+
+
+def test_gaussian_noise_keeps_no_pure_window_under_exact_laws_either():
+    """Its loss grows with the output, so no scale keeps a window without a delta."""
+    pure = zone("any 24 h: epsilon 10", calibration=Calibration.EXACT, tested=True)
+    for sigma in (5e3, 6e4, 1e9):
+        with pytest.raises(PrivacyError, match="it would cost inf"):
+            prove_plan(pure, NoiseDistribution.GAUSSIAN, np.full(96, sigma))
+    assert make_plan(pure).distribution is NoiseDistribution.LAPLACE
+
+
+def test_no_plan_has_less_than_a_watt_hour_of_noise_even_where_everybody_is_public():
+    known = zone("interval: 0.5", shop=range(8, 20), day=24)
+    hidden = dataclasses.replace(known, kinds=(dataclasses.replace(known.kinds[0], public=known.kinds[1].public),))
+    scale_wh = make_plan(hidden).scale_wh.copy()
+    for little in (0.0, 1 / 64, 0.99):
+        scale_wh[12] = little
+        with pytest.raises(PrivacyError, match=r"scale_wh\[12\] is .*: must be at least 1 Wh, or the exact demand"):
+            prove_plan(hidden, NoiseDistribution.LAPLACE, scale_wh)
+    scale_wh[12] = 1.0
+    with pytest.raises(PrivacyError, match="noise is too little"):
+        prove_plan(hidden, NoiseDistribution.LAPLACE, scale_wh)
+
+
+@pytest.mark.parametrize("promise", ["interval: 100", "any 24 h: epsilon 100, delta 0.1"])
+def test_a_plan_for_tiny_meters_has_a_watt_hour_of_noise(promise):
+    tiny = zone(promise)
+    tiny = dataclasses.replace(tiny, kinds=(dataclasses.replace(tiny.kinds[0], secret_pair=SecretPair.worst_case(1)),))
+    assert make_plan(tiny).scale_wh.min() >= 1.0
+
+
+def test_a_moment_cannot_be_promised_beside_hours_that_are_public_now_and_then():
+    """Who knows the public hours knows the ends of the secret ones, which may then leak more than the chain says."""
+    with pytest.raises(PrivacyError, match="public hours is of shop: must be public always or never"):
+        make_plan(zone(MOMENT, shop=range(8, 20), day=24))
+
+
+def test_a_plan_cannot_be_made_by_hand_with_fewer_scales():
+    with pytest.raises(PrivacyError, match=r"scale_wh is shaped \(95,\)"):
+        prove_plan(zone(MOMENT), NoiseDistribution.LAPLACE, np.full(95, 1e9))
+
+
+# --- plan.json
+
+
+@pytest.fixture(scope="module")
+def example():
+    return make_plan(parse_zone(EXAMPLE_ZONE_FILE))
+
+
+@pytest.mark.slow
+def test_a_plan_read_again_is_the_plan(example):
+    again = load_plan(example.to_json())
+    assert again.to_json() == example.to_json()
+    assert (again.scale_wh == example.scale_wh).all()
+
+
+def changed(plan, seal, **fields):
+    document = json.loads(plan.to_json()) | fields
+    if seal:
+        document["digest"] = compute_plan_digest(document)
+    return json.dumps(document)
+
+
+def test_a_changed_plan_is_noticed(example):
+    less = [scale * 0.9 for scale in example.scale_wh.tolist()]
+    more = [scale * 1.5 for scale in example.scale_wh.tolist()]
+    with pytest.raises(PrivacyError, match="the file was changed"):
+        load_plan(changed(example, seal=False, scale_wh=less))
+    with pytest.raises(PrivacyError, match="noise is too little"):
+        load_plan(changed(example, seal=True, scale_wh=less))
+    with pytest.raises(PrivacyError, match="not what its zone file gives"):
+        load_plan(changed(example, seal=True, scale_wh=more))  # keeps the promise, but not the costs it states
+    with pytest.raises(PrivacyError, match="not what its zone file gives"):
+        load_plan(changed(example, seal=True, currency="CHF"))
+    with pytest.raises(PrivacyError, match="plan is unreadable"):
+        load_plan('{"murmurate_plan": 1}')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("promise", ["interval: 0.5", WINDOW])
+def test_an_untested_exact_plan_is_not_read(promise):
+    text = EXAMPLE_ZONE_FILE.replace('"range"', '"exact"').replace(f'"{WINDOW}", "{MOMENT}"', f'"{promise}"')
+    made = make_plan(parse_zone(text, tested=True))
+    assert load_plan(made.to_json()).zone.tested
+    assert json.loads(made.to_json())["tested"] is True
+    for untrue in (False, None, 1, "true", {"passed": True}):
+        with pytest.raises(PrivacyError, match="consumption is untested"):
+            load_plan(changed(made, seal=True, tested=untrue))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calibration", ["range", "shift"])
+def test_a_plan_that_needs_no_sample_says_nothing_of_one(calibration):
+    text = EXAMPLE_ZONE_FILE.replace('"range"', f'"{calibration}"')
+    with_sample, without = (make_plan(parse_zone(text, tested=tested)).to_json() for tested in (True, False))
+    assert with_sample == without
+    assert json.loads(without)["tested"] is False
+    with pytest.raises(PrivacyError, match="not what its zone file gives"):
+        load_plan(changed(make_plan(parse_zone(text)), seal=True, tested=True))
+
+
+@pytest.mark.slow
+def test_a_plan_with_a_filter_carries_its_gains():
+    made = make_plan(parse_zone("filter = true\n" + EXAMPLE_ZONE_FILE))
+    document = json.loads(made.to_json())
+    assert len(document["filter"]["gain"]) == 96
+    assert all(0 <= gain < 1 for gain in document["filter"]["gain"])
+    assert json.loads(make_plan(parse_zone(EXAMPLE_ZONE_FILE)).to_json())["filter"] is None
+    assert load_plan(made.to_json()).to_json() == made.to_json()
+
+
+# --- what it costs
+
+
+def test_the_price_of_a_promise_adds_up():
+    """Affine rate, one scale: each figure has a closed form."""
+    made = make_plan(zone("interval: 0.5"))
+    cost = plan_utility(made)
+    rms_kwh = 2 * 2**0.5
+    assert cost.right_profile.raw == pytest.approx(1000 * rms_kwh, rel=1e-4)
+    assert cost.price_error == pytest.approx(0.0002 * rms_kwh, rel=1e-4)
+    assert cost.misallocation == pytest.approx(365 * 96 * 0.0002 * rms_kwh**2 / 2, rel=1e-4)
+    assert cost.bill_error < 0.001 * cost.bill
+    assert cost.right_profile.filtered <= min(cost.right_profile.raw, cost.right_profile.forecast)
+    assert cost.wrong_profile.forecast > cost.right_profile.forecast
+
+
+def test_the_forecast_of_the_papers_town_is_off_by_what_theory_says():
+    """docs/explanation/theory.md, section 5.3: about 4.2 kWh at N = 1000, bounds uniform up to 1; here all are 1."""
+    cost = plan_utility(make_plan(zone("interval: 0.5")))
+    spread = np.sqrt(1 / 3)  # rms of a uniform bound
+    assert cost.right_profile.forecast / 1000 * spread == pytest.approx(4.2, abs=0.6)
+
+
+def test_the_filter_pays_where_the_profile_is_wrong_or_the_noise_small():
+    few, many = (plan_utility(make_plan(zone(words))) for words in ("interval: 0.5", MOMENT))
+    assert few.right_profile.filtered < 0.95 * few.right_profile.raw
+    assert many.wrong_profile.filtered < many.wrong_profile.raw
+
+
+def test_a_filtered_plan_is_priced_by_its_filtered_error():
+    raw, filtered = (plan_utility(make_plan(zone(MOMENT, filtered=flag))) for flag in (False, True))
+    assert filtered.price_error / raw.price_error == pytest.approx(
+        filtered.right_profile.filtered / raw.right_profile.raw, rel=1e-6
+    )
+
+
+def test_the_best_cap_is_the_best_of_all():
+    rng = np.random.default_rng(3)
+    sample = rng.lognormal(5, 1.2, (96, 200)).astype(np.int64)
+    chosen = best_clipping_bound(sample, households=200, scale_per_bound=2.0)
+
+    def error(bound):
+        return np.hypot(2**0.5 * 2 * bound, 200 * np.maximum(sample - bound, 0).mean())
+
+    assert chosen.error == pytest.approx(error(chosen.bound_wh))
+    assert chosen.error <= min(error(bound) for bound in np.quantile(sample, [0.5, 0.8, 0.9, 0.95, 0.99, 1.0])) * 1.02
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kinds": ()}, "households is empty"),
+        ({"promises": ()}, "promise is empty"),
+        ({"profile_wh": (1, 2)}, "profile is 2: must have one entry for each of the 96 intervals of the day"),
+        ({"intervals_per_day": 48}, "day of home is"),
+    ],
+)
+def test_a_zone_that_does_not_fit_together_is_refused(change, says):
+    with pytest.raises((MeterError, PrivacyError), match=says):
+        dataclasses.replace(zone(MOMENT), **change)

@@ -1,0 +1,250 @@
+"""One suite of laws that every accountant passes; then closed forms, brute force and golden numbers."""
+
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmurate.errors import PrivacyError
+from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant, count_events, window_cost
+from murmurate.privacy.calibration import min_scale
+from murmurate.privacy.divergence import (
+    GaussianCurve,
+    PairCurve,
+    PureDpCurve,
+    SecretPair,
+    gaussian_curve,
+    laplace_curve,
+)
+
+U = 1000
+PAPER = SecretPair.from_pmfs([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)
+RANGE = SecretPair.worst_case(U)
+ACCOUNTANTS = [PureDpAccountant(), PldAccountant()]
+
+
+def laplace(epsilon, secret=RANGE):
+    return PrivacyEvent((laplace_curve(secret, U / epsilon),))
+
+
+def pure(epsilon):
+    return PrivacyEvent((PureDpCurve(epsilon),))
+
+
+# --- the suite
+
+counts = st.integers(1, 30)
+budgets = st.sampled_from([0.01, 0.1, 0.7])
+both = pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: type(a).__name__)
+
+
+@both
+def test_nothing_costs_nothing(accountant):
+    assert accountant.epsilon([], 1e-6) == 0.0
+    assert accountant.epsilon([(PrivacyEvent(()), 96)], 1e-6) == 0.0
+
+
+@both
+@settings(max_examples=10)
+@given(one=budgets, other=budgets, n=counts, m=counts)
+def test_order_and_grouping_do_not_matter(accountant, one, other, n, m):
+    a, b = pure(one), pure(other)
+    whole = accountant.epsilon([(a, n), (b, m)], 1e-6)
+    assert accountant.epsilon([(b, m), (a, n)], 1e-6) == pytest.approx(whole, rel=1e-6)
+    assert accountant.epsilon([(a, 1)] * n + [(b, m)], 1e-6) == pytest.approx(whole, rel=1e-6)
+
+
+@both
+@settings(max_examples=25)
+@given(epsilon=budgets, n=counts)
+def test_more_releases_cost_more_and_never_more_than_their_sum(accountant, epsilon, n):
+    cost = accountant.epsilon([(pure(epsilon), n)], 1e-6)
+    assert cost <= accountant.epsilon([(pure(epsilon), n + 1)], 1e-6) + 1e-9
+    assert cost <= n * epsilon + 1e-9
+
+
+@both
+@settings(max_examples=25)
+@given(epsilon=budgets, n=counts, delta=st.sampled_from([1e-9, 1e-6, 1e-3]))
+def test_a_larger_delta_never_costs_more(accountant, epsilon, n, delta):
+    events = [(pure(epsilon), n)]
+    assert accountant.epsilon(events, delta * 10) <= accountant.epsilon(events, delta) + 1e-9
+
+
+@both
+def test_one_release_costs_at_most_what_it_promises(accountant):
+    assert accountant.epsilon([(laplace(0.5), 1)], 1e-6) <= 0.5 + 1e-9
+
+
+@both
+@settings(max_examples=25)
+@given(data=st.data(), n=st.integers(1, 4))
+def test_no_product_attack_beats_the_accountant(accountant, data, n):
+    """Brute force: every direction in every interval, every event of the product of outputs."""
+    weights = st.lists(st.integers(1, 9), min_size=3, max_size=3)
+    p, q = (np.array(w) / sum(w) for w in (data.draw(weights), data.draw(weights)))
+    delta = 0.01
+    cost = accountant.epsilon([(PrivacyEvent((PairCurve(p, q),)), n)], delta)
+    for directions in product((0, 1), repeat=n):
+        worlds = [(p, q) if d else (q, p) for d in directions]
+        one, other = (np.array([np.prod(x) for x in product(*(w[side] for w in worlds))]) for side in (0, 1))
+        assert np.maximum(one - np.exp(cost) * other, 0).sum() <= delta + 1e-9
+
+
+# --- closed forms and peers
+
+
+def kairouz_oh_viswanath(epsilon, count, delta):
+    """Optimal composition of `count` epsilon-private mechanisms (their Theorem 3.3), by search over its steps."""
+    best = count * epsilon
+    for i in range(count // 2 + 1):
+        total = sum(
+            comb(count, j) * (np.exp((count - j) * epsilon) - np.exp((count - 2 * i + j) * epsilon)) for j in range(i)
+        )
+        if total / (1 + np.exp(epsilon)) ** count <= delta:
+            best = min(best, (count - 2 * i) * epsilon)
+    return best
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3])
+@pytest.mark.parametrize("count", [4, 30])
+def test_pure_events_compose_as_kairouz_oh_and_viswanath_say(epsilon, count):
+    """Their formula is exact at steps of 2 epsilon; ours interpolates, so it lies at most one step below."""
+    closed = kairouz_oh_viswanath(epsilon, count, 1e-6)
+    ours = PldAccountant().epsilon([(pure(epsilon), count)], 1e-6)
+    assert closed - 2 * epsilon - 1e-6 <= ours <= closed + 1e-6
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(0.5, 32.39), (0.05, 2.167)])
+def test_golden_kairouz_oh_viswanath(epsilon, expected):
+    """FACTS, composition: delta 1e-6, T 96."""
+    assert PldAccountant().epsilon([(pure(epsilon), 96)], 1e-6) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "expected"), [(0.5, 1e-6, 29.6), (0.1, 1e-6, 4.58), (0.05, 1e-6, 2.14), (0.5, 1e-5, 27.7)]
+)
+def test_golden_trajectories(epsilon, delta, expected):
+    """docs/explanation/theory.md, section 4.8: textbook Laplace over 96 intervals."""
+    assert PldAccountant().epsilon([(laplace(epsilon), 96)], delta) == pytest.approx(expected, rel=3e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5])
+def test_the_curve_accountant_agrees_with_dp_accounting_on_laplace(epsilon):
+    theirs = reference.from_laplace_mechanism(1 / epsilon, value_discretization_interval=1e-4).self_compose(96)
+    ours = PldAccountant().epsilon([(laplace(epsilon), 96)], 1e-6)
+    assert ours == pytest.approx(theirs.get_epsilon_for_delta(1e-6), rel=2e-3)
+
+
+def test_the_curve_accountant_agrees_with_dp_accounting_on_gaussians():
+    theirs = reference.from_gaussian_mechanism(41.4, value_discretization_interval=1e-4).self_compose(96)
+    ours = PldAccountant().epsilon([(PrivacyEvent((GaussianCurve(U, 41.4 * U),)), 96)], 1e-6)
+    assert ours == pytest.approx(theirs.get_epsilon_for_delta(1e-6), rel=3e-3)
+
+
+def least_rms(curve, delta, per_scale=1.0):
+    accountant = PldAccountant()
+
+    def keeps(scale):
+        return accountant.epsilon([(PrivacyEvent((curve(scale),)), 96)], delta) <= 1.0
+
+    return per_scale * min_scale(keeps, 200.0 * U, tolerance=1e-3) / U
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "curve", "per_scale", "expected"),
+    [
+        ("Laplace range", lambda b: laplace_curve(RANGE, b), 2**0.5, (50.8, 57.4)),
+        ("Laplace exact", lambda b: laplace_curve(PAPER, b), 2**0.5, (12.8, 14.4)),
+        ("Gaussian range", lambda s: GaussianCurve(U, s), 1, (36.6, 41.4)),
+        ("Gaussian shift", lambda s: GaussianCurve(PAPER.shift_wh(), s), 1, (18.3, 20.7)),
+        ("Gaussian exact", lambda s: gaussian_curve(PAPER, s), 1, (9.27, 10.5)),
+    ],
+)
+def test_golden_day_trajectories(name, curve, per_scale, expected):
+    """docs/explanation/theory.md, section 4.8: rms noise for a day at (1, 1e-5) and (1, 1e-6) in units of u."""
+    del name
+    assert [least_rms(curve, delta, per_scale) for delta in (1e-5, 1e-6)] == pytest.approx(expected, rel=0.01)
+
+
+def test_golden_pure_day():
+    """docs/explanation/theory.md, section 4.8: pure Laplace range for a day costs an rms of 135.8 u."""
+    assert 96 * 2**0.5 == pytest.approx(135.8, abs=0.05)
+    assert PureDpAccountant().epsilon([(laplace(1 / 96), 96)], 0.0) == pytest.approx(1.0)
+
+
+# --- windows
+
+
+def test_a_window_of_whole_days_is_the_day_repeated():
+    day = [laplace(0.05)] * 90 + [PrivacyEvent(())] * 6
+    accountant = PldAccountant()
+    assert window_cost(day, 192, 1e-6, accountant) == pytest.approx(accountant.epsilon([(day[0], 180)], 1e-6))
+
+
+def test_a_window_costs_what_its_worst_position_costs():
+    noisy, loud = pure(0.1), pure(0.4)
+    day = [noisy] * 4 + [loud] * 2
+    assert window_cost(day, 2, 1e-6, PureDpAccountant()) == pytest.approx(0.8)
+    assert window_cost(day, 7, 1e-6, PureDpAccountant()) == pytest.approx(0.4 + 0.8 + 0.4)
+    every = [sum(day[(s + n) % 6].max_loss for n in range(9)) for s in range(6)]
+    assert window_cost(day, 9, 1e-6, PureDpAccountant()) == pytest.approx(max(every))
+
+
+def test_equal_events_are_counted_together():
+    a, b = pure(0.1), pure(0.2)
+    assert count_events([a, b, a]) == [(a, 2), (b, 1)]
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [GaussianCurve(U, 9.0 * U), gaussian_curve(PAPER, 9.0 * U), gaussian_curve(RANGE, 40.0 * U)],
+    ids=["shift", "laws", "range"],
+)
+def test_gaussian_noise_keeps_no_pure_promise(curve):
+    """Its loss grows without end, however it is computed; beside bounded noise too, and unless nothing is released."""
+    assert not curve.bounded
+    event = PrivacyEvent((PureDpCurve(0.1), curve))
+    assert PureDpAccountant().epsilon([(pure(0.1), 5), (event, 1)], 0.0) == np.inf
+    assert PureDpAccountant().epsilon([(pure(0.1), 5), (event, 0)], 0.0) == pytest.approx(0.5)
+    assert 0 < PldAccountant().epsilon([(PrivacyEvent((curve,)), 96)], 1e-6) < np.inf
+
+
+@pytest.mark.parametrize("curve", [PureDpCurve(0.1), laplace_curve(PAPER, 2000.0), laplace_curve(RANGE, 2000.0)])
+def test_laplace_noise_keeps_a_pure_promise(curve):
+    assert curve.bounded
+    assert PureDpAccountant().epsilon([(PrivacyEvent((curve,)), 2)], 0.0) == pytest.approx(2 * curve.max_loss)
+
+
+def test_outputs_that_only_one_world_has_keep_no_pure_promise():
+    certain = PairCurve(np.array([0.9, 0.1, 0.0]), np.array([0.9, 0.0, 0.1]))
+    assert not certain.bounded
+    for accountant in ACCOUNTANTS:
+        assert accountant.epsilon([(PrivacyEvent((certain,)), 1)], 1e-6) == np.inf
+        assert accountant.epsilon([(PrivacyEvent((certain,)), 1), (pure(0.1), 3)], 1e-6) == np.inf
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-13, 1.0])
+def test_a_delta_that_cannot_be_computed_is_refused(delta):
+    with pytest.raises(PrivacyError, match="must lie between 1e-12 and 1"):
+        PldAccountant().epsilon([(pure(0.1), 2)], delta)
+
+
+def test_an_envelope_of_one_direction_only_would_be_too_cheap():
+    """Seeded bug: taking the direction home against away alone understates what a trajectory costs."""
+
+    class OneWay(PairCurve):
+        def delta(self, epsilon):
+            with np.errstate(divide="ignore"):
+                return np.array([np.maximum(self.p - np.exp(e) * self.q, 0).sum() for e in epsilon])
+
+    skewed = np.array([0.999, 0.001]), np.array([0.98, 0.02])
+    right, wrong = (
+        PldAccountant().epsilon([(PrivacyEvent((kind(*skewed),)), 20)], 1e-3) for kind in (PairCurve, OneWay)
+    )
+    assert wrong < right * 0.95

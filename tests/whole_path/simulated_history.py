@@ -1,0 +1,227 @@
+"""Run a sample zone through the product: plan, open, ingest readings, change the plan, release.
+
+Each value that the target's meters may show is a variant: a zone of its own with the same households. One landing, one
+manifest and one record writer serve all variants. The noise is replaced by zeros, and each request for noise is kept.
+The prices then give the demand that the noise would have hidden.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.errors import MurmurateError, PrivacyError
+from murmurate.planning.plan import Plan, make_plan, prove_plan
+from murmurate.planning.plan_change import check_plan_change
+from murmurate.planning.plan_history import PlanHistory
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import parse_zone
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.public_log.record import Entry, RecordKind
+from murmurate.public_log.signing import Ed25519Signer
+from murmurate.publisher.desired_state import Change, DesiredState, Opening, find_next_record
+from murmurate.publisher.record_writer import RecordWriter
+from murmurate.service.aggregation.job import aggregate_landing
+from murmurate.service.aggregation.submit_demand import releasable_demand
+from murmurate.service.ingest.batch import Receipt
+from murmurate.service.ingest.formats.text_lines import parse_csv
+from murmurate.service.ingest.ingestor import ReadingIngestor
+from murmurate.service.ingest.meter_registry import MeterRegistry
+from murmurate.service.landing.interval_manifest import close_interval
+from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.meter_table import pin_table
+from murmurate.types import Demand
+from tests.whole_path.random_zones import SampleFile, SampleZone
+
+KEY = Ed25519Signer(bytes(32))
+QUORUM = 0.9
+LOW, HIGH = -3, 1000  # what a meter shows that feeds in, or that was manipulated [Wh]
+
+
+class NoiseRequest(NamedTuple):
+    """The noise of one release."""
+
+    distribution: NoiseDistribution
+    scale_wh: float
+    core_wh: int
+
+
+class ZeroNoise:
+    """Returns zeros instead of noise and keeps the requests."""
+
+    test_only = False
+
+    def __init__(self) -> None:
+        self.requests: set[NoiseRequest] = set()
+
+    def draw(self, distribution, scale_wh, core_wh=None):
+        cores = np.zeros(scale_wh.shape, np.int64) if core_wh is None else np.broadcast_to(core_wh, scale_wh.shape)
+        self.requests |= {NoiseRequest(distribution, float(s), int(c)) for s, c in zip(scale_wh, cores, strict=True)}
+        return np.zeros(scale_wh.shape, np.int64)
+
+
+@dataclass(frozen=True)
+class SimulatedInterval:
+    """One interval: its plan, and what each variant publishes."""
+
+    interval: int
+    plan: int  # index of the plan in force
+    noise_request: NoiseRequest | None  # None: no reading was used
+    kinds: frozenset[str]  # of record, over all variants
+    demand_wh: tuple[int | None, ...]  # [variant] the demand that the price gives without noise
+
+
+@dataclass(frozen=True)
+class SimulatedHistory:
+    """All intervals of a sample zone."""
+
+    plans: tuple[Plan, ...]
+    shown_wh: tuple[int, ...]  # [variant] LOW, 0, 1, .., HIGH
+    intervals: tuple[SimulatedInterval, ...]
+
+
+@lru_cache(maxsize=4096)
+def make_sample_plan(file: SampleFile) -> Plan | None:
+    """Return the plan that the product makes, or accepts, from a zone file; None if it refuses."""
+    try:
+        zone = parse_zone(file.text(), tested=True)
+        plan = make_plan(zone)
+        if file.custom_noise is None:
+            return plan
+        distribution, factor, public_factor = file.custom_noise
+        all_public = np.array([all(kind.public[t] for kind in zone.kinds) for t in range(zone.intervals_per_day)])
+        scale_wh = plan.scale_wh * factor * np.where(all_public, public_factor, 1.0)
+        return prove_plan(zone, NoiseDistribution(distribution), scale_wh)
+    except MurmurateError:
+        return None
+
+
+def simulate(sample: SampleZone) -> SimulatedHistory | None:
+    """Return the history of a sample; None where the product refuses its first plan."""
+    plans = [make_sample_plan(file) for file in sample.files]
+    if plans[0] is None:
+        return None
+    terms = {plan: ReleaseTerms.from_json(plan.to_json()) for plan in plans if plan is not None}
+    bound_wh = sum(meter.bound_wh for meter in sample.meters if meter.kind == sample.target)
+    shown_wh = (LOW, *range(1 + bound_wh), HIGH)
+    with _demands(sample, shown_wh) as demands:
+        noise = ZeroNoise()
+        by_digest = {at.plan_digest: at for at in terms.values()}
+        writer = RecordWriter(terms_for_plan=by_digest.get, signers={KEY.public_key: KEY}, noise=noise)
+        return _release(sample, [plan for plan in plans if plan is not None], terms, writer, noise, demands, shown_wh)
+
+
+def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> SimulatedHistory:
+    zones = [f"w{number}" for number in range(len(shown_wh))]
+    opening = Opening(plan=terms[plans[0]].plan_digest, key=KEY.public_key, first=sample.first)
+    heads: dict[str, Entry] = _write(writer, dict.fromkeys(zones), DesiredState(until=0, opening=opening), None)
+    in_force, intervals, releases = 0, [], []
+    for n in range(sum(sample.intervals_per_plan)):
+        if n == sample.intervals_per_plan[0] and len({terms[plan].plan_digest for plan in plans}) > 1:
+            try:
+                check_plan_change(PlanHistory.from_releases(releases, first=sample.first, complete=True), plans[1])
+            except PrivacyError:
+                pass
+            else:
+                change = Change(terms[plans[0]].plan_digest, terms[plans[1]].plan_digest)
+                heads = _write(writer, heads, DesiredState(until=0, plan_change=change), None)
+                in_force = 1
+        noise.requests = set()
+        demand = (
+            None
+            if n in sample.without_demand
+            else releasable_demand(
+                demands[n],
+                dict.fromkeys(zones, terms[plans[in_force]]),
+                86_400 // sample.files[0].intervals_per_day,
+                QUORUM,
+            )[0]
+        )
+        heads = _write(writer, heads, DesiredState(until=sample.first + n), demand)
+        records = [heads[zone].record for zone in zones]
+        measured = [record.price_ticks if record.kind is RecordKind.MEASURED else None for record in records]
+        assert len(noise.requests) <= 1, "one plan, one interval, one noise"
+        noise_request = next(iter(noise.requests), None)
+        kinds = frozenset(record.kind.value for record in records)
+        intervals.append(SimulatedInterval(sample.first + n, in_force, noise_request, kinds, tuple(measured)))
+        releases.append((plans[in_force], noise_request is not None))
+    return SimulatedHistory(tuple(plans), shown_wh, tuple(intervals))
+
+
+def _write(writer, heads, desired, demand) -> dict[str, Entry]:
+    next_records = {zone: (head, find_next_record(head, desired)) for zone, head in heads.items()}
+    drafts = writer.write_entries(next_records, demand if demand is not None else NO_DEMAND)
+    assert not drafts.refused, drafts.refused
+    return drafts.written
+
+
+NO_DEMAND = Demand(
+    zones=(), energy_wh=np.zeros(0, np.int64), reported=np.zeros(0, np.int64), imputed=np.zeros(0, np.int64)
+)
+
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  faster than a disk
+
+
+class _demands:  # noqa: N801  used as a function
+    """The demand of each interval, aggregated from a landing that the ingestor has filled."""
+
+    def __init__(self, sample: SampleZone, shown_wh: tuple[int, ...]) -> None:
+        self._sample, self._shown_wh = sample, shown_wh
+        self._directory = Path(
+            tempfile.mkdtemp(prefix="murmurate-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
+        )
+
+    def __enter__(self) -> list[Demand]:
+        sample, interval_s = self._sample, 86_400 // self._sample.files[0].intervals_per_day
+        landing = Landing.create(self._directory / "landing", interval_s=interval_s)
+        table = self._directory / "meters.csv"
+        table.write_text("\n".join(_meter_rows(sample, self._shown_wh)) + "\n", encoding="utf-8")
+        starts = [(sample.first + n) * interval_s for n in range(sum(sample.intervals_per_plan))]
+        ingestor = ReadingIngestor(
+            landing=landing,
+            registry=MeterRegistry.from_meter_table(table),
+            now=lambda: starts[-1] + interval_s,
+            grace_s=10**9,
+        )
+        rows = "meter_id,interval_start,energy_wh\n" + "".join(_reading_rows(sample, self._shown_wh, starts))
+        batch, refused = parse_csv(rows.encode(), interval_s=interval_s)
+        ingestor.ingest_batch(batch, None, Receipt(refused=refused))
+        pinned = pin_table(landing, table)
+        manifests = [close_interval(landing, start, pinned.version, sharded=pinned.sharded) for start in starts]
+        return [aggregated.demand for aggregated in aggregate_landing(landing, pinned, manifests)]
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._directory)
+
+
+def _meter_rows(sample: SampleZone, shown_wh: tuple[int, ...]) -> Iterator[str]:
+    yield "meter,zone,bound_wh,household,kind,protected"
+    number = 0
+    for zone in range(len(shown_wh)):
+        for meter in sample.meters:
+            kind = sample.files[0].kinds[meter.kind]
+            name = kind.name if sample.names_kinds else ""
+            protected = "false" if kind.public == "always" and not name else "true"
+            yield f"{number},w{zone},{meter.bound_wh},{zone}-{meter.kind},{name},{protected}"
+            number += 1
+
+
+def _reading_rows(sample: SampleZone, shown_wh: tuple[int, ...], starts: list[int]) -> Iterator[str]:
+    number = 0
+    for value in shown_wh:
+        left = value
+        for meter in sample.meters:
+            energy = sample.neighbour_wh
+            if meter.kind == sample.target:
+                energy = value if value in {LOW, HIGH} else min(left, meter.bound_wh)
+                left -= energy
+            yield from (f"{number},{start},{energy}\n" for start in starts)
+            number += 1
