@@ -98,6 +98,10 @@ class Instance:
         return f"http://127.0.0.1:{self.public}{path}"
 
 
+class TooSlowError(Exception):
+    """The machine was too busy for this speed of the clock: readings or prices were late."""
+
+
 @dataclass
 class ServiceUnderTest:
     """Everything that an operator has, in one folder, with two databases."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.running_service import BOUND_WH, HOMES, IMPUTED_WH, STEP_S, service_under_test
+from tests.e2e.running_service import BOUND_WH, HOMES, IMPUTED_WH, STEP_S, TooSlowError, service_under_test
 
 FIRST_S = 1_794_614_400  # 2026-11-14 00:00 UTC
 SPEED = 600.0
@@ -62,10 +62,6 @@ class HeadEnd:
             self.tokens[one.private] = answer.raise_for_status().json()["access_token"]
         headers = {"authorization": f"Bearer {self.tokens[one.private]}", "content-type": ALL}
         return httpx.post(f"http://127.0.0.1:{one.private}/readings", content=data, headers=headers, timeout=120)
-
-
-class TooSlowError(Exception):
-    """The machine was too busy for this speed of the clock: readings or prices were late."""
 
 
 @pytest.fixture(scope="module")

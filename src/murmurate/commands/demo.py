@@ -37,6 +37,7 @@ from murmurate.units import SECONDS_PER_DAY
 
 DEMO_INTERVAL_S = 900
 DEMO_LEAD_INTERVALS = 2
+_MAX_START_S = 180.0  # on a busy machine
 DEMO_GRACE_S = 240  # of the town's time: four seconds at sixty times
 DEMO_START_S = 15 * 3600  # in the middle of an afternoon: people are about to come home
 
@@ -182,9 +183,8 @@ def _running_service(setup: DemoSetup) -> Iterator[None]:
 
 
 def _wait_until_ready(setup: DemoSetup, running: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
-        if running.poll() is not None:
-            break
+    end = time.monotonic() + _MAX_START_S
+    while time.monotonic() < end and running.poll() is None:
         try:
             for port in (setup.public_port, setup.private_port):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2).close()
