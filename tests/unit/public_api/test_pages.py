@@ -272,6 +272,17 @@ def test_the_band_holds_the_price_without_noise_wherever_the_noise_stays_within_
     assert low <= float(curve.price(demand_wh)) <= high
 
 
+def test_prices_at_and_beyond_the_cap_have_a_band_beside_others():
+    """No demand makes a price beyond the cap: the search for it ends all the same."""
+    prices = [
+        Price(n, RecordKind.MEASURED, ticks, TICK, 5000.0, 0.0)
+        for n, ticks in enumerate((8120, 0, -7, 200_000, 10**7, 199_999, 12_345))
+    ]
+    band = noise_band(terms_of(), prices)
+    assert list(band) == list(range(7))
+    assert all(0 <= low <= high <= 2 for low, high in band.values())
+
+
 def test_a_tariff_that_falls_has_no_band():
     falling = RateCurve.affine(alpha="-0.0002", beta="2", tick="0.00001")
     assert noise_band(terms_of(curve=falling), [Price(7, RecordKind.MEASURED, 100, TICK, 5000.0, 0.0)]) == {}

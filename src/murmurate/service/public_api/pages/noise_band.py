@@ -62,10 +62,10 @@ def noise_band(terms: ReleaseTerms, prices: Sequence[Price]) -> dict[int, tuple[
 def _min_demand_wh(curve: RateCurve, ticks: IntArray) -> IntArray:
     """The smallest demand [Wh] whose price is at least so many ticks, within what a zone can draw."""
     low, high = np.full_like(ticks, -_MAX_DEMAND_WH), np.full_like(ticks, _MAX_DEMAND_WH)
-    while (high - low).any():
+    while (low < high).any():
         middle = (low + high) // 2
         enough = curve.price_ticks(middle) >= ticks
-        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+        low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
     return low
 
 
