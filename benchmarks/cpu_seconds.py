@@ -76,6 +76,12 @@ def measure_once(run: Callable[[], pa.Table | None]) -> Cost:
     return Cost(core_s=core_s, wall_s=wall_s, digests=digests)
 
 
+def process_core_s(pid: int) -> float:
+    """Return the core seconds that a process has taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / _TICKS_PER_S
+
+
 def _descendants_s() -> float:
     """Return the core seconds of all descendants of this process, running or ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)

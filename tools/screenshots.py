@@ -21,11 +21,18 @@ from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise
-from murmurate.public_log.record import RecordKind
+from murmurate.public_log.make_tile import open_shard
+from murmurate.public_log.signing import Ed25519Signer
+from murmurate.public_log.tile import RowKind, Rows, row_dtype
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.service.auth import ApiClient
-from murmurate.service.log_reader.zone_view import Price, ZoneView
+from murmurate.service.log_reader.price_columns import PriceColumns
+from murmurate.service.log_reader.zone_view import ShardView, ZoneView
 from murmurate.service.operator_api.page import operator_page
 from murmurate.service.operator_api.status import ServiceStatus, service_status
+from murmurate.service.public_api.pages.language import ENGLISH, GERMAN
+from murmurate.service.public_api.pages.plan_page import plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.service.settings import ZoneDisplay
 from murmurate.units import IntArray
@@ -37,7 +44,7 @@ STEP_S, LEAD = 900, 2
 MIDNIGHT = int(datetime(2026, 11, 14, tzinfo=ZURICH).timestamp()) // STEP_S
 FORECAST, WITHHELD = 27, 38  # intervals of the local day
 BASE_URL = "https://prices.example.ch"
-KEY = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
+SIGNER = Ed25519Signer(bytes(32))
 
 
 def town() -> ReleaseTerms:
@@ -63,71 +70,54 @@ def demand_wh(terms: ReleaseTerms) -> IntArray:
     return drawn
 
 
-def prices_of(terms: ReleaseTerms, drawn: IntArray, first: int, decided: int) -> dict[int, Price]:
-    """Two days of prices, of which one is a forecast and one is withheld."""
-    slots = np.arange(first - LEAD, decided + 1 - LEAD) % 96
+def rows_of(terms: ReleaseTerms, drawn: IntArray, measured: range, more_ticks: int) -> list[Rows]:
+    """Two days of releases, of which one is a forecast and one is withheld: a row for each interval."""
+    slots = np.array(measured) % 96
     core_wh = terms.core_wh[slots] if terms.distribution is NoiseDistribution.HUBER else None
     noise = SeededNoise(20261114).draw(terms.distribution, terms.scale_wh[slots], core_wh)
-    odd = {MIDNIGHT + FORECAST: RecordKind.FORECAST, MIDNIGHT + WITHHELD: RecordKind.WITHHELD}
-    prices = {}
-    for n, extra in zip(range(first, decided + 1), noise.tolist(), strict=True):
-        kind = odd.get(n, RecordKind.MEASURED)
-        wh = int(drawn[(n - MIDNIGHT) % 96]) + (extra if kind is RecordKind.MEASURED else 0)
-        ticks = None if kind is RecordKind.WITHHELD else int(terms.curve.price_ticks(wh))
-        slot = (n - LEAD) % 96
-        scale_wh, core_wh = (
-            (float(terms.scale_wh[slot]), int(terms.core_wh[slot])) if kind is RecordKind.MEASURED else (None, 0)
-        )
-        prices[n] = Price(n, kind, ticks, terms.curve.tick, scale_wh, (n + 1 - LEAD) * STEP_S + 61.0, core_wh)
-    return prices
+    odd = {MIDNIGHT + FORECAST - LEAD: RowKind.FALLBACK, MIDNIGHT + WITHHELD - LEAD: RowKind.WITHHELD}
+    found = []
+    for n, extra in zip(measured, noise.tolist(), strict=True):
+        row, kind = np.zeros(1, row_dtype()), odd.get(n, RowKind.MEASURED)
+        wh = int(drawn[(n + LEAD - MIDNIGHT) % 96]) + (extra if kind is RowKind.MEASURED else 0)
+        row["kind"] = kind
+        row["price_ticks"] = 0 if kind is RowKind.WITHHELD else int(terms.curve.price_ticks(wh)) + more_ticks
+        if kind is RowKind.MEASURED:
+            row["scale_wh"], row["core_wh"] = terms.scale_wh[n % 96], terms.core_wh[n % 96]
+        found.append(row)
+    return found
 
 
-def seefeld(terms: ReleaseTerms) -> ZoneView:
+def view_of(terms: ReleaseTerms, zone: str, title: str, *, more_ticks: int = 0, behind: int = 0) -> ZoneView:
+    """A zone in a shard of its own, as if it had been read from a log. Nothing in it is signed."""
     drawn = demand_wh(terms)
-    decided = int(NOW_S // STEP_S) + 1
-    first = decided - 2 * 96
-    expected = terms.curve.price_ticks(drawn).tolist()
-    return ZoneView(
-        zone="seefeld",
-        display=ZoneDisplay(timezone=ZURICH, country="CH", title="Zürich Seefeld"),
-        currency="CHF",
-        tick=terms.curve.tick,
-        interval_s=STEP_S,
-        lead_intervals=LEAD,
-        plan_digest=terms.plan_digest,
-        opening_key=KEY,
-        key=KEY,
-        seq=decided - first + 1,
-        opened_s=first * STEP_S - 7200.0,
-        first_priced=first,
-        last_decided=decided,
-        prices=prices_of(terms, drawn, first, decided),
-        expected_ticks=tuple(expected[(n - MIDNIGHT) % 96] for n in range(96)),
-        total_epsilon_micro=int(terms.epsilon_micro.sum()) * 2,
-        total_rho_micro=int(terms.rho_micro.sum()) * 2,
-        terms=terms,
-    )
+    last = int(NOW_S // STEP_S) + 1 - LEAD
+    measured = range(last - 2 * 96, last + 1 - behind)
+    row = ZoneRow(zone, terms.plan_digest, "CHF", terms.tick, measured[0])
+    table = ZoneTable.from_rows([row])
+    columns = PriceColumns(table, len(measured))
+    for n, own in zip(measured, rows_of(terms, drawn, measured, more_ticks), strict=True):
+        columns.write(n, own, table, (n + 1) * STEP_S + 61.0, None)
+    opened = open_shard(zone, table, interval=measured[-1], interval_s=STEP_S, lead=LEAD, signer=SIGNER)
+    totals = np.array([[int(terms.epsilon_micro.sum()) * 2], [int(terms.rho_micro.sum()) * 2]])
+    head = ShardHead(opened, table, np.zeros((1, 32), np.uint8), totals)
+    shard = ShardView(head, SIGNER.public_key, columns, measured[0], measured[-1])
+    expected = terms.curve.price_ticks(drawn)[(np.arange(96) + LEAD - MIDNIGHT) % 96]
+    shown = replace(terms, forecast_ticks=expected)
+    return ZoneView(shard, row, 0, ZoneDisplay(timezone=ZURICH, country="CH", title=title), lambda _: shown)
 
 
-def neighbours(view: ZoneView) -> dict[str, ZoneView]:
-    """A few more zones; one of them stands still."""
+def town_zones(terms: ReleaseTerms) -> dict[str, ZoneView]:
+    """Seefeld and a few more zones; one of them stands still."""
     names = {"altstetten": "Altstetten", "hoengg": "Höngg", "oerlikon": "Oerlikon", "wiedikon": "Wiedikon"}
-    zones = {"seefeld": view}
+    zones = {"seefeld": view_of(terms, "seefeld", "Zürich Seefeld")}
     for n, (zone, title) in enumerate(names.items()):
-        behind = 3 if zone == "oerlikon" else 0
-        kept = {
-            at: replace(price, ticks=None if price.ticks is None else price.ticks + 61 * n)
-            for at, price in view.prices.items()
-        }
-        decided = view.last_decided - behind
-        prices = {at: price for at, price in kept.items() if at <= decided}
-        display = replace(view.display, title=title)
-        zones[zone] = replace(view, zone=zone, display=display, last_decided=decided, prices=prices)
+        zones[zone] = view_of(terms, zone, title, more_ticks=61 * n, behind=3 if zone == "oerlikon" else 0)
     return zones
 
 
 def operator_facts(zones: dict[str, ZoneView]) -> ServiceStatus:
-    reasons = {"oerlikon": "the log has lost entries that were public: repair it first"}
+    reasons = {"oerlikon": "the log has lost tiles up to 141: repair it first"}
     report: dict[str, object] = {"interval_s": STEP_S, "up_to_date": 4, "blocked": 1, "unfinished": 0}
     report["reasons"] = reasons
     clients = [
@@ -136,7 +126,14 @@ def operator_facts(zones: dict[str, ZoneView]) -> ServiceStatus:
     ]
     counts = {"accepted": 6_912_440, "late": 318, "refused": 12}
     return service_status(
-        zones, {}, now_s=NOW_S, grace_s=60, reading_counts=counts, heartbeat=(238.0, report), clients=clients
+        [view.shard for view in zones.values()],
+        {},
+        display_of=lambda zone: zones[zone].display,
+        now_s=NOW_S,
+        grace_s=60,
+        reading_counts=counts,
+        heartbeat=(238.0, report),
+        clients=clients,
     )
 
 
@@ -144,16 +141,16 @@ def shoot(html: Path, png: Path, *, width: int, dark: bool) -> None:
     """A picture of a page as wide as a phone or a desk, cut at its end."""
     framed = html.with_name(f"framed-{html.name}")
     framed.write_text(
-        f'<body style="margin:0"><iframe src="{html.name}" style="border:0" width="{width}" height="6000"></iframe>'
+        f'<body style="margin:0"><iframe src="{html.name}" style="border:0" width="{width}" height="9000"></iframe>'
     )
     command = ["/usr/bin/chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"]
-    command += [f"--window-size={max(width, 500)},6000", f"--screenshot={png}", "--force-device-scale-factor=1"]
+    command += [f"--window-size={max(width, 500)},9000", f"--screenshot={png}", "--force-device-scale-factor=1"]
     command += ["--blink-settings=preferredColorScheme=0"] if dark else []
     subprocess.run([*command, framed.as_uri()], check=True, capture_output=True, timeout=120)  # noqa: S603
-    image = Image.open(png).convert("RGB").crop((0, 0, width, 6000))
-    paper = image.getpixel((2, 5990))
+    image = Image.open(png).convert("RGB").crop((0, 0, width, 9000))
+    paper = image.getpixel((2, 8990))
     box = ImageChops.difference(image, Image.new("RGB", image.size, paper)).getbbox()
-    image.crop((0, 0, width, min(6000, (box or (0, 0, 0, 5960))[3] + 40))).quantize(
+    image.crop((0, 0, width, min(9000, (box or (0, 0, 0, 8960))[3] + 40))).quantize(
         256, kmeans=3, dither=Image.Dither.NONE
     ).save(png, optimize=True)
 
@@ -164,9 +161,13 @@ def main() -> None:
     asked = parser.parse_args()
     folder: Path = asked.dark or IMAGES
     folder.mkdir(parents=True, exist_ok=True)
-    zones = neighbours(seefeld(town()))
+    zones = town_zones(town())
+    seefeld = zones["seefeld"]
     pages = {
-        "zone": zone_page(zones["seefeld"], NOW_S, BASE_URL),
+        "zone": zone_page(seefeld, NOW_S, BASE_URL, seefeld.key, ENGLISH),
+        "zone-german": zone_page(seefeld, NOW_S, BASE_URL, seefeld.key, GERMAN),
+        "plan": plan_page(seefeld, NOW_S, BASE_URL, seefeld.key, ENGLISH),
+        "plan-german": plan_page(seefeld, NOW_S, BASE_URL, seefeld.key, GERMAN),
         "operator": operator_page(operator_facts(zones)),
     }
     with tempfile.TemporaryDirectory() as made:

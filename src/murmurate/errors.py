@@ -83,5 +83,9 @@ class ZoneFileError(MurmurateError):
         return f"{place}: {super().__str__()}"
 
 
+class MissingExtraError(MurmurateError):
+    """An optional package is not installed. The message names the extra of `pip install` that brings it."""
+
+
 class UnknownNameError(MurmurateError):
     """A name, such as that of an interpretation of the paper, is not defined."""

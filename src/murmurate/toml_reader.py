@@ -12,16 +12,41 @@ from typing import Any
 from murmurate.errors import MurmurateError, ZoneFileError
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return a TOML document. Raises ZoneFileError with the line, what stands there and how it is written rightly."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # no TOML, or a number or a nesting without end
+        match = re.search(r"line (\d+)", str(error))
+        number = int(match[1]) if match else max(len(text.splitlines()), 1)
+        line = (text.splitlines() or [""])[number - 1].strip()
+        reason = str(error).split(" (at")[0]
+        raise ZoneFileError(number, repr(line[:60]), "not TOML", _toml_remedy(line, reason)) from None
+
+
+def _toml_remedy(line: str, reason: str) -> str:
+    """How a line is written rightly, from the mistakes that people make."""
+    key, equals, value = (part.strip() for part in line.partition("="))
+    remedies = {
+        'write straight quotes, as in "harbour"': bool(set(line) & set("\u201c\u201d\u201e\u2018\u2019")),
+        "it is there twice; delete one of them": "Cannot overwrite" in reason or "Cannot declare" in reason,
+        f"write a path with slashes, or in single quotes, as in {key} = 'C:\\data'": "\\" in value,
+        'write an equals sign, as in name = "harbour"': bool(re.match(r"[\w-]+\s*:", line)),
+        "write true or false, in small letters": value.lower() in {"true", "false", "yes", "no", "on", "off"},
+        f"write a decimal point, as in {key} = {value.replace(',', '.')}": bool(re.fullmatch(r"-?\d+,\d+", value)),
+        f'write a text in quotes, as in {key} = "{value}"': bool(
+            equals and re.fullmatch(r"[A-Za-z][\w ./:+-]*", value)
+        ),
+    }
+    otherwise = f'must be TOML, such as name = "harbour" ({reason[:1].lower()}{reason[1:]})'
+    return next((remedy for remedy, fits in remedies.items() if fits), otherwise)
+
+
 class TomlReader:
     """A TOML document and the line of each key."""
 
     def __init__(self, text: str) -> None:
-        try:
-            self.document: dict[str, Any] = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            match = re.search(r"line (\d+)", str(error))
-            reason = str(error).split(" (at")[0]
-            raise ZoneFileError(int(match[1]) if match else 1, "file", reason, "must be TOML") from None
+        self.document: dict[str, Any] = parse_toml(text)
         self.key_lines = _key_lines(text)
 
     def read_table(self, path: tuple[Any, ...], allowed: set[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from tests.e2e.interop_clients import OPENADR, TOO_OLD, Environment, environment
 from tests.e2e.meter_feed import SIGNERS, Feed
 from tests.e2e.running_service import HOMES, LEAD, STEP_S, Instance, ServiceUnderTest, TooSlowError, service_under_test
 from tests.support.databases import log_dsn, state_dsn  # noqa: F401
+from tests.support.interval_workers import worker_setup  # noqa: F401
 
 DAY_S = int(datetime(2026, 11, 13, 23, tzinfo=UTC).timestamp())  # midnight in Zurich
 INTERVALS = 96
@@ -44,10 +46,39 @@ class Day(NamedTuple):
     received: dict | None  # by a client of the broker; None if there is no such client
 
 
-def records(instance: Instance) -> list[dict]:
-    """The zone's public log, without its plans."""
-    lines = httpx.get(instance.url("/zones/harbour/log.jsonl")).text.splitlines()
-    return [json.loads(line) for line in lines if "murmurate_plan" not in line]
+class PublishedRow(NamedTuple):
+    """A row of the zone in the public log."""
+
+    interval: int
+    paid_interval: int
+    kind: str
+    price_ticks: int | None
+    tick: Fraction  # one price step [currency/kWh]
+
+
+def zone_lines(instance: Instance) -> list[dict]:
+    """The zone's public log as the service hands it out, without its plans."""
+    lines = httpx.get(instance.url("/zones/harbour/log.jsonl"), timeout=60).text.splitlines()
+    return [line for line in map(json.loads, lines) if "murmurate_zone" in line]
+
+
+def published_rows(instance: Instance) -> list[PublishedRow]:
+    """What the zone's public log says about each interval. What a step is comes from the zone tables that it names."""
+    lines = [line for line in zone_lines(instance) if line["row"] is not None]
+    ticks = {digest: _tick_of_zone(instance, digest) for digest in {line["tile"]["table"] for line in lines}}
+    rows = []
+    for line in lines:
+        tile, row = line["tile"], line["row"]
+        price_ticks = None if row["kind"] == "withheld" else row["price_ticks"]
+        paid = tile["interval"] + tile["lead"]
+        rows.append(PublishedRow(tile["interval"], paid, row["kind"], price_ticks, ticks[tile["table"]]))
+    return rows
+
+
+def _tick_of_zone(instance: Instance, table: str) -> Fraction:
+    document = httpx.get(instance.url(f"/documents/{table}")).raise_for_status().json()
+    (tick,) = (row["tick"] for row in document["zones"] if row["zone"] == "harbour")
+    return Fraction(tick)
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +119,7 @@ def _play_day(root: Path, clients: Environment, speed: float) -> Iterator[Day]:
         instance = service.instance().start()
         with closing(Feed(service)) as feed, _listener(clients, instance) as listener:
             evcc_responses = _play(service, instance, feed)
-            time.sleep(1.0)  # the last notification may still be on its way
+            time.sleep(service.slow)  # the last notification may still be on its way
             if speed > SPEED / SLOWDOWNS[-1] and _is_late(service, instance, feed):
                 raise TooSlowError
             yield Day(service, instance, feed, evcc_responses, listener.received() if listener else None)
@@ -98,7 +129,7 @@ def _is_late(service: ServiceUnderTest, instance: Instance, feed: Feed) -> bool:
     """Whether a price or a reading came too late, over MQTT as well, which sends no receipt."""
     demand = service.demand()
     reported = all(demand.get(interval, (0, 0, 0))[1] == HOMES for interval in feed.expected)
-    return not reported or any(record["kind"] == "withheld" for record in records(instance))
+    return not reported or any(row.kind == "withheld" for row in published_rows(instance))
 
 
 @pytest.hookimpl(trylast=True)

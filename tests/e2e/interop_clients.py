@@ -14,7 +14,7 @@ from pathlib import Path
 
 SCRIPTS = Path(__file__).parent / "clients"
 OPENADR = "/openadr3/3.1.0"
-LONGEST_S = 300  # a day and whatever comes before and after it
+LONGEST_S = 3600  # a day at the slowest speed, and whatever comes before and after it; its end is asked for
 TOO_OLD = "no Python 3.12 or later here"
 
 

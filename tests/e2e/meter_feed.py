@@ -68,6 +68,7 @@ class Feed:
         """Send everything that the meters report for one interval, once it is over."""
         start_s = self.service.first_s + number * STEP_S
         if number == 0:
+            time.sleep(max(0.0, self.service.clock.wall_at(start_s) - time.time()))  # no point is of the future
             self._send_registers(start_s, self.registers)
         time.sleep(max(0.0, self.service.clock.wall_at(start_s + STEP_S) - time.time()))
         energy = self.rng.integers(0, 600, HOMES)

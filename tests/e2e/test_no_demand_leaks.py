@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
+import struct
 from pathlib import Path
 
 import httpx
@@ -24,7 +26,7 @@ PUBLIC = (
     "/zones/harbour/history.csv",
     "/zones/harbour/vse/v1/tariffs",
     "/zones/harbour/log.jsonl",
-    "/log.jsonl",
+    "/shards",
     "/openadr3/3.1.0/programs",
     "/openadr3/3.1.0/events",
     "/openadr3/3.1.0/notifiers",
@@ -62,6 +64,34 @@ def test_no_answer_and_no_header_carries_a_demand(day):
     assert seen >= len(PUBLIC) + len(PRIVATE) - 4
 
 
+def test_no_tile_and_no_document_carries_a_demand_as_text_or_as_the_bytes_of_a_number(day):
+    secret, numbers, addresses = secrets_of(day.feed), demand_bytes(day.feed), whole_log(day.instance)
+    assert len(addresses) > len(day.feed.expected)
+    for address in addresses:
+        data = httpx.get(address).raise_for_status().content
+        assert not secret.search(data.decode(errors="replace")), address
+        assert not [number for number in numbers if number in data], address
+
+
+def whole_log(instance):
+    """The address of every tile, and of every document that one of them names."""
+    tiles, documents = [], set()
+    for shard in httpx.get(instance.url("/shards")).raise_for_status().json():
+        for seq in range(shard["seq"] + 1):
+            tiles.append(instance.url(f"/tiles/{shard['shard']}/{seq}"))
+            header = json.loads(httpx.get(tiles[-1]).raise_for_status().content.partition(b"\n")[0])
+            documents.add(header["table"])
+    for table in list(documents):
+        documents |= {row["plan"] for row in httpx.get(instance.url(f"/documents/{table}")).json()["zones"]}
+    return [*tiles, *(instance.url(f"/documents/{digest}") for digest in sorted(documents))]
+
+
+def demand_bytes(feed):
+    """Exact demands as a row of a tile would hold them, in either order of bytes."""
+    demands = [energy_wh for energy_wh, _, _ in feed.expected.values()]
+    return {struct.pack(form, energy_wh) for energy_wh in demands for form in ("<q", ">q", "<d", ">d")}
+
+
 def test_no_process_of_the_service_has_logged_a_demand(day):
     service, feed = day.service, day.feed
     text = (service.root / "serve.log").read_text()
@@ -69,6 +99,7 @@ def test_no_process_of_the_service_has_logged_a_demand(day):
     assert '"released"' in text
     assert not secrets_of(feed).search(text)
     assert "Traceback" not in text
+    assert '"crashed"' not in text
 
 
 def test_the_canary_would_be_found(day):
@@ -78,6 +109,7 @@ def test_the_canary_would_be_found(day):
     assert any(energy_wh == one[0] for one in known.values())  # it is there, where only the curator reads
     assert secrets_of(feed).search(f'{{"energy_wh": {energy_wh}}}')
     assert secrets_of(feed).search(f"demand {energy_wh / 1000:.3f} kWh")
+    assert any(number in b"row" + energy_wh.to_bytes(8, "little") for number in demand_bytes(feed))
 
 
 def test_readings_lie_where_only_the_curator_can_read(day):

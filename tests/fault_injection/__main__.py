@@ -21,7 +21,7 @@ _TABLE = (
     "disks full",
     "outages",
     "releases",
-    "competing entries",
+    "competing tiles",
 )
 
 

@@ -9,6 +9,7 @@ from itertools import cycle
 
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.kill_points import POINTS
+from tests.fault_injection.sample_zones import FIRST
 from tests.fault_injection.seeded_choices import seeded_random
 from tests.fault_injection.store_pair import MURMURATE, PublisherPool, RunContext, StorePair, publisher_pool
 
@@ -17,13 +18,8 @@ _AHEAD = 40  # intervals with demand after the last published one
 
 def keep_ahead(stores: StorePair) -> None:
     """Store more demand before the publishers run out of work."""
-    zones = len(stores.context.sample.zones)
-    if stores.count_lines() / zones > stores.until - _first(stores) - _AHEAD / 2:
+    if stores.count_intervals() > stores.until - FIRST - _AHEAD / 2:
         stores.extend_demand(_AHEAD)
-
-
-def _first(stores: StorePair) -> int:
-    return stores.context.sample.openings()[stores.context.sample.zones[0]].first
 
 
 class KillSchedule:
@@ -82,7 +78,7 @@ def sigkills(context: RunContext, kills: int, seed: int, protocol: str = MURMURA
         "named points": len(kill_schedule.killed.keys() - {"at random"}),
     }
     if protocol == MURMURATE:
-        counts |= {"releases": check_log(stores, until), "competing entries": stores.count_competing_entries()}
+        counts |= {"releases": check_log(stores, until), "competing tiles": stores.count_competing_tiles()}
     else:
         counts |= {"double values": stores.count_double_values()}
     stores.stop()
@@ -106,7 +102,7 @@ def database_kills(context: RunContext, kills: int, seed: int) -> dict[str, int]
     counts = {
         "database kills": kills,
         "releases": check_log(stores, until),
-        "competing entries": stores.count_competing_entries(),
+        "competing tiles": stores.count_competing_tiles(),
     }
     stores.stop()
     return counts

@@ -13,7 +13,8 @@ from tests.fault_injection.postgres_cluster import Cluster
 from tests.fault_injection.sample_zones import FIRST
 from tests.fault_injection.store_pair import RunContext, StorePair, Violation
 
-_INSERT = "INSERT INTO confidential.demand VALUES (%s, %s, %s, %s, %s)"
+_INSERT_INTO = "INSERT INTO confidential.demand (zone, interval, energy_wh, reported, imputed) VALUES"
+_INSERT = f"{_INSERT_INTO} (%s, %s, %s, %s, %s)"
 _UPDATE = "UPDATE confidential.demand SET energy_wh = %s WHERE zone = %s AND interval = %s"
 _INTERVAL = FIRST + 1
 
@@ -74,7 +75,9 @@ def _terminated_store_demand(stores: StorePair) -> None:
 def _cancelled_load_demand(stores: StorePair) -> None:
     with stores.open_state(stores.state) as state:
         _interrupt_waiting(
-            stores, "pg_cancel_backend", lambda: state.load_demand({stores.context.sample.zones[0]: _INTERVAL})
+            stores,
+            "pg_cancel_backend",
+            lambda: state.load_demand({"shard": (_INTERVAL, stores.context.sample.zones[:1])}),
         )
 
 
@@ -110,9 +113,7 @@ def cluster_with_verbose_log(context: RunContext) -> Cluster:
         try:
             with psycopg.connect(stores.state.dsn, options="-c log_min_error_statement=error") as connection:
                 for _ in range(2):
-                    connection.execute(
-                        f"INSERT INTO confidential.demand VALUES ('{zone}', {interval}, {canary}, 800, {value})"  # noqa: S608
-                    )
+                    connection.execute(f"{_INSERT_INTO} ('{zone}', {interval}, {canary}, 800, {value})")
         except psycopg.Error:
             continue
     stores.state.stop()

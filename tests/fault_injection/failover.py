@@ -16,7 +16,7 @@ from tests.fault_injection.crashes import keep_ahead
 from tests.fault_injection.postgres_cluster import Cluster
 from tests.fault_injection.proxy import NetworkFault, Proxy, proxy
 from tests.fault_injection.seeded_choices import seeded_random
-from tests.fault_injection.store_pair import MURMURATE, RunContext, StorePair, Violation, publisher_pool
+from tests.fault_injection.store_pair import MURMURATE, PublisherPool, RunContext, StorePair, Violation, publisher_pool
 
 _LATE_S = 2.0  # between draw and append
 
@@ -57,21 +57,40 @@ class _LatePublisher:
         self._child.ended.wait(120)
 
 
+def _run_until_published(stores: StorePair, pool: PublisherPool, seconds: float) -> None:
+    """Run a pool for a time, and on a busy machine until it has published something."""
+    query = "SELECT count(*) FROM public_log.tile"
+    before, end = stores.log.execute(query), time.monotonic() + 120
+    pool.run_for(seconds)
+    while stores.protocol == MURMURATE and stores.log.execute(query) == before and time.monotonic() < end:
+        pool.run_for(0.05)
+
+
+def _publish_unseen(stores: StorePair, pool: PublisherPool, discarded: Cluster) -> None:
+    """Have the state that will be discarded publish what the other one does not have, however busy the machine is."""
+    if stores.protocol == MURMURATE:
+        stores.extend_demand(4)
+        end = time.monotonic() + 120
+        while not stores.count_lost_tiles() and time.monotonic() < end:
+            pool.restart_ended(state=discarded.dsn)
+            time.sleep(0.02)
+
+
 def _check_if_murmurate(stores: StorePair) -> None:
     if stores.protocol == MURMURATE:
         check_append_only(stores)
 
 
-def _finish(stores: StorePair, counts: dict[str, int], lost_lines: int) -> dict[str, int]:
+def _finish(stores: StorePair, counts: dict[str, int], lost_tiles: int) -> dict[str, int]:
     """Finish all work, check the log, and check that the faults had an effect."""
     until = stores.finish_work()
     if stores.protocol == MURMURATE:
         counts |= {
-            "lost lines": lost_lines,
+            "lost tiles": lost_tiles,
             "releases": check_log(stores, until),
-            "competing entries": stores.count_competing_entries(),
+            "competing tiles": stores.count_competing_tiles(),
         }
-        if not lost_lines:
+        if not lost_tiles:
             raise Violation(f"{stores.name}: no line was lost, so nothing was tested")
     else:
         counts |= {"double values": stores.count_double_values()}
@@ -83,32 +102,32 @@ def failovers(context: RunContext, times: int, seed: int, protocol: str = MURMUR
     """Kill the primary of the state, with commits that its standby did not get, and promote the standby."""
     stores = context.store_pair(f"failovers of {protocol}", protocol)
     rng = seeded_random(seed)
-    lost_lines = 0
+    lost_tiles = 0
     for _ in range(times):
         keep_ahead(stores)
         with _replica(stores) as (link, standby), publisher_pool(stores, 2) as pool:
             pool.run_for(rng.uniform(0.1, 0.3))
             link.fault = NetworkFault.HANG
-            pool.run_for(rng.uniform(0.2, 0.4))
+            _run_until_published(stores, pool, rng.uniform(0.2, 0.4))
             late = _LatePublisher(stores)
             stores.state.kill()
             link.fault = NetworkFault.REFUSE
             standby.promote()
             pool.kill_all()
             stores.state = standby
-            lost_lines += stores.count_lost_lines()
+            lost_tiles += stores.count_lost_tiles()
             stores.correct_demand(standby)
             pool.run_for(rng.uniform(0.2, 0.4))
             late.send()
         _check_if_murmurate(stores)
-    return _finish(stores, {"failovers": times}, lost_lines)
+    return _finish(stores, {"failovers": times}, lost_tiles)
 
 
 def split_brains(context: RunContext, times: int, seed: int, protocol: str = MURMURATE) -> dict[str, int]:
     """Promote the standby while the primary runs. Both publish, from different demand. Then discard one of them."""
     stores = context.store_pair(f"split brains of {protocol}", protocol)
     rng = seeded_random(seed)
-    lost_lines = 0
+    lost_tiles = 0
     for _ in range(times):
         keep_ahead(stores)
         with _replica(stores) as (link, standby), publisher_pool(stores, 2) as old, publisher_pool(stores, 2) as new:
@@ -122,33 +141,37 @@ def split_brains(context: RunContext, times: int, seed: int, protocol: str = MUR
                 old.restart_ended()
                 new.restart_ended(state=standby.dsn)
                 time.sleep(0.02)
-            old.kill_all()
-            new.kill_all()
-            discarded = stores.state if rng.random() < 0.5 else standby
-            stores.state = standby if discarded is stores.state else stores.state
+            if rng.random() < 0.5:
+                discarded, unseen, stores.state = stores.state, old, standby
+                new.kill_all()
+            else:
+                discarded, unseen = standby, new
+                old.kill_all()
+            _publish_unseen(stores, unseen, discarded)
+            unseen.kill_all()
             discarded.kill()
-            lost_lines += stores.count_lost_lines()
+            lost_tiles += stores.count_lost_tiles()
         _check_if_murmurate(stores)
-    return _finish(stores, {"split brains": times}, lost_lines)
+    return _finish(stores, {"split brains": times}, lost_tiles)
 
 
 def restores(context: RunContext, times: int, seed: int, protocol: str = MURMURATE) -> dict[str, int]:
     """Restore the state from a backup that is older than the last published lines."""
     stores = context.store_pair(f"restores of {protocol}", protocol)
     rng = seeded_random(seed)
-    lost_lines = 0
+    lost_tiles = 0
     for number in range(times):
         keep_ahead(stores)
         with publisher_pool(stores, 2) as pool:
             pool.run_for(rng.uniform(0.1, 0.2))
             backup = stores.state.backup(stores.state.root / f"backup-{number}")
-            pool.run_for(rng.uniform(0.3, 0.5))
+            _run_until_published(stores, pool, rng.uniform(0.3, 0.5))
             late = _LatePublisher(stores)
             stores.state.restore(backup)
             pool.kill_all()
-            lost_lines += stores.count_lost_lines()
+            lost_tiles += stores.count_lost_tiles()
             stores.correct_demand(stores.state)
             pool.run_for(rng.uniform(0.2, 0.4))
             late.send()
         _check_if_murmurate(stores)
-    return _finish(stores, {"restores": times}, lost_lines)
+    return _finish(stores, {"restores": times}, lost_tiles)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import psycopg
 
-STEPS = ("lock", "read", "load_demand", "save", "wait_for_slot", "append")
+STEPS = ("lock", "read", "claim", "load_demand", "save", "wait_for_slot", "append")
 POINTS = (
     *(f"{side} {step}" for step in STEPS for side in ("before", "after")),
     "at the commit of save",

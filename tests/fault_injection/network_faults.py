@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from murmurate.public_log.record import parse_entry
+from murmurate.public_log.tile import parse_tile
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.crashes import keep_ahead
 from tests.fault_injection.proxy import NetworkFault, Proxy, proxy
@@ -28,7 +28,7 @@ def lost_acknowledgements(context: RunContext, losses: int, seed: int) -> dict[s
                 check_append_only(stores)
         lost = {"lost acknowledgements": state.lost + log.lost, "of the state": state.lost, "of the log": log.lost}
     until = stores.finish_work()
-    counts = lost | {"releases": check_log(stores, until), "competing entries": stores.count_competing_entries()}
+    counts = lost | {"releases": check_log(stores, until), "competing tiles": stores.count_competing_tiles()}
     stores.stop()
     return counts
 
@@ -45,7 +45,7 @@ def unreachable_log(context: RunContext, outages: int) -> dict[str, int]:
             pool.run_for(0.3, log=log.dsn)
             check_append_only(stores)
     until = stores.finish_work()
-    competing = stores.count_competing_entries()
+    competing = stores.count_competing_tiles()
     if competing:
         raise Violation(f"unreachable log: {competing} second draws")
     counts = {"outages": outages, "draws kept and sent later": resent, "releases": check_log(stores, until)}
@@ -53,7 +53,7 @@ def unreachable_log(context: RunContext, outages: int) -> dict[str, int]:
     return counts
 
 
-def _settled(stores: StorePair) -> tuple[int, dict[str, str]]:
+def _settled(stores: StorePair) -> tuple[int, dict[str, bytes]]:
     """Return public lines and pending draws once earlier requests have arrived: when both stay the same for a time."""
     end = time.monotonic() + 60
     seen = None
@@ -65,8 +65,9 @@ def _settled(stores: StorePair) -> tuple[int, dict[str, str]]:
     return now
 
 
-def _pending(stores: StorePair) -> dict[str, str]:
-    return dict(stores.state.execute("SELECT zone, line FROM curator.pending"))
+def _pending(stores: StorePair) -> dict[str, bytes]:
+    rows = stores.state.execute("SELECT shard, body FROM curator.tile WHERE NOT seen")
+    return {shard: bytes(body) for shard, body in rows}
 
 
 def _outage(stores: StorePair, log: Proxy, fault: NetworkFault) -> int:
@@ -81,14 +82,14 @@ def _outage(stores: StorePair, log: Proxy, fault: NetworkFault) -> int:
     log.fault = NetworkFault.REFUSE  # closes the connections that still hang
     time.sleep(0.1)
     log.fault = NetworkFault.FORWARD
-    heads = {zone: len(lines) for zone, lines in stores.earlier_lines.items()}
-    open_draws = {zone: line for zone, line in pending.items() if parse_entry(line).record.seq == heads.get(zone, 0)}
+    heads = {shard: len(tiles) for shard, tiles in stores.earlier_tiles.items()}
+    open_draws = {shard: body for shard, body in pending.items() if parse_tile(body).header.seq == heads.get(shard, 0)}
     end = time.monotonic() + 120
-    while any(len(stores.earlier_lines[zone]) <= heads.get(zone, 0) for zone in open_draws):
+    while any(len(stores.earlier_tiles.get(shard, [])) <= heads.get(shard, 0) for shard in open_draws):
         if time.monotonic() > end:
             raise Violation("a pending draw was not published")
         time.sleep(0.05)
         check_append_only(stores)
-    if any(stores.earlier_lines[zone][heads.get(zone, 0)] != line for zone, line in open_draws.items()):
+    if any(stores.earlier_tiles[shard][heads.get(shard, 0)] != body for shard, body in open_draws.items()):
         raise Violation("another draw was published instead of the pending one")
     return len(open_draws)

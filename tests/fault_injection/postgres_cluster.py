@@ -95,6 +95,7 @@ class Cluster:
         self.data = root / "data"
         self.log = root / "server.log"  # outside the data directory: a restore does not change it
         self.port = _free_port()
+        self.settings: dict[str, str] = {}  # beside those of every cluster
         self._postmaster: subprocess.Popen[bytes] | None = None
 
     @property
@@ -108,7 +109,9 @@ class Cluster:
     def start(self) -> Self:
         """Start, with crash recovery after a kill, and wait until it accepts connections."""
         with self.log.open("ab") as log:
-            settings = [f"-c{name}={value}" for name, value in (_SETTINGS | {"port": str(self.port)}).items()]
+            settings = [
+                f"-c{name}={value}" for name, value in (_SETTINGS | self.settings | {"port": str(self.port)}).items()
+            ]
             command = [str(_bin() / "postgres"), "-D", str(self.data), *settings]
             self._postmaster = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **postgres_user())
         end = time.monotonic() + _TIMEOUT_S

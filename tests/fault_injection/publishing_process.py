@@ -13,15 +13,16 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
-from murmurate.public_log.record import Entry
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.publisher.desired_state import DesiredState, Opening
-from murmurate.publisher.record_writer import RecordWriter
+from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
+from murmurate.publisher.steps import Offer
+from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.publish_loop import Publisher
@@ -50,23 +51,21 @@ class LoadedPlan:
         noise.draw(terms.distribution, terms.scale_wh, core_wh)  # initialises the noise once for all children
         return cls(terms, Ed25519Signer(bytes.fromhex(setup["private_key"])))
 
-    def record_writer(self) -> RecordWriter:
+    def tile_writer(self) -> TileWriter:
         signers = {self.signer.public_key: self.signer}
-        return RecordWriter(
-            terms_for_plan={self.terms.plan_digest: self.terms}.get, signers=signers, noise=SystemNoise()
-        )
+        return TileWriter(terms_for_plan={self.terms.plan_digest: self.terms}.get, signers=signers, noise=SystemNoise())
 
 
 class AnnouncingLog:
-    """A log that prints each entry before it is offered. Two different entries with one number are competing."""
+    """A log that prints each tile before it is offered. Two different tiles with one number are competing."""
 
     def __init__(self, log: PostgresLogStore) -> None:
-        self.read = log.read
+        self.read, self.claim = log.read, log.claim
         self._append = log.append
 
-    def append(self, entries: Any) -> None:
-        offers: list[Entry] = list(entries)
-        _write_line("\n".join(f"offer {e.record.zone} {e.record.seq} {e.hash}" for e in offers))
+    def append(self, offers: Mapping[str, Offer]) -> None:
+        tiles = [offer.tile for offer in offers.values()]
+        _write_line("\n".join(f"offer {tile.header.shard} {tile.header.seq} {tile.hash}" for tile in tiles))
         self._append(offers)
 
 
@@ -88,19 +87,24 @@ def publish(job: dict[str, Any], loaded: LoadedPlan, kill_point: KillPoint) -> i
         return UP_TO_DATE
     publisher = Publisher(
         state=WithKillPoints(PostgresStateStore(job["state"]), kill_point, "lock", "load_demand", "save"),
-        log=WithKillPoints(AnnouncingLog(PostgresLogStore(job["log"])), kill_point, "read", "append"),
-        write_entries=loaded.record_writer().write_entries,
+        log=WithKillPoints(AnnouncingLog(PostgresLogStore(job["log"])), kill_point, "read", "claim", "append"),
+        write_tiles=loaded.tile_writer().write_tiles,
         wait_for_slot=WithKillPoints(FixedSlot(job["slot_s"]), kill_point, "wait_for_slot").wait_for_slot,
         batch_size=job["batch"],
         pause_s=job["pause_s"],
     )
-    opening = Opening(plan=loaded.terms.plan_digest, key=loaded.signer.public_key, first=job["first"])
-    desired_state = DesiredState(until=job["until"], opening=opening)
-    desired = dict.fromkeys(job["zones"], desired_state)
+    terms = loaded.terms
+    shard_opening = ShardOpening(key=loaded.signer.public_key, interval_s=terms.interval_s)
+    zone_opening = ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=job["first"])
+    desired = {
+        shard: DesiredState(until=job["until"], opening=shard_opening, zones=dict.fromkeys(zones, zone_opening))
+        for shard, zones in job["shards"].items()
+    }
     outcome = publisher.publish(desired, timeout_s=job["timeout_s"], on_failure=_write_line)
-    for zone, reason in outcome.blocked.items():
-        _write_line(f"blocked {zone}: {reason.text}")
-    return BLOCKED if outcome.blocked else UNFINISHED if outcome.unfinished else UP_TO_DATE
+    blocked = outcome.blocked | outcome.blocked_zones
+    for name, reason in blocked.items():
+        _write_line(f"blocked {name}: {reason.text}")
+    return BLOCKED if blocked else UNFINISHED if outcome.unfinished else UP_TO_DATE
 
 
 def run_publisher(job: dict[str, Any], loaded: LoadedPlan) -> NoReturn:

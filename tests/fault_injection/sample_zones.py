@@ -13,12 +13,13 @@ from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.publisher.desired_state import Opening
+from murmurate.publisher.desired_state import ShardOpening, ZoneOpening
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
 from tests.fault_injection.seeded_choices import seeded_random
 
 FIRST = 1_767_225_600 // 900  # 2026-01-01 UTC: in the past by any clock
+ZONES_PER_SHARD = 3
 NO_DEMAND_EVERY = 7  # intervals, so that forecasts are published too
 _CANARIES = range(100_000_000, 1_000_000_000)
 
@@ -51,10 +52,25 @@ class SampleZones:
     def terms(self) -> ReleaseTerms:
         return ReleaseTerms.from_json(self.plan_text)
 
-    def openings(self) -> dict[str, Opening]:
-        """Return the opening of each chain."""
-        opening = Opening(plan=self.terms.plan_digest, key=self.signer.public_key, first=FIRST)
-        return dict.fromkeys(self.zones, opening)
+    @property
+    def shards(self) -> dict[str, list[str]]:
+        """The zones of each shard."""
+        return {
+            f"shard-{number}": list(self.zones[at : at + ZONES_PER_SHARD])
+            for number, at in enumerate(range(0, len(self.zones), ZONES_PER_SHARD))
+        }
+
+    def shard_opening(self) -> ShardOpening:
+        return ShardOpening(key=self.signer.public_key, interval_s=self.terms.interval_s)
+
+    def zone_opening(self) -> ZoneOpening:
+        terms = self.terms
+        return ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=FIRST)
+
+    def store_openings(self, state: PostgresStateStore) -> None:
+        """Have every shard published."""
+        zones = {zone: (shard, self.zone_opening()) for shard, names in self.shards.items() for zone in names}
+        state.store_openings(dict.fromkeys(self.shards, self.shard_opening()), zones)
 
     def canary(self) -> int:
         """Return a number of nine digits that occurs nowhere else. Its last digit is never 0."""

@@ -66,8 +66,8 @@ def _real(name: str, run: Callable[..., Counts], full: int, quick: int, counted:
 SCENARIOS = (
     _real("SIGKILLs", sigkills, 500, 60, **{"named points": 14}),
     _real("database kills", database_kills, 30, 4),
-    _real("failovers", failovers, 10, 2, **{"competing entries": 1}),
-    _real("split brains", split_brains, 10, 2, **{"competing entries": 1}),
+    _real("failovers", failovers, 10, 2, **{"competing tiles": 1}),
+    _real("split brains", split_brains, 10, 2, **{"competing tiles": 1}),
     _real("restores", restores, 10, 2),
     _real("lost acknowledgements", lost_acknowledgements, 300, 40),
     _real("disks full", lambda context, times, _: disk_full(context, times), 6, 2),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psycopg
 
+from murmurate.public_log.tile import parse_tile
+from murmurate.public_log.zone_line import row_members
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
@@ -65,7 +67,7 @@ class StorePair:
     log: Cluster
     protocol: str = MURMURATE
     until: int = FIRST - 1
-    earlier_lines: dict[str, list[str]] = field(default_factory=dict)  # [zone] lines that were public at the last check
+    earlier_tiles: dict[str, list[bytes]] = field(default_factory=dict)  # [shard] tiles that were public at a check
     _started: int = 0
 
     def prepare(self) -> None:
@@ -74,13 +76,14 @@ class StorePair:
         migrate_database(self.state.dsn, "state")
         migrate_database(self.log.dsn, "log")
         with self.open_state(self.state) as state, closing_log(self.log.dsn) as log:
-            state.register_plan(sample.terms.plan_digest, sample.plan_text)
-            log.publish_plan(sample.terms.plan_digest, sample.plan_text)
-            state.store_openings(sample.openings())
+            plans = {sample.terms.plan_digest: sample.plan_text}
+            state.register_plans(plans)
+            log.publish_documents(plans)
+            sample.store_openings(state)
         if self.protocol != MURMURATE:
             with psycopg.connect(self.state.dsn) as connection:
                 connection.execute(STATE_TABLES)
-                connection.execute("INSERT INTO naive.zone SELECT zone FROM curator.head")
+                connection.execute("INSERT INTO naive.zone SELECT zone FROM curator.zone")
             with psycopg.connect(self.log.dsn) as connection:
                 connection.execute(LOG_TABLES)
 
@@ -123,6 +126,7 @@ class StorePair:
             "state": state or self.state.dsn,
             "log": log or self.log.dsn,
             "zones": self.context.sample.zones,
+            "shards": self.context.sample.shards,
             "first": FIRST,
             "until": self.until if until is None else until,
             "point": point,
@@ -135,22 +139,24 @@ class StorePair:
         }
         return self.context.processes.start(job)
 
-    def lines(self) -> dict[str, list[str]]:
-        """The public log of each zone, in order."""
-        zones: dict[str, list[str]] = {}
-        for zone, line in self.log.execute("SELECT zone, line FROM public_log.entry ORDER BY zone, seq"):
-            zones.setdefault(zone, []).append(line)
-        return zones
+    def tiles(self) -> dict[str, list[bytes]]:
+        """The public log of each shard, in order."""
+        shards: dict[str, list[bytes]] = {}
+        for shard, body in self.log.execute("SELECT shard, body FROM public_log.tile ORDER BY shard, seq"):
+            shards.setdefault(shard, []).append(bytes(body))
+        return shards
 
-    def count_lines(self) -> int:
-        """Return the number of public lines."""
-        table = "public_log.entry" if self.protocol == MURMURATE else "naive.entry"
-        return self.log.execute(f"SELECT count(*) FROM {table}")[0][0]  # noqa: S608 two tables
+    def count_intervals(self) -> float:
+        """Return how many intervals are public, as a mean over shards or zones."""
+        table, by = ("public_log.tile", "shard") if self.protocol == MURMURATE else ("naive.entry", "zone")
+        query = f"SELECT count(*), count(DISTINCT {by}) FROM {table}"  # noqa: S608 two tables
+        count, parts = self.log.execute(query)[0]
+        return count / max(parts, 1)
 
-    def count_lost_lines(self) -> int:
-        """Return the number of public lines that the current state does not have."""
-        known = self.state.execute("SELECT sum(seq + 1)::bigint FROM curator.head")[0][0]
-        return self.count_lines() - known
+    def count_lost_tiles(self) -> int:
+        """Return the number of public tiles that the current state does not have."""
+        known = self.state.execute("SELECT sum(seq + 1)::bigint FROM curator.shard")[0][0]
+        return self.log.execute("SELECT count(*) FROM public_log.tile")[0][0] - known
 
     def finish_work(self) -> int:
         """Finish all work with one publisher, without faults. Return the last interval."""
@@ -171,29 +177,39 @@ class StorePair:
             ) AS twice"""
         return self.log.execute(query)[0][0]
 
-    def count_competing_entries(self) -> int:
-        """Return for how many numbers of a chain more than one entry was offered to the log."""
+    def count_competing_tiles(self) -> int:
+        """Return for how many numbers of a shard more than one tile was offered to the log."""
         offers: dict[tuple[str, str], set[str]] = defaultdict(set)
         for path in self.context.evidence.glob(f"{self.name}-publisher-*.txt"):
             for line in path.read_text(errors="replace").splitlines():
                 if line.startswith("offer "):
-                    _, zone, seq, name = line.split()
-                    offers[zone, seq].add(name)
+                    _, shard, seq, name = line.split()
+                    offers[shard, seq].add(name)
         return sum(len(names) > 1 for names in offers.values())
 
     def keep_evidence(self) -> None:
         """Write every table but the confidential one to the evidence, and that one to the confidential directory."""
-        for cluster, tables in ((self.state, ("curator.pending", "curator.release", "curator.head")),):
-            for table in tables:
-                (self.context.evidence / f"{self.name}-{table}.copy").write_bytes(cluster.dump(table))
-        for table in ("public_log.entry", "public_log.head"):
+        for table in ("curator.shard", "curator.zone", "curator.document"):
+            (self.context.evidence / f"{self.name}-{table}.copy").write_bytes(self.state.dump(table))
+        for table in ("public_log.claim", "public_log.head", "public_log.document"):
             (self.context.evidence / f"{self.name}-{table}.copy").write_bytes(self.log.dump(table))
+        for cluster, table in ((self.state, "curator.tile"), (self.log, "public_log.tile")):
+            bodies = cluster.execute(f"SELECT body FROM {table} ORDER BY shard, seq")  # noqa: S608 two tables
+            text = "\n".join(describe_tile(bytes(body)) for (body,) in bodies)
+            (self.context.evidence / f"{self.name}-{table}.txt").write_text(text, encoding="utf-8")
         (self.context.confidential / f"{self.name}-demand.copy").write_bytes(self.state.dump("confidential.demand"))
 
     def stop(self) -> None:
         self.keep_evidence()
         self.state.stop()
         self.log.stop()
+
+
+def describe_tile(body: bytes) -> str:
+    """Return a tile as text, without the hashes in its rows: their random bytes may look like any number."""
+    tile = parse_tile(body)
+    rows = (row_members(tile.rows[at : at + 1]) for at in range(len(tile.rows)))
+    return "\n".join([tile.header_line.decode(), *(str(row | {"prev": "#"}) for row in rows)])
 
 
 @contextmanager

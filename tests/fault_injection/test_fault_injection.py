@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
-from murmurate.public_log.record import parse_entry, sign_record
+from murmurate.public_log.tile import parse_tile, sign_tile
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.crashes import database_kills, sigkills
 from tests.fault_injection.disk_full import disk_full
@@ -33,7 +32,7 @@ def test_databases_may_be_killed(context):
 
 
 def test_the_state_may_be_restored(context):
-    assert restores(context, 1, seed=1)["lost lines"] > 0
+    assert restores(context, 1, seed=1)["lost tiles"] > 0
 
 
 def test_acknowledgements_may_be_lost(context):
@@ -52,17 +51,19 @@ def test_a_restore_causes_double_values_where_only_the_state_is_used(context):
     assert restores(context, 1, seed=1, protocol=STATE)["double values"] > 0
 
 
-def test_the_check_finds_a_changed_line(context):
-    stores = context.store_pair("changed line")
+def test_the_check_finds_a_changed_tile(context):
+    stores = context.store_pair("changed tile")
     stores.extend_demand(3)
     until = stores.finish_work()
     check_log(stores, until)
-    zone = context.sample.zones[0]
-    last = parse_entry(stores.earlier_lines[zone][-1]).record
-    other = replace(last, price_ticks=(last.price_ticks or 0) + 1)
-    line = sign_record(other, context.sample.signer).line
-    stores.log.execute("ALTER TABLE public_log.entry DISABLE TRIGGER append_only")
-    stores.log.execute("UPDATE public_log.entry SET line = %s WHERE zone = %s AND seq = %s", (line, zone, last.seq))
+    shard, tiles = next(iter(stores.earlier_tiles.items()))
+    last = parse_tile(tiles[-1])
+    rows = last.rows.copy()
+    rows["price_ticks"][0] += 1
+    other = sign_tile(last.header, context.sample.signer, rows).to_bytes()
+    stores.log.execute("ALTER TABLE public_log.tile DISABLE TRIGGER append_only")
+    query = "UPDATE public_log.tile SET body = %s WHERE shard = %s AND seq = %s"
+    stores.log.execute(query, (other, shard, last.header.seq))
     with pytest.raises(Violation, match="has changed"):
         check_append_only(stores)
     stores.stop()

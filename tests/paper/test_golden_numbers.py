@@ -16,7 +16,7 @@ from murmurate.lab.paper.simulated_zones import PAPER_INTERPRETATIONS
 
 @pytest.fixture(scope="module")
 def findings():
-    rows = run_experiment(ExperimentSettings(seeds=300))
+    rows = run_experiment(ExperimentSettings(seeds=100))
     return {reading.name: summarize_seeds(reading, found) for reading, found in rows.items()}
 
 

@@ -8,6 +8,8 @@ from benchmarks import fleet_sizing
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "scale.md"
 
 
-@pytest.mark.parametrize("table", [fleet_sizing.work, fleet_sizing.means], ids=lambda table: table.__name__)
+@pytest.mark.parametrize(
+    "table", [fleet_sizing.work, fleet_sizing.means, fleet_sizing.year], ids=lambda table: table.__name__
+)
 def test_the_tables_of_the_page_are_computed(table):
     assert "\n".join(table()) in PAGE.read_text(encoding="utf-8")

@@ -10,6 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "plan-and-attack.md"
+OWN_DATA = ROOT / "docs" / "tutorial" / "your-own-data.md"
+EVALUATE = ROOT / "docs" / "how-to" / "evaluate.md"
+CHOOSE = ROOT / "docs" / "how-to" / "choose-a-promise.md"
+COMPARISON = ROOT / "docs" / "explanation" / "comparison.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -61,6 +65,51 @@ def test_the_tutorial_runs_as_written_and_prints_what_it_shows(tmp_path):
         assert (tmp_path / name).stat().st_size > 0, name
 
 
+@pytest.mark.slow
+def test_the_page_on_evaluating_runs_as_written(tmp_path):
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    told = commands(EVALUATE)
+    assert all(line.startswith("murmurate evaluate --quick") for line, _ in told)
+    assert len(told) == 2
+    for (line, _), lines in zip(told, shown(EVALUATE), strict=True):
+        done = subprocess.run(
+            ["bash", "-ec", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+        assert prints(done.stdout, lines), (line, lines, done.stdout)
+    for name in ("index.html", "results.json", "homes.png", "promise.svg"):
+        assert (tmp_path / "evaluate" / name).stat().st_size > 0, name
+
+
+@pytest.mark.slow
+def test_the_page_on_own_data_runs_as_written_and_prints_what_it_shows(tmp_path):
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    told = commands(OWN_DATA)
+    assert [line.split()[1] for line, _ in told if line.startswith("murmurate")] == [
+        "import",
+        "import",
+        "import",
+        "plan",
+        "evaluate",
+        "backtest",
+    ]
+    for (line, succeeds), lines in zip(told, shown(OWN_DATA), strict=True):
+        done = subprocess.run(
+            ["bash", "-ec", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode == 0) == succeeds, (line, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr, (line, done.stderr)
+        assert prints(done.stdout + done.stderr, lines), (line, lines, done.stdout, done.stderr)
+    for name in (
+        "imported/meters.csv",
+        "imported/readings.parquet",
+        "plan.json",
+        "worth/index.html",
+        "bills/index.html",
+    ):
+        assert (tmp_path / name).stat().st_size > 0, name
+
+
 def links(page):
     """The relative links of a page, without what stands in code and without their fragments."""
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -76,3 +125,22 @@ def test_links_are_found():
 def test_every_relative_link_leads_somewhere(page):
     for link in links(page):
         assert (page.parent / link).exists(), link
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [(CHOOSE, "choose_promise.py"), (COMPARISON, "compare_protection.py")],
+    ids=["choose", "compare"],
+)
+def test_the_script_of_a_page_prints_what_the_page_shows(page, script, tmp_path):
+    ((line, _),) = commands(page)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    assert line.startswith(f"python docs/examples/{script} --out ")
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-ec", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert prints(done.stdout, shown(page)[0]), done.stdout
+    assert (tmp_path / line.split()[-1]).stat().st_size > 10_000

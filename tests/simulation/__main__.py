@@ -29,6 +29,7 @@ class Tally:
     seeds: int = 0
     steps: int = 0
     published: int = 0
+    moved: int = 0
     contested: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, str]] = field(default_factory=list)
@@ -37,6 +38,7 @@ class Tally:
         self.seeds += other.seeds
         self.steps += other.steps
         self.published += other.published
+        self.moved += other.moved
         self.contested += other.contested
         self.faults += other.faults
         self.failures += other.failures
@@ -54,6 +56,7 @@ def run_seeds(seeds: range) -> Tally:
             continue
         tally.steps += counts.steps
         tally.published += counts.published
+        tally.moved += counts.moved
         tally.contested += counts.contested
         tally.faults.update(counts.faults)
     return tally
@@ -69,7 +72,7 @@ def print_trace(console: Console, seed: int) -> int:
         console.print(str(failure), style="bold red", markup=False)
         return 1
     console.print("\n".join(trace), markup=False, highlight=False)
-    console.print(f"seed {seed}: {counts.published} entries, {counts.faults.total()} fault events, no violation")
+    console.print(f"seed {seed}: {counts.published} tiles, {counts.faults.total()} fault events, no violation")
     return 0
 
 
@@ -120,8 +123,8 @@ def main() -> int:
         )
     console.print(
         f"seeds {total.seeds:,}, steps {total.steps:,}, fault events {total.faults.total():,}, "
-        f"entries published {total.published:,}, numbers with competing lines {total.contested:,}, "
-        f"violations {len(total.failures)}, "
+        f"tiles published {total.published:,}, zones moved {total.moved:,}, "
+        f"numbers with competing tiles {total.contested:,}, violations {len(total.failures)}, "
         f"{time.monotonic() - started:.0f} s",
         highlight=False,
     )

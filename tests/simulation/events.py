@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from murmurate.public_log.chain import check_follows
-from murmurate.public_log.record import Entry, sign_record
+from murmurate.public_log.tile import sign_tile
+from murmurate.public_log.zone_table import MovedFrom
+from murmurate.publisher.desired_state import ZoneOpening
+from murmurate.publisher.steps import Offer
 from tests.simulation import sample_plans_and_keys as samples
-from tests.simulation.forged_records import UnknownSigner, altered_entry, make_next_entry, wrongly_signed_entry
-from tests.simulation.memory_stores import MemoryState
-from tests.simulation.simulator import START_INTERVAL, Publisher, Simulation
+from tests.simulation.forged_tiles import UnknownSigner, forge_tile, make_next_tile, wrongly_signed_tile
+from tests.simulation.memory_stores import MemoryState, head_after
+from tests.simulation.simulator import START_INTERVAL, Move, Publisher, Simulation
 
 Event = Callable[[Simulation], None]
 
@@ -87,7 +89,7 @@ def end_split(sim: Simulation) -> None:
 
 
 def move_publisher(sim: Simulation, publisher: Publisher, state: MemoryState) -> None:
-    """Run the next round on another state. A round that has committed may still send its entries."""
+    """Run the next round on another state. A round that has committed may still send its tiles."""
     session = publisher.session
     open_transaction = session.observed.saved_pending is None
     session.rollback()
@@ -104,34 +106,113 @@ def shift_clock(sim: Simulation) -> None:
     sim.faults.record("clock jump", publisher.name, publisher.clock_offset)
 
 
+def open_zone(sim: Simulation) -> None:
+    """The operator opens a zone. Some publishers are not informed, and by mistake two shards may be named."""
+    closed = [zone for zone in sim.zones if zone not in sim.openings]
+    zone = sim.pick(closed or sim.zones)
+    if closed:
+        sim.open_zone(zone, sim.log.now - 2 + sim.faults.below(4))
+    two = sim.faults.chance(0.4)
+    for publisher in sim.publishers:
+        if sim.faults.chance(0.6):
+            shard = sim.pick(sim.shards) if two else sim.zone_shard[zone]
+            publisher.zones[shard].setdefault(zone, sim.openings[zone])
+    sim.faults.record("zone opened in two shards" if two else "opening of a zone reaches some publishers", zone)
+
+
+def move_zone(sim: Simulation) -> None:
+    """The operator has a zone leave its shard. Some publishers are not informed."""
+    candidates = [
+        (zone, shard)
+        for shard in sim.shards
+        for zone in sorted(sim.oracle.zones_of(shard))
+        if shard not in sim.oracle.corrupted
+    ]
+    if len(sim.shards) == 1 or not candidates:
+        return
+    zone, source = sim.pick(candidates)
+    if zone not in sim.moves or sim.moves[zone].target == source:
+        left = {
+            shard for shard in sim.shards if (head := sim.oracle.current.get(shard)) and zone in head.table["moved"]
+        }
+        targets = [shard for shard in sim.shards if shard not in {source, *left, *sim.oracle.corrupted}]
+        if not targets:
+            return
+        named = [shard for shard in targets if any(zone in publisher.zones[shard] for publisher in sim.publishers)]
+        sim.moves[zone] = Move(source, sim.pick(named or targets))
+    for publisher in sim.publishers:
+        if sim.faults.chance(0.7):
+            publisher.moves[source][zone] = sim.moves[zone].target
+    sim.faults.record("move of a zone reaches some publishers", zone, *sim.moves[zone][:2])
+
+
+def finish_move(sim: Simulation) -> None:
+    """The operator reads that a zone has left its shard, and has it enter the other one."""
+    for zone in sim.moves:
+        find_entry(sim, zone)
+    ready = [zone for zone, move in sim.moves.items() if move.entry is not None]
+    if ready:
+        zone = sim.pick(ready)
+        _, target, entry = sim.moves[zone]
+        for publisher in sim.publishers:
+            if entry is not None and sim.faults.chance(0.5):
+                publisher.zones[target][zone] = entry
+        sim.faults.record("moved zone reaches some publishers", zone, target)
+
+
+def find_entry(sim: Simulation, zone: str) -> None:
+    """Find out how a zone enters the shard that it moves to, where the log shows that it has left the other one."""
+    source, _, entry = sim.moves[zone]
+    head = sim.oracle.current[source]
+    if entry is not None or source in sim.oracle.corrupted or zone not in head.table["moved"]:
+        return
+    offers = [sim.log.read_offer(source, seq) for seq in range(len(sim.log.bodies[source]))]
+    present = [at for at, offer in enumerate(offers) if isinstance(offer, Offer) and zone in offer.table.position]
+    last = head_after(tuple(offers[: present[-1] + 1]))  # type: ignore[arg-type]
+    at = last.table.position[zone]
+    row = last.table.rows[at]
+    start = MovedFrom(source, last.interval, last.leaf_hashes[at].tobytes().hex(), *last.totals[:, at].tolist())
+    entry = ZoneOpening(
+        plan=row.plan,
+        currency=row.currency,
+        tick=row.tick,
+        first=START_INTERVAL,
+        moved_from=start,
+        claim=len(sim.log.claims[zone]),
+    )
+    sim.moves[zone] = sim.moves[zone]._replace(entry=entry)
+
+
 def change_plan(sim: Simulation) -> None:
-    """The operator publishes the next plan and gives it to some of the publishers."""
+    """The operator publishes the next plan of a zone and gives it to some of the publishers."""
     zone = sim.pick(sim.zones)
     informed = [publisher for publisher in sim.publishers if sim.faults.chance(0.5)]
     sim.plan[zone] = number = min(sim.plan[zone] + 1, 2)
-    if sim.faults.chance(0.7):
-        sim.log.plans.add(samples.PLANS_BY_ZONE[zone][number].terms.plan_digest)
+    if sim.faults.chance(0.9):
+        sim.log.documents[samples.PLANS_BY_ZONE[zone][number].terms.plan_digest] = ""
     for publisher in informed:
         publisher.plan[zone] = number
     sim.faults.record("plan change reaches some publishers", zone, number, *(publisher.name for publisher in informed))
 
 
 def rotate_key(sim: Simulation) -> None:
-    """Rotate the key of a zone. Some publishers are not informed, and some do not hold the new key."""
-    zone = sim.pick(sim.zones)
-    sim.key[zone] = number = min(sim.key[zone] + 1, samples.KEYS - 1)
+    """Rotate the key of a shard. Some publishers are not informed, and some do not hold the new key."""
+    shard = sim.pick(sim.shards)
+    sim.key[shard] = number = min(sim.key[shard] + 1, samples.KEYS - 1)
     for publisher in sim.publishers:
         publisher.keys_held = samples.KEYS - sim.faults.chance(0.1)
         if sim.faults.chance(0.5):
-            publisher.key[zone] = number
-    sim.faults.record("key rotation reaches some publishers", zone, number)
+            publisher.key[shard] = number
+    sim.faults.record("key rotation reaches some publishers", shard, number)
 
 
 def toggle_mismatched_plan(sim: Simulation) -> None:
     """Tell a publisher to change to a plan with other intervals, or take that back."""
     publisher = sim.pick(sim.publishers)
-    publisher.mismatched_zone = None if publisher.mismatched_zone else sim.pick(sim.zones)
-    sim.faults.record("plan with other intervals", publisher.name, publisher.mismatched_zone)
+    publisher.mismatched_zone = zone = None if publisher.mismatched_zone else sim.pick(sim.zones)
+    if zone is not None:
+        sim.log.documents[samples.MISMATCHED_PLAN_BY_ZONE[zone].terms.plan_digest] = ""
+    sim.faults.record("plan with other intervals", publisher.name, zone)
 
 
 def toggle_test_only_noise(sim: Simulation) -> None:
@@ -141,12 +222,18 @@ def toggle_test_only_noise(sim: Simulation) -> None:
     sim.faults.record("test-only noise", publisher.name, publisher.test_only_noise)
 
 
+def toggle_faulty_writer(sim: Simulation) -> None:
+    """A publisher writes tiles that break a rule, or stops doing so."""
+    publisher = sim.pick(sim.publishers)
+    publisher.faulty_writer = not publisher.faulty_writer
+    sim.faults.record("faulty writer", publisher.name, publisher.faulty_writer)
+
+
 def deliver_late(sim: Simulation) -> None:
-    """Deliver a delayed append to the log."""
+    """Deliver a delayed request to the log."""
     if sim.delayed:
-        entries = sim.delayed.pop(sim.faults.below(len(sim.delayed)))
-        taken = sum(sim.log.append_if_next(entry) for entry in entries)
-        sim.faults.record("late delivery", f"{taken} of {len(entries)} taken")
+        taken = sim.delayed.pop(sim.faults.below(len(sim.delayed)))()
+        sim.faults.record("late delivery", f"{taken} taken")
 
 
 def free_dead_locks(sim: Simulation) -> None:
@@ -156,75 +243,79 @@ def free_dead_locks(sim: Simulation) -> None:
         sim.faults.trace("LOCKS of a crashed publisher are released")
 
 
-def offer_forged_entry(sim: Simulation) -> None:
-    """Offer a forged entry with a valid signature. A log that checks must refuse it only if it breaks a rule."""
-    zone = sim.pick(sim.zones)
-    if zone in sim.oracle.corrupted or not sim.log.strict:
-        return
-    entry, broken = altered_entry(sim, zone)
-    sim.faults.record("forged entry offered", zone, broken or "follows")
-    if broken:
-        sim.log.append_if_next(entry)
-    else:
-        check_follows(sim.log.heads[zone], entry)
+def check_forged_tile(sim: Simulation) -> None:
+    """Forge a tile with a valid signature. Readers must refuse it if it breaks a rule, and only then."""
+    shard = sim.pick(sim.shards)
+    if shard not in sim.oracle.corrupted:
+        sim.faults.record("forged tile checked", shard, forge_tile(sim, shard).broken or "follows")
 
 
 def corrupt_zone(sim: Simulation) -> None:
-    """Corrupt one zone permanently. This must not affect the other zones."""
-    if sim.oracle.corrupted or len(sim.zones) == 1:
-        return
+    """Make the plans of one zone unreadable for good. The other zones of its shard must get their rows."""
     zone = sim.pick(sim.zones)
-    how = sim.pick(_CORRUPTIONS if sim.log.strict else _WEAK_LOG_CORRUPTIONS)
-    if how == "plan unknown":
-        sim.unknown_plans |= {plan.terms.plan_digest for plan in samples.PLANS_BY_ZONE[zone]}
-    elif how == "state unreadable":
-        state = sim.pick(sim.states)
-        state.rows[zone] = state.rows[zone]._replace(unreadable=True)
-    elif how == "state damaged":
-        if not _corrupt_state(sim, zone):
-            return
-    elif not _corrupt_log(sim, zone, how):
+    if sim.unknown_plans or len(sim.zones) == 1:
         return
-    sim.oracle.corrupted[zone] = how
-    sim.faults.record("zone corrupted", zone, how)
+    sim.unknown_plans |= {plan.terms.plan_digest for plan in samples.PLANS_BY_ZONE[zone]}
+    sim.faults.record("plan unknown", zone)
 
 
-_CORRUPTIONS = ("plan unknown", "state unreadable", "state damaged", "line wrongly signed")
+def corrupt_shard(sim: Simulation) -> None:
+    """Corrupt one shard permanently. This must not affect the other shards."""
+    if sim.oracle.corrupted or len(sim.shards) == 1:
+        return
+    shard = sim.pick(sim.shards)
+    how = sim.pick(_CORRUPTIONS if sim.log.strict else _WEAK_LOG_CORRUPTIONS)
+    if how == "state unreadable":
+        state = sim.pick(sim.states)
+        state.rows[shard] = state.rows[shard]._replace(unreadable=True)
+    elif how == "state damaged":
+        if not _corrupt_state(sim, shard):
+            return
+    elif not _corrupt_log(sim, shard, how):
+        return
+    sim.oracle.corrupted[shard] = how
+    sim.faults.record("shard corrupted", shard, how)
+
+
+_CORRUPTIONS = ("state unreadable", "state damaged", "tile wrongly signed", "tile does not follow")
 _WEAK_LOG_CORRUPTIONS = (
-    "plan unknown",
     "state unreadable",
-    "line wrongly signed",
-    "line does not follow",
-    "line does not follow",
-    "line does not follow",
-    "line not a record",
+    "tile wrongly signed",
+    "tile does not follow",
+    "tile does not follow",
+    "tile does not follow",
+    "tile not readable",
 )
 
 
-def _corrupt_state(sim: Simulation, zone: str) -> bool:
+def _corrupt_state(sim: Simulation, shard: str) -> bool:
     state = sim.pick(sim.states)
-    row = state.rows[zone]
+    row = state.rows[shard]
     if row.head is None:
         return False
-    record = row.head.record
-    sim.oracle.damaged = sign_record(replace(record, applies=record.applies + 1), UnknownSigner())
-    state.rows[zone] = row._replace(head=sim.oracle.damaged)
+    header = row.head.tile.header
+    tile = sign_tile(replace(header, lead=header.lead + 1), UnknownSigner(), row.head.tile.rows)
+    sim.oracle.damaged = replace(row.head, tile=tile)
+    state.rows[shard] = row._replace(head=sim.oracle.damaged)
     return True
 
 
-def _corrupt_log(sim: Simulation, zone: str, how: str) -> bool:
-    """Put a line into the log that no publisher may accept."""
-    entry: Entry | None
-    if how == "line wrongly signed":
-        entry = wrongly_signed_entry(sim, zone)
-    elif how == "line does not follow":
-        entry, broken = altered_entry(sim, zone)
-        entry = entry if broken else None
+def _corrupt_log(sim: Simulation, shard: str, how: str) -> bool:
+    """Put a tile into the log that no publisher may accept."""
+    offer: Offer | None
+    if how == "tile wrongly signed":
+        offer = wrongly_signed_tile(sim, shard)
+    elif how == "tile does not follow":
+        forged = forge_tile(sim, shard)
+        offer = forged.offer if forged.broken and forged.offer.tile.header.shard == shard else None
     else:
-        entry = replace(make_next_entry(sim, zone), line="{}")
-    if entry is not None:
-        sim.log.store_entry(zone, entry)
-    return entry is not None
+        _, offer = make_next_tile(sim, shard)
+    if offer is None:
+        return False
+    body = offer.tile.to_bytes()
+    sim.log.documents.setdefault(offer.tile.header.table, offer.table.text)
+    sim.log.store_tile(offer.tile, b"{}\n" if how == "tile not readable" else body)
+    return True
 
 
 EVENTS: tuple[tuple[Event, int], ...] = (
@@ -236,12 +327,17 @@ EVENTS: tuple[tuple[Event, int], ...] = (
     (split_state, 5),
     (end_split, 4),
     (shift_clock, 6),
+    (open_zone, 5),
+    (move_zone, 7),
+    (finish_move, 9),
     (change_plan, 4),
     (rotate_key, 4),
     (toggle_mismatched_plan, 1),
     (toggle_test_only_noise, 1),
+    (toggle_faulty_writer, 1),
     (deliver_late, 18),
     (free_dead_locks, 8),
-    (offer_forged_entry, 4),
-    (corrupt_zone, 2),
+    (check_forged_tile, 4),
+    (corrupt_zone, 1),
+    (corrupt_shard, 2),
 )

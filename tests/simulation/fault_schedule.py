@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import NoReturn
 
 
 class ResponseLost(Exception):  # noqa: N818 - a simulated event, not an error of the simulator
@@ -18,6 +19,11 @@ class Violation(AssertionError):  # noqa: N818
         self.kind = kind
 
 
+def violation(kind: str, *facts: object) -> NoReturn:
+    """Raise a violation of this kind."""
+    raise Violation(kind, " ".join(map(str, facts)))
+
+
 STEP_RATES = {
     "crash before a step": 0.016,
     "crash after a step": 0.016,
@@ -25,15 +31,18 @@ STEP_RATES = {
     "state unreachable": 0.03,
     "log unreachable": 0.04,
     "stale read of the log": 0.08,
-    "head read before the lines": 0.15,
-    "few lines read": 0.3,
+    "head read before the tiles": 0.15,
+    "few tiles read": 0.3,
     "commit failed": 0.06,
     "commit acknowledgement lost": 0.1,
     "append lost": 0.1,
     "append delayed": 0.12,
     "append duplicated": 0.25,
     "append response lost": 0.25,
-    "append skipped a zone": 0.15,
+    "append skipped a shard": 0.15,
+    "claim lost": 0.08,
+    "claim delayed": 0.1,
+    "claim response lost": 0.12,
 }
 
 

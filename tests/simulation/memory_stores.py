@@ -1,42 +1,45 @@
 """Both stores in memory, with the semantics of PostgreSQL, and the publishers' connections to them.
 
 A state can be copied, restored and lost. Its transactions are atomic and hold row locks, which other sessions skip. The
-log never loses an entry. Faults occur in the connections.
+log never loses a tile or a claim. Faults occur in the connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from murmurate.errors import ChainError
-from murmurate.public_log.chain import check_follows
-from murmurate.public_log.record import RELEASE_KINDS, Entry, RecordKind
+from murmurate.public_log.tile import GENESIS_PREV, Tile, TileKind, parse_tile
+from murmurate.public_log.tile_chain import ShardHead, rebuild_head
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState
-from murmurate.publisher.protocol import LogTail, Outcome, SeenState
+from murmurate.publisher.protocol import Outcome
+from murmurate.publisher.steps import Claim, LogTail, Offer, SeenState
 from murmurate.types import Demand
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.fault_schedule import FaultSchedule, ResponseLost, Violation
 
 
-class ZoneRow(NamedTuple):
-    """What a state holds about a zone."""
+class ShardRow(NamedTuple):
+    """What a state holds about a shard."""
 
-    head: Entry | None = None
-    pending: Entry | None = None
-    release: tuple[str, ...] = ()  # the mirror of the log
+    head: ShardHead | None = None
+    pending: Offer | None = None
+    mirror: tuple[Offer, ...] = ()  # of the log
     unreadable: bool = False
-    written: Entry | None = None  # the last entry that was pending here; only the simulator uses it
+    written: Tile | None = None  # the last tile that was pending here; only the simulator uses it
 
 
 class Snapshot(NamedTuple):
     """The contents of a backup or of a replica."""
 
-    rows: dict[str, ZoneRow]
+    rows: dict[str, ShardRow]
     demand: dict[tuple[str, int], int]
 
 
@@ -69,33 +72,41 @@ class ObservedRound:
     """What the oracle observes of one round of a publisher."""
 
     desired: dict[str, DesiredState]
-    may_block: bool = False  # the publisher lacks a key, or has impossible settings: it may report blocked zones
-    seen_seq: dict[str, int] = field(default_factory=dict)  # the number of the last line that the state has seen
-    locked_heads: dict[str, Entry | None] = field(default_factory=dict)  # the state's head when it was locked
-    unreadable: set[str] = field(default_factory=set)  # zones whose head could not be read
-    log_seq: dict[str, int] = field(default_factory=dict)  # the number of the last line that the log reported
+    may_block: bool = False  # the publisher lacks a key, or has impossible settings: it may report blocked shards
+    seen_seq: dict[str, int] = field(default_factory=dict)  # the number of the last tile that the state has seen
+    locked_heads: dict[str, ShardHead | None] = field(default_factory=dict)  # the state's head when it was locked
+    unreadable: set[str] = field(default_factory=set)  # shards whose head could not be read
+    log_seq: dict[str, int] = field(default_factory=dict)  # the number of the last tile that the log reported
     stale_read: bool = False  # the log reported an older head
-    requested_interval: dict[str, int] = field(default_factory=dict)  # whose demand was requested
+    newest_claims: dict[str, Claim] = field(default_factory=dict)  # as the log reported them
+    requested: dict[str, int] = field(default_factory=dict)  # the interval whose demand was requested, by zone
     demand: dict[tuple[str, int], int] = field(default_factory=dict)  # all demand of the state at that time
-    loaded_wh: dict[str, int] = field(default_factory=dict)  # the demand that was returned
-    saved_pending: dict[str, Entry | None] | None = None  # the pending entries after the commit
-    saved_heads: dict[str, Entry | None] = field(default_factory=dict)  # the head of each locked zone after the commit
+    loaded_wh: dict[str, int] = field(default_factory=dict)  # the demand that was returned, by zone
+    unknown_plans: frozenset[str] = frozenset()  # plans that the publisher cannot read when it writes
+    unpriced: set[str] = field(default_factory=set)  # zones of a new draft whose plan cannot be used
+    saved_pending: dict[str, Offer | None] | None = None  # the pending tiles after the commit
+    saved_heads: dict[str, ShardHead | None] = field(default_factory=dict)  # of each locked shard after the commit
     slot_reached: bool = False
 
 
 class StoreObserver(Protocol):
     """Is called for every change of the stores."""
 
+    unknown_plans: set[str]  # that no publisher can read
+
     def on_save(
-        self, session: StateSession, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]
+        self, session: StateSession, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]
     ) -> None:
         """Called just before a transaction is applied."""
 
-    def on_send(self, observed: ObservedRound, entry: Entry) -> None:
-        """Called just before an entry is sent to the log."""
+    def on_claim(self, observed: ObservedRound, claims: Mapping[str, Claim]) -> None:
+        """Called just before claims are sent to the log."""
 
-    def on_append(self, entry: Entry) -> None:
-        """Called just after the log has taken an entry."""
+    def on_send(self, observed: ObservedRound, offer: Offer) -> None:
+        """Called just before a tile is sent to the log."""
+
+    def on_append(self, offer: Offer) -> None:
+        """Called just after the log has taken a tile."""
 
     def on_round_end(self, session: StateSession, outcome: Outcome) -> None:
         """Called after a round."""
@@ -115,24 +126,37 @@ class StateSession:
         self.observed = ObservedRound({})
         self._epoch = -1
 
-    def lock(self, zones: Iterable[str]) -> dict[str, SeenState]:
+    def lock(self, shards: Iterable[str]) -> dict[str, SeenState]:
         state = self.state
         if self._faults.occurs("state unreachable", state.name):
             raise ResponseLost
         self._epoch = state.epoch
-        locked = [zone for zone in zones if zone not in state.locks]
+        locked = [shard for shard in shards if shard not in state.locks]
         state.locks.update(dict.fromkeys(locked, self))
-        self.observed.seen_seq = {zone: len(state.rows[zone].release) - 1 for zone in locked}
-        self.observed.locked_heads = {zone: state.rows[zone].head for zone in locked}
-        self.observed.unreadable = {zone for zone in locked if state.rows[zone].unreadable}
-        return {zone: _seen_state(state.rows[zone]) for zone in locked}
+        self.observed.seen_seq = {shard: len(state.rows[shard].mirror) - 1 for shard in locked}
+        self.observed.locked_heads = {shard: state.rows[shard].head for shard in locked}
+        self.observed.unreadable = {shard for shard in locked if state.rows[shard].unreadable}
+        return {shard: self._seen_state(state.rows[shard]) for shard in locked}
 
-    def load_demand(self, interval: Mapping[str, int]) -> Demand:
+    def _seen_state(self, row: ShardRow) -> SeenState:
+        if row.unreadable:
+            return SeenState(None, None, "unreadable")
+        head = row.head
+        if row.mirror and head is not None and head.tile is row.mirror[-1].tile and self._faults.chance(0.2):
+            head = head_after(row.mirror)  # a new session has no head in memory and reads its tiles again
+        return SeenState(head, row.pending)
+
+    def load_demand(self, intervals: Mapping[str, tuple[int, tuple[str, ...]]]) -> Demand:
         self._check_transaction()
-        stored = [(zone, self.state.demand.get((zone, number))) for zone, number in interval.items()]
-        self.observed.requested_interval = dict(interval)
-        self.observed.demand = dict(self.state.demand)
-        self.observed.loaded_wh = loaded_wh = {zone: energy for zone, energy in stored if energy is not None}
+        self.observed.requested = {zone: interval for interval, zones in intervals.values() for zone in zones}
+        stored = self.state.demand
+        self.observed.demand = dict(stored)
+        self.observed.unknown_plans = frozenset(self._observer.unknown_plans)
+        self.observed.loaded_wh = loaded_wh = {
+            zone: stored[zone, interval]
+            for zone, interval in self.observed.requested.items()
+            if (zone, interval) in stored
+        }
         if not loaded_wh:
             return _NO_DEMAND
         energy_wh = np.array(list(loaded_wh.values()), np.int64)
@@ -141,31 +165,32 @@ class StateSession:
             zones=tuple(loaded_wh), energy_wh=energy_wh, reported=energy_wh % 7, imputed=energy_wh % 5, bounds=bounds
         )
 
-    def save(self, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
+    def save(self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]) -> None:
         self._check_transaction()
         if self._faults.occurs("commit failed", self.state.name):
             raise ResponseLost
-        self._observer.on_save(self, seen, pending)
+        self._observer.on_save(self, new_heads, pending)
         rows = self.state.rows
-        for zone, entries in seen.items():
-            row = rows[zone]
-            rows[zone] = row._replace(head=entries[-1], release=row.release + tuple(entry.line for entry in entries))
-        for zone, draft in pending.items():
-            row = rows[zone]
-            rows[zone] = row._replace(pending=draft, written=draft or row.written)
-        locked = [zone for zone, holder in self.state.locks.items() if holder is self]
-        self.observed.saved_pending = {zone: rows[zone].pending for zone in locked}
-        self.observed.saved_heads = {zone: rows[zone].head for zone in locked}
+        for shard, heads in new_heads.items():
+            row = rows[shard]
+            seen = tuple(Offer(head.tile, head.table) for head in heads)
+            rows[shard] = row._replace(head=heads[-1], mirror=row.mirror + seen)
+        for shard, draft in pending.items():
+            row = rows[shard]
+            rows[shard] = row._replace(pending=draft, written=row.written if draft is None else draft.tile)
+        locked = [shard for shard, holder in self.state.locks.items() if holder is self]
+        self.observed.saved_pending = {shard: rows[shard].pending for shard in locked}
+        self.observed.saved_heads = {shard: rows[shard].head for shard in locked}
         self.rollback()
-        if seen or pending:
+        if new_heads or pending:
             self.state.record_commit()
         if self._faults.occurs("commit acknowledgement lost", self.state.name):
             raise ResponseLost
 
     def rollback(self) -> None:
         locks = self.state.locks
-        for zone in [zone for zone, holder in locks.items() if holder is self]:
-            del locks[zone]
+        for shard in [shard for shard, holder in locks.items() if holder is self]:
+            del locks[shard]
 
     def _check_transaction(self) -> None:
         if self._epoch != self.state.epoch:
@@ -173,112 +198,197 @@ class StateSession:
             raise ResponseLost
 
 
-def _seen_state(row: ZoneRow) -> SeenState:
-    return SeenState(None, None, "unreadable") if row.unreadable else SeenState(row.head, row.pending)
+def head_after(offers: tuple[Offer, ...]) -> ShardHead:
+    """Return the head after the first tiles of a shard, rebuilt from the last release on."""
+    releases = [place for place, offer in enumerate(offers) if offer.tile.header.kind is TileKind.RELEASE]
+    needed = offers[releases[-1] if releases else 0 :]
+    return rebuild_head([offer.tile for offer in needed], {offer.table.digest: offer.table for offer in needed})
 
 
 class MemoryLog:
-    """A log that checks each entry before it takes it, by the server's own clock, like `public_log.append`."""
+    """A log that checks the header of each tile before it takes it, by the server's own clock: `public_log.append`."""
 
     strict = True
 
-    def __init__(self, zones: Iterable[str], observer: StoreObserver) -> None:
+    def __init__(self, shards: Iterable[str], observer: StoreObserver) -> None:
         self.now = 0  # the current interval
-        self.lines: dict[str, list[str]] = {zone: [] for zone in zones}
-        self.heads: dict[str, Entry | None] = dict.fromkeys(self.lines)
-        self.plans: set[str] = set()
+        self.bodies: dict[str, list[bytes]] = {shard: [] for shard in shards}
+        self.last: dict[str, Tile] = {}  # of each shard
+        self.documents: dict[str, str] = {}  # plans and zone tables, by digest
+        self.claims: dict[str, list[str]] = {}  # by zone the shards of its claims 0, 1, 2, ..
         self.observer = observer
+        self._parsed: dict[bytes, Offer | str] = {}
+        self._tables: dict[str, ZoneTable] = {}
 
-    def append_if_next(self, entry: Entry) -> bool:
-        """Append the entry if it follows the head of its zone."""
-        zone = entry.record.zone
-        if not self._accepts(self.heads[zone], entry):
+    def read_offer(self, shard: str, seq: int) -> Offer | str:
+        """Return a tile with its table, or why it cannot be read."""
+        body = self.bodies[shard][seq]
+        if body not in self._parsed:
+            try:
+                tile = parse_tile(body)
+                self._parsed[body] = Offer(tile, self._table(tile.header.table))
+            except ChainError as error:
+                self._parsed[body] = str(error)
+        return self._parsed[body]
+
+    def claim_zones(self, claims: Mapping[str, Claim]) -> int:
+        """Create the claims whose number is the next one of their zone; return how many there were."""
+        created = 0
+        for zone, (shard, number) in claims.items():
+            its = self.claims.setdefault(zone, [])
+            if number == len(its):
+                its.append(shard)
+                created += 1
+        return created
+
+    def newest_claim(self, zone: str) -> Claim | None:
+        its = self.claims.get(zone)
+        return Claim(its[-1], len(its) - 1) if its else None
+
+    def append_tiles(self, offers: Mapping[str, Offer]) -> int:
+        """Append each tile that follows the head of its shard; return how many there were."""
+        return sum(self.append_if_next(offer) for offer in offers.values())
+
+    def append_if_next(self, offer: Offer) -> bool:
+        """Append the tile if it follows the head of its shard. Its zone table is stored in any case."""
+        self.documents.setdefault(offer.table.digest, offer.table.text)
+        if not self._accepts(offer):
             return False
-        self.store_entry(zone, entry)
-        self.observer.on_append(entry)
+        self.store_tile(offer.tile, offer.tile.to_bytes())
+        self.observer.on_append(offer)
         return True
 
-    def store_entry(self, zone: str, entry: Entry) -> None:
-        self.lines[zone].append(entry.line)
-        self.heads[zone] = entry
+    def store_tile(self, tile: Tile, body: bytes) -> None:
+        self.bodies[tile.header.shard].append(body)
+        self.last[tile.header.shard] = tile
 
-    def _accepts(self, head: Entry | None, entry: Entry) -> bool:
-        record = entry.record
-        try:
-            check_follows(head, entry)
-        except ChainError:
+    def _accepts(self, offer: Offer) -> bool:
+        header = offer.tile.header
+        if not self._follows(offer.tile, self.last.get(header.shard)):
             return False
-        if record.kind in {RecordKind.OPEN, RecordKind.PLAN} and record.plan not in self.plans:
+        if header.kind is TileKind.RELEASE and header.interval >= self.now:
             return False
-        return record.kind not in RELEASE_KINDS or record.interval < self.now
+        return header.kind in {TileKind.RELEASE, TileKind.KEY} or self._zones_may_enter(offer)
+
+    @staticmethod
+    def _follows(tile: Tile, last: Tile | None) -> bool:
+        header = tile.header
+        if last is None:
+            return header.kind is TileKind.OPEN and header.seq == 0 and header.prev == GENESIS_PREV
+        before = last.header
+        interval = before.interval + (header.kind is TileKind.RELEASE)
+        return (
+            (header.seq, header.prev, header.interval) == (before.seq + 1, last.hash, interval)
+            and (header.key, header.interval_s, header.lead) == (last.key_in_force, before.interval_s, before.lead)
+            and header.kind is not TileKind.OPEN
+            and (header.kind is TileKind.ZONES or header.table == before.table)
+        )
+
+    def _zones_may_enter(self, offer: Offer) -> bool:
+        """Whether all plans are published, and each zone that enters is claimed and has left its shard."""
+        shard, since = offer.tile.header.shard, offer.tile.header.interval + 1
+        for row in offer.table.rows:
+            if row.plan not in self.documents:
+                return False
+            if row.since < since:
+                continue
+            *before, newest = self.claims.get(row.zone) or [""]
+            if newest != shard or before[-1:] != ([] if row.moved_from is None else [row.moved_from.shard]):
+                return False
+            if row.moved_from is not None and self._is_in(row.zone, row.moved_from.shard):
+                return False
+        return True
+
+    def _is_in(self, zone: str, shard: str) -> bool:
+        return shard in self.last and zone in self._table(self.last[shard].header.table).position
+
+    def _table(self, digest: str) -> ZoneTable:
+        if digest not in self._tables:
+            self._tables[digest] = ZoneTable.from_json(self.documents[digest])
+        return self._tables[digest]
 
 
 class PutIfAbsentLog(MemoryLog):
-    """An object store that creates `zone/number` if it does not exist, and checks nothing else."""
+    """An object store that creates `shard/number` and `zone/number` if they do not exist, and checks nothing else."""
 
     strict = False
 
-    def _accepts(self, head: Entry | None, entry: Entry) -> bool:  # noqa: ARG002
-        zone, seq = entry.record.zone, entry.record.seq
-        if seq > len(self.lines[zone]):
-            raise Violation("gap", f"{zone} was offered number {seq} after {len(self.lines[zone])} lines")
-        return seq == len(self.lines[zone])
+    def _accepts(self, offer: Offer) -> bool:
+        shard, seq = offer.tile.header.shard, offer.tile.header.seq
+        if seq > len(self.bodies[shard]):
+            raise Violation("gap", f"{shard} was offered number {seq} after {len(self.bodies[shard])} tiles")
+        return seq == len(self.bodies[shard])
 
 
 class LogConnection:
     """A publisher's connection to the log."""
 
-    def __init__(self, log: MemoryLog, faults: FaultSchedule, delayed: list[list[Entry]]) -> None:
+    def __init__(self, log: MemoryLog, faults: FaultSchedule, delayed: list[Callable[[], int]]) -> None:
         self._log = log
         self._faults = faults
-        self._delayed = delayed  # appends that will arrive later
+        self._delayed = delayed  # requests that will arrive later
         self.observed = ObservedRound({})
         self.broken = False
 
-    def read(self, after: Mapping[str, int]) -> dict[str, LogTail]:
-        faults = self._faults
-        if self.broken or faults.occurs("log unreachable"):
+    def read(self, after_seq: Mapping[str, int]) -> dict[str, LogTail]:
+        if self.broken or self._faults.occurs("log unreachable"):
             raise ResponseLost
-        tails = {zone: self._read_tail(zone, seq) for zone, seq in after.items()}
-        self.observed.log_seq = {zone: tail.last_seq for zone, tail in tails.items()}
+        tails = {shard: self._read_tail(shard, seq) for shard, seq in after_seq.items()}
+        self.observed.log_seq = {shard: tail.last_seq for shard, tail in tails.items()}
         return tails
 
-    def _read_tail(self, zone: str, after: int) -> LogTail:
-        faults, lines = self._faults, self._log.lines[zone]
-        last, end = len(lines) - 1, len(lines)
-        if last >= 0 and faults.occurs("stale read of the log", zone):
+    def _read_tail(self, shard: str, after: int) -> LogTail:
+        faults, bodies = self._faults, self._log.bodies[shard]
+        last, end = len(bodies) - 1, len(bodies)
+        if last >= 0 and faults.occurs("stale read of the log", shard):
             self.observed.stale_read = True
             last = max(last - 1 - faults.below(3), -1)
             end = last + 1
-        elif last > after and faults.occurs("head read before the lines", zone):
+        elif last > after and faults.occurs("head read before the tiles", shard):
             last = after + faults.below(last - after)
-        if end - after > 2 and faults.occurs("few lines read", zone):
+        if end - after > 2 and faults.occurs("few tiles read", shard):
             end = after + 1 + faults.below(end - after - 1)
-        last_hash = sha256(lines[last].encode()).hexdigest() if last >= 0 else ""
-        return LogTail(last, tuple(lines[after + 1 : end]), last_hash)
+        last_hash = sha256(bodies[last].partition(b"\n")[0]).hexdigest() if last >= 0 else GENESIS_PREV
+        return LogTail(last, tuple(self._log.read_offer(shard, seq) for seq in range(after + 1, end)), last_hash)
 
-    def append(self, entries: Iterable[Entry]) -> None:
-        faults, offered = self._faults, list(entries)
-        for entry in offered:
-            self._log.observer.on_send(self.observed, entry)
+    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+        faults, log = self._faults, self._log
+        log.observer.on_claim(self.observed, claims)
+        if faults.occurs("claim lost"):
+            raise ResponseLost
+        if faults.occurs("claim delayed"):
+            self._delayed.append(partial(log.claim_zones, dict(claims)))
+            raise ResponseLost
+        log.claim_zones(claims)
+        if faults.occurs("claim response lost"):
+            raise ResponseLost
+        newest = {zone: claim for zone in claims if (claim := log.newest_claim(zone)) is not None}
+        self.observed.newest_claims = newest
+        faults.trace("  claims", *(f"{zone}: {claim.shard}/{claim.number}" for zone, claim in newest.items()))
+        return newest
+
+    def append(self, offers: Mapping[str, Offer]) -> None:
+        faults, offered = self._faults, dict(offers)
+        for offer in offered.values():
+            self._log.observer.on_send(self.observed, offer)
         if faults.occurs("append lost"):
             raise ResponseLost
         if faults.occurs("append delayed"):
-            self._delayed.append(offered)
+            self._delayed.append(partial(self._log.append_tiles, offered))
             raise ResponseLost
         if faults.occurs("append duplicated"):
-            self._delayed.append(offered)
-        for entry in offered:
-            if not faults.occurs("append skipped a zone", entry.record.zone):
-                taken = self._log.append_if_next(entry)
-                faults.trace("  log", "takes" if taken else "refuses", describe_entry(entry))
+            self._delayed.append(partial(self._log.append_tiles, offered))
+        for shard, offer in offered.items():
+            if not faults.occurs("append skipped a shard", shard):
+                taken = self._log.append_if_next(offer)
+                faults.trace("  log", "takes" if taken else "refuses", describe_tile(offer.tile))
         if faults.occurs("append response lost"):
             raise ResponseLost
 
 
-def describe_entry(entry: Entry | None) -> str:
-    """Return one line about an entry for the trace."""
-    if entry is None:
+def describe_tile(tile: Tile | None) -> str:
+    """Return one line about a tile for the trace."""
+    if tile is None:
         return "nothing"
-    r = entry.record
-    return f"{r.zone}/{r.seq} {r.kind} of interval {r.interval} ({entry.hash[:6]})"
+    header = tile.header
+    return f"{header.shard}/{header.seq} {header.kind} of interval {header.interval} ({tile.hash[:6]})"

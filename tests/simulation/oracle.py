@@ -1,270 +1,437 @@
 """The rules of the protocol, checked at every change of the stores.
 
 The oracle has what no publisher has: the true log, the true clock, every plan, every draw and every demand. Of the code
-under test it uses only the fields of an entry.
+under test it uses only the bytes of a tile, the text of a zone table and the fields of a head.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from hashlib import sha256
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from murmurate.privacy.noise import NoiseDistribution
-from murmurate.public_log.record import GENESIS_PREV, Entry
-from murmurate.publisher.desired_state import DesiredState
-from murmurate.publisher.protocol import Outcome
-from tests.simulation import reference_chain_rules
+from murmurate.public_log.tile import Tile
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.publisher.desired_state import DesiredState, ZoneOpening
+from murmurate.publisher.protocol import BlockedCode, Outcome
+from murmurate.publisher.steps import Claim, Offer
+from tests.simulation import reference_chain_rules as reference
 from tests.simulation import sample_plans_and_keys as samples
-from tests.simulation.fault_schedule import Violation
-from tests.simulation.memory_stores import MemoryLog, ObservedRound, StateSession, ZoneRow, describe_entry
+from tests.simulation.fault_schedule import violation
+from tests.simulation.memory_stores import MemoryLog, ObservedRound, ShardRow, StateSession, describe_tile
+from tests.simulation.prediction_oracle import PredictionOracle
 
-Line = dict[str, Any]
+_NOISE_CODES = {
+    NoiseDistribution.LAPLACE: reference.LAPLACE,
+    NoiseDistribution.HUBER: reference.HUBER,
+    NoiseDistribution.GAUSSIAN: reference.GAUSSIAN,
+}
 
 
-def violation(kind: str, *facts: object) -> NoReturn:
-    raise Violation(kind, " ".join(map(str, facts)))
+class ZonePlace(NamedTuple):
+    """Where a zone stands in the whole log: its last shard and interval there, and its chain."""
+
+    shard: str
+    interval: int
+    chain: reference.Place
 
 
 class Oracle:
-    """Checks every save, send, append and round. See `memory_stores.StoreObserver`."""
+    """Checks every save, claim, send, append and round. See `memory_stores.StoreObserver`."""
 
-    def __init__(self, noise: samples.CountedNoise, verify: samples.Verify) -> None:
+    def __init__(self, noise: samples.CountedNoise, verify: samples.Verify, unknown_plans: set[str]) -> None:
         self.log: MemoryLog
         self.noise = noise
         self.verify = verify
+        self.unknown_plans = unknown_plans  # plans that no publisher can read
         self.demand: dict[int, tuple[str, int]] = {}  # the zone and interval of each demand
-        self.corrupted: dict[str, str] = {}  # zones that need not be finished, with the reason
-        self.damaged: Entry | None = None  # a state's head that was never public
+        self.corrupted: dict[str, str] = {}  # shards that need not be finished, with the reason
+        self.damaged: ShardHead | None = None  # a state's head that was never public
         self.published = 0
-        self.contested: set[tuple[str, int]] = set()  # numbers for which different lines were sent
+        self.moved = 0  # zones that went from one shard to another
+        self.contested: set[tuple[str, int]] = set()  # numbers for which different tiles were sent
+        self.current: dict[str, reference.Head] = {}  # the head of each shard in the log
+        self.places: dict[str, ZonePlace] = {}
         self._sent: dict[tuple[str, int], str] = {}
-        self._parsed: dict[str, Line] = {}
-        self._checked_lines: set[str] = set()  # lines that follow the one whose hash they name
-        self._line_by_draw: dict[int, str] = {}
-        self._last_line: dict[str, tuple[Line | None, str]] = dict.fromkeys(samples.ZONES, (None, GENESIS_PREV))
+        self._heads: dict[str, reference.Head] = {}  # after each tile that follows the one that it names, by its hash
+        self._tile_by_draw: dict[int, str] = {}
+        self._decided: dict[tuple[str, int], str] = {}  # the tile of each zone and interval
+        self._predictions = PredictionOracle()
         self._total: dict[str, tuple[int, int]] = dict.fromkeys(samples.ZONES, (0, 0))
 
-    def parsed(self, entry: Entry) -> Line:
-        line = self._parsed.get(entry.line)
-        if line is None:
-            line = self._parsed[entry.line] = json.loads(entry.line)
-        return line
+    def zones_of(self, shard: str) -> set[str]:
+        """Return the zones that are in a shard by the log."""
+        head = self.current.get(shard)
+        return set() if head is None else {row["zone"] for row in head.table["zones"]}
 
     # The state
 
     def on_save(
-        self, session: StateSession, seen: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]
+        self, session: StateSession, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]
     ) -> None:
         rows, observed = session.state.rows, session.observed
-        for zone in seen.keys() | pending.keys():
-            if session.state.locks.get(zone) is not session:
-                violation("saved without the lock", zone, "in", session.state.name)
-            built = zone in seen or pending[zone] is not None
-            damaged = built and self.damaged is not None and observed.locked_heads[zone] is self.damaged
-            if damaged or zone in observed.unreadable:
-                violation("damaged state used", zone, "in", session.state.name)
-        for zone, entries in seen.items():
-            self._check_mirror(zone, len(rows[zone].release), entries)
-        for zone in observed.log_seq:
-            if self.corrupted.get(zone) != "state damaged":
-                row = rows[zone]
-                head = seen[zone][-1] if seen.get(zone) else row.head
-                self._check_pending(observed, row, head, pending.get(zone, row.pending))
+        for shard in new_heads.keys() | pending.keys():
+            if session.state.locks.get(shard) is not session:
+                violation("saved without the lock", shard, "in", session.state.name)
+            built = shard in new_heads or pending[shard] is not None
+            damaged = built and self.damaged is not None and observed.locked_heads[shard] is self.damaged
+            if damaged or shard in observed.unreadable:
+                violation("damaged state used", shard, "in", session.state.name)
+        for shard, heads in new_heads.items():
+            self._check_mirror(shard, len(rows[shard].mirror), heads)
+        for shard in observed.log_seq:
+            if self.corrupted.get(shard) != "state damaged":
+                row = rows[shard]
+                head = new_heads[shard][-1] if new_heads.get(shard) else row.head
+                self._check_pending(observed, row, head, pending.get(shard, row.pending))
 
-    def _check_pending(self, observed: ObservedRound, row: ZoneRow, head: Entry | None, left: Entry | None) -> None:
-        """Check the pending entry of a state at the commit."""
+    def _check_pending(
+        self, observed: ObservedRound, row: ShardRow, head: ShardHead | None, left: Offer | None
+    ) -> None:
+        """Check the pending tile of a state at the commit."""
         before = row.pending
-        if before is not None and (left is None or left.line != before.line):
-            self._check_dropped(before, left)
+        if before is not None and (left is None or left.tile.hash != before.tile.hash):
+            self._check_dropped(before.tile, left)
         if left is None:
             return
-        if left.record.prev != (GENESIS_PREV if head is None else head.hash):
-            violation("stale draw kept", describe_entry(left), "after", describe_entry(head))
-        if before is None or left.line != before.line:
-            if row.written is not None and left.record.seq <= row.written.record.seq:
-                violation(
-                    "double value", describe_entry(row.written), "was written in this state, then", describe_entry(left)
-                )
+        if left.tile.header.prev != (reference.NOTHING if head is None else head.tile.hash):
+            violation("stale draw kept", describe_tile(left.tile), "after", describe_tile(head and head.tile))
+        if before is None or left.tile.hash != before.tile.hash:
+            if row.written is not None and left.tile.header.seq <= row.written.header.seq:
+                first, second = describe_tile(row.written), describe_tile(left.tile)
+                violation("double value", first, "was written in this state, then", second)
             self._check_draft(observed, head, left)
 
-    def _check_mirror(self, zone: str, known: int, entries: list[Entry]) -> None:
-        """Check that the state's copy of the log equals the log and contains no forged line."""
-        lines = self.log.lines[zone]
-        for number, entry in enumerate(entries, known):
-            if number >= len(lines) or lines[number] != entry.line or entry.record.seq != number:
-                violation("false mirror", describe_entry(entry), "is not number", number, "of the log")
-            if self.corrupted.get(zone, "").startswith("line") and number == len(lines) - 1:
-                violation("forged line accepted", describe_entry(entry))
-        if not entries:
-            violation("false mirror", zone, "no new entries")
+    def _check_mirror(self, shard: str, known: int, heads: list[ShardHead]) -> None:
+        """Check that the state's copy of the log equals the log, without forged tiles, and where each zone stands."""
+        bodies = self.log.bodies[shard]
+        for number, head in enumerate(heads, known):
+            if number >= len(bodies) or bodies[number] != head.tile.to_bytes() or head.tile.header.seq != number:
+                violation("false mirror", describe_tile(head.tile), "is not number", number, "of the log")
+            if self.corrupted.get(shard, "").startswith("tile") and number == len(bodies) - 1:
+                violation("forged tile accepted", describe_tile(head.tile))
+            expected = self._heads[head.tile.hash]
+            if reference.parse_table(head.table.text) != expected.table:
+                violation("false mirror", describe_tile(head.tile), "has another zone table")
+            places = {
+                zone: reference.Place(leaf.tobytes(), *totals)
+                for zone, leaf, totals in zip(head.table.zones, head.leaf_hashes, head.totals.T.tolist(), strict=True)
+            }
+            if places != expected.places:
+                violation("false mirror", describe_tile(head.tile), "leaves", places, "not", expected.places)
+        if not heads:
+            violation("false mirror", shard, "no new tiles")
 
-    def _check_dropped(self, draft: Entry, left: Entry | None) -> None:
+    def _check_dropped(self, draft: Tile, left: Offer | None) -> None:
         """Check that a draw that may have been sent is kept until its number is taken."""
-        if len(self.log.lines[draft.record.zone]) <= draft.record.seq:
-            violation("draw dropped", describe_entry(draft), "could still be appended; now", describe_entry(left))
+        if len(self.log.bodies[draft.header.shard]) <= draft.header.seq:
+            now = describe_tile(left and left.tile)
+            violation("draw dropped", describe_tile(draft), "could still be appended; now", now)
 
-    def _check_draft(self, observed: ObservedRound, head: Entry | None, draft: Entry) -> None:
-        """Check that a new draft follows the head, is desired, and uses its own demand and a new draw."""
-        zone, line = draft.record.zone, self.parsed(draft)
-        if (-1 if head is None else head.record.seq) < observed.log_seq[zone]:
-            violation("written while behind", describe_entry(draft), "but the log reported", observed.log_seq[zone])
-        last = None if head is None else self.parsed(head)
-        broken = reference_chain_rules.broken_rule(
-            last, GENESIS_PREV if head is None else sha256(head.line.encode()).hexdigest(), line
-        )
-        if broken:
-            violation("draft does not follow", describe_entry(draft), broken)
-        self._checked_lines.add(draft.line)
-        self._check_desired(observed.desired[zone], last, line)
-        loaded_wh = observed.loaded_wh.get(zone)
-        hidden = loaded_wh is not None and samples.is_hidden(loaded_wh)
-        if line["kind"] == "measured":
-            if loaded_wh is not None and not hidden:
-                violation("household not hidden", describe_entry(draft))
-            self._check_draw(draft, line, loaded_wh)
-        elif hidden or (loaded_wh is not None and line["kind"] != "forecast"):
-            violation("demand loaded but not used", describe_entry(draft))
-        elif line["kind"] == "forecast" and loaded_wh is None and (zone, line["interval"]) in observed.demand:
-            violation("demand ignored", describe_entry(draft))
+    def _check_draft(self, observed: ObservedRound, head: ShardHead | None, draft: Offer) -> None:
+        """Check that a new draft follows the head, is desired, and uses its own demand and new draws."""
+        tile, shard = draft.tile, draft.tile.header.shard
+        if (-1 if head is None else head.tile.header.seq) < observed.log_seq[shard]:
+            violation("written while behind", describe_tile(tile), "but the log reported", observed.log_seq[shard])
+        last = None if head is None else self._heads[head.tile.hash]
+        new = self._follow(last, draft, "draft does not follow")
+        self._check_desired(observed, last, new)
+        for row in new.table["zones"] if new.rows else ():
+            self._check_row(observed, new, row)
+
+    def _follow(self, last: reference.Head | None, offer: Offer, kind: str) -> reference.Head:
+        try:
+            new = reference.follow(last, offer.tile.to_bytes(), offer.table.text)
+        except reference.BrokenRuleError as broken:
+            violation(kind, describe_tile(offer.tile), broken)
+        if new.hash != offer.tile.hash:
+            violation(kind, describe_tile(offer.tile), "hash")
+        self._heads[new.hash] = new
+        return new
 
     @staticmethod
-    def _check_desired(desired: DesiredState, last: Line | None, line: Line) -> None:
-        kind, interval = line["kind"], line["interval"]
+    def _check_desired(observed: ObservedRound, last: reference.Head | None, new: reference.Head) -> None:
+        header = new.header
+        kind, desired = header["kind"], observed.desired[header["shard"]]
+        if kind in ("open", "zones"):
+            valid = _is_desired_table(observed, last, new)
+        elif kind == "key":
+            valid = (header["key"], header["next_key"]) == desired.key_change
+        else:
+            valid = header["interval"] <= desired.until
         if kind == "open":
             opening = desired.opening
-            valid = opening is not None and (opening.plan, opening.key, opening.first, opening.lead) == (
-                line["plan"],
-                line["key"],
-                interval + 1,
-                line["applies"] - interval,
+            valid = (
+                valid
+                and opening is not None
+                and (opening.key, opening.interval_s, opening.lead)
+                == (
+                    header["key"],
+                    header["interval_s"],
+                    header["lead"],
+                )
             )
-        elif last is None:
-            valid = False
-        elif kind == "key":
-            valid = (line["key"], line["next_key"]) == desired.key_change
-        elif kind == "plan":
-            valid = (last["plan"], line["plan"]) == desired.plan_change
-        else:
-            late = interval < desired.priced_from
-            valid = interval <= desired.until and late == (kind == "withheld")
         if not valid:
-            violation("not desired", line["zone"], kind, "of interval", interval, "under", desired)
+            violation("not desired", header, "under", desired)
 
-    def _check_draw(self, draft: Entry, line: Line, energy_wh: int | None) -> None:
-        plan = samples.PLAN_BY_DIGEST[line["plan"]]
-        draw, energy, rest = plan.decode_price(line["price_ticks"])
-        if energy != energy_wh or rest or self.demand[energy] != (line["zone"], line["interval"]):
-            violation("wrong demand", describe_entry(draft), "from", energy, "but loaded was", energy_wh)
-        if self._line_by_draw.setdefault(draw, draft.line) != draft.line:
-            violation("draw used twice", describe_entry(draft))
-        slot = line["interval"] % samples.SLOTS
+    def _check_row(self, observed: ObservedRound, new: reference.Head, table_row: dict[str, Any]) -> None:
+        """Check one row of a draft: late, without a usable plan, from its own demand, or the forecast."""
+        zone, interval, shard = table_row["zone"], new.header["interval"], new.header["shard"]
+        row, late = new.rows[zone], interval < observed.desired[shard].priced_from
+        facts = f"{zone} in {shard}/{new.header['seq']} of interval {interval}: {row}"
+        loaded_wh = observed.loaded_wh.get(zone)
+        hidden = loaded_wh is not None and samples.is_hidden(loaded_wh)
+        if late:
+            if zone in observed.requested:
+                violation("demand loaded but not used", facts)
+            expected = reference.WITHHELD
+        elif is_unusable(observed, table_row["plan"]):
+            observed.unpriced.add(zone)
+            expected = reference.WITHHELD
+        else:
+            if observed.requested.get(zone) != interval:
+                violation("demand ignored", facts)
+            expected = reference.MEASURED if hidden else reference.FORECAST
+        if row.kind != expected:
+            violation("household not hidden" if row.kind == reference.MEASURED else "wrong kind", facts)
+        if row.kind == reference.MEASURED:
+            self._check_draw(new, table_row, loaded_wh, facts)
+
+    def _check_draw(self, new: reference.Head, table_row: dict[str, Any], energy_wh: int | None, facts: str) -> None:
+        zone, interval, row = table_row["zone"], new.header["interval"], new.rows[table_row["zone"]]
+        plan = samples.PLAN_BY_DIGEST[table_row["plan"]]
+        draw, energy, rest = plan.decode_row(row.price_ticks, row.noisy_wh)
+        if energy != energy_wh or rest or self.demand[energy] != (zone, interval):
+            violation("wrong demand", facts, "from", energy, "but loaded was", energy_wh)
+        if self._tile_by_draw.setdefault(draw, new.hash + zone) != new.hash + zone:
+            violation("draw used twice", facts)
+        slot = interval % samples.SLOTS
         core = int(plan.terms.core_wh[slot]) if plan.terms.distribution is NoiseDistribution.HUBER else None
         if self.noise.drawn[draw] != (plan.terms.distribution, plan.terms.scale_wh[slot], core):
-            violation("wrong noise", describe_entry(draft), *self.noise.drawn[draw])
+            violation("wrong noise", facts, *self.noise.drawn[draw])
 
     # The log
 
-    def on_send(self, observed: ObservedRound, entry: Entry) -> None:
-        zone, seq = entry.record.zone, entry.record.seq
-        if observed.saved_pending is None:
-            violation("sent before commit", describe_entry(entry))
-        stored = observed.saved_pending.get(zone)
-        if stored is None or stored.line != entry.line:
-            violation("sent but not pending", describe_entry(entry), "but stored is", describe_entry(stored))
-        if not observed.slot_reached:
-            violation("sent outside the slot", describe_entry(entry))
-        if observed.log_seq[zone] >= seq:
-            violation("sent although taken", describe_entry(entry), "but the log reported", observed.log_seq[zone])
-        if self._sent.setdefault((zone, seq), entry.line) != entry.line:
-            self.contested.add((zone, seq))
-        if observed.log_seq[zone] < observed.seen_seq[zone]:
-            violation(
-                "sent to a log that lost entries", describe_entry(entry), "but the log ends at", observed.log_seq[zone]
-            )
+    def on_claim(self, observed: ObservedRound, claims: Mapping[str, Claim]) -> None:
+        """Check that only zones are claimed that the round desires, each with its number."""
+        for zone, (shard, number) in claims.items():
+            desired = observed.desired.get(shard)
+            if desired is None or zone not in desired.zones or desired.zones[zone].claim != number:
+                violation("claim not desired", zone, "for", shard, number)
 
-    def on_append(self, entry: Entry) -> None:
-        line = self.parsed(entry)
-        zone, kind = line["zone"], line["kind"]
-        head, head_hash = self._last_line[zone]
-        if self.corrupted.get(zone, "").startswith("line"):
-            violation("appended after a forged line", describe_entry(entry))
-        checked = entry.line in self._checked_lines and line["prev"] == head_hash
-        broken = None if checked else reference_chain_rules.broken_rule(head, head_hash, line)
-        if broken:
-            violation("broken chain", describe_entry(entry), broken)
-        if line["seq"] != len(self.log.lines[zone]) - 1:
-            violation("broken chain", describe_entry(entry), "number")
-        if not self.verify(line["key"], reference_chain_rules.signed_bytes(entry.line), line["signature"]):
-            violation("broken chain", describe_entry(entry), "signature")
-        if kind in reference_chain_rules.RELEASES and line["interval"] >= self.log.now:
-            violation("released too early", describe_entry(entry), "in interval", self.log.now)
-        self._check_terms(entry, line, kind)
-        self._last_line[zone] = line, sha256(entry.line.encode()).hexdigest()
+    def on_send(self, observed: ObservedRound, offer: Offer) -> None:
+        tile, shard, seq = offer.tile, offer.tile.header.shard, offer.tile.header.seq
+        if observed.saved_pending is None:
+            violation("sent before commit", describe_tile(tile))
+        stored = observed.saved_pending.get(shard)
+        if stored is None or stored.tile.to_bytes() != tile.to_bytes() or stored.table.text != offer.table.text:
+            violation(
+                "sent but not pending", describe_tile(tile), "but stored is", describe_tile(stored and stored.tile)
+            )
+        if not observed.slot_reached:
+            violation("sent outside the slot", describe_tile(tile))
+        if observed.log_seq[shard] >= seq:
+            violation("sent although taken", describe_tile(tile), "but the log reported", observed.log_seq[shard])
+        if self._sent.setdefault((shard, seq), tile.hash) != tile.hash:
+            self.contested.add((shard, seq))
+        if observed.log_seq[shard] < observed.seen_seq[shard]:
+            ends = observed.log_seq[shard]
+            violation("sent to a log that lost tiles", describe_tile(tile), "but the log ends at", ends)
+
+    def on_append(self, offer: Offer) -> None:
+        tile, shard = offer.tile, offer.tile.header.shard
+        last = self.current.get(shard)
+        if self.corrupted.get(shard, "").startswith("tile"):
+            violation("appended after a forged tile", describe_tile(tile))
+        new = self._heads.get(tile.hash)
+        if new is None or new.header["prev"] != (reference.NOTHING if last is None else last.hash):
+            new = self._follow(last, offer, "broken chain")
+        header = new.header
+        if header["shard"] != shard or header["seq"] != len(self.log.bodies[shard]) - 1:
+            violation("broken chain", describe_tile(tile), "number")
+        if not self.verify(header["key"], reference.signed_bytes(header), header["signature"]):
+            violation("broken chain", describe_tile(tile), "signature")
+        if header["kind"] == "release" and header["interval"] >= self.log.now:
+            violation("released too early", describe_tile(tile), "in interval", self.log.now)
+        if header["kind"] in ("open", "zones"):
+            self._check_entering(last, new)
+        for row in new.table["zones"] if new.rows else ():
+            self._check_published_row(new, row)
+        if new.rows:
+            self._predictions.check_tile(new)
+        self.current[shard] = new
         self.published += 1
 
-    def _check_terms(self, entry: Entry, line: Line, kind: str) -> None:
-        """Scale, cost and forecast are those of the plan; the total is the sum of the costs."""
-        terms = samples.PLAN_BY_DIGEST[line["plan"]].terms
-        zone, slot = line["zone"], line["interval"] % samples.SLOTS
+    def _check_entering(self, last: reference.Head | None, new: reference.Head) -> None:
+        """Check the zones that enter a shard: claimed for it, in no other shard, and their chain goes on."""
+        shard, interval = new.header["shard"], new.header["interval"]
+        before = set() if last is None else {row["zone"] for row in last.table["zones"]}
+        for row in new.table["zones"]:
+            zone, place, moved = row["zone"], self.places.get(row["zone"]), row["moved_from"]
+            if zone in before:
+                continue
+            claim = self.log.newest_claim(zone)
+            if claim is None or claim.shard != shard or (claim.number > 0) != (moved is not None):
+                violation("entered without its claim", zone, "in", shard, claim)
+            others = [other for other in self.current if other != shard and zone in self.zones_of(other)]
+            if others:
+                violation("zone in two shards", zone, shard, others)
+            start = None
+            if place is not None:
+                leaf, epsilon, rho = place.chain
+                start = {
+                    "shard": place.shard,
+                    "interval": place.interval,
+                    "leaf": leaf.hex(),
+                    "total_epsilon_micro": epsilon,
+                    "total_rho_micro": rho,
+                }
+            if start != moved:
+                violation("chain of a zone broken", zone, "enters", shard, "from", moved, "but stands at", start)
+            self.moved += moved is not None
+            self.places[zone] = ZonePlace(shard, interval, reference.start_of(row))
+            terms = samples.PLAN_BY_DIGEST[row["plan"]].terms
+            if terms.zone != zone or (row["currency"], row["tick"]) != (terms.currency, str(terms.curve.tick)):
+                violation("not as planned", zone, "currency, tick or zone of the plan")
+
+    def _check_published_row(self, new: reference.Head, table_row: dict[str, Any]) -> None:
+        """Check that an interval is decided once for a zone, its chain goes on, and the costs are those of the plan."""
+        zone, interval = table_row["zone"], new.header["interval"]
+        row, place = new.rows[zone], self.places[zone]
+        facts = f"{zone} in {new.header['shard']}/{new.header['seq']} of interval {interval}: {row}"
+        if self._decided.setdefault((zone, interval), new.hash) != new.hash or interval <= place.interval:
+            violation("double value", facts, "was decided before")
+        if place.shard != new.header["shard"] or row.prev != place.chain.leaf:
+            violation("chain of a zone broken", facts, "after", place)
+        terms = samples.PLAN_BY_DIGEST[table_row["plan"]].terms
+        slot = interval % samples.SLOTS
         epsilon, rho = self._total[zone]
-        if kind == "measured":
+        if row.kind == reference.MEASURED:
             cost = int(terms.epsilon_micro[slot]), int(terms.rho_micro[slot])
-            noise = terms.distribution.value, repr(float(terms.scale_wh[slot])), int(terms.core_wh[slot])
-            if (line["epsilon_micro"], line["rho_micro"]) != cost:
-                violation("not as planned", describe_entry(entry), "costs", cost)
-            if (line["noise"], line["scale_wh"], line["core_wh"]) != noise:
-                violation("not as planned", describe_entry(entry), "noise", noise)
+            noise = _NOISE_CODES[terms.distribution], float(terms.scale_wh[slot]), int(terms.core_wh[slot])
+            if (row.epsilon_micro, row.rho_micro) != cost or (row.noise, row.scale_wh, row.core_wh) != noise:
+                violation("not as planned", facts, "costs", cost, "noise", noise)
             self._total[zone] = epsilon, rho = epsilon + cost[0], rho + cost[1]
-        if (line["total_epsilon_micro"], line["total_rho_micro"]) != (epsilon, rho):
-            violation("lost or double cost", describe_entry(entry), "spent", epsilon, rho)
-        if kind == "forecast" and line["price_ticks"] != terms.forecast_ticks[slot]:
-            violation("not as planned", describe_entry(entry), "price", line["price_ticks"])
-        if (line["currency"], line["tick"]) != (terms.currency, str(terms.curve.tick)) or terms.zone != zone:
-            violation("not as planned", describe_entry(entry), "currency, tick or zone")
+        if (row.total_epsilon_micro, row.total_rho_micro) != (epsilon, rho):
+            violation("lost or double cost", facts, "spent", epsilon, rho)
+        if row.kind == reference.FORECAST and not terms.prediction and row.price_ticks != terms.forecast_ticks[slot]:
+            violation("not as planned", facts, "price")
+        if (table_row["currency"], table_row["tick"]) != (terms.currency, str(terms.curve.tick)) or terms.zone != zone:
+            violation("not as planned", facts, "currency, tick or zone")
+        self.places[zone] = ZonePlace(new.header["shard"], interval, new.places[zone])
 
     # The round
 
     def on_round_end(self, session: StateSession, outcome: Outcome) -> None:
-        """Check that each locked zone is reported as up to date, unfinished or blocked, and correctly."""
+        """Check that each locked shard is reported as up to date, unfinished or blocked, and correctly."""
         observed = session.observed
         named = [*outcome.up_to_date, *outcome.unfinished, *outcome.blocked]
         if not observed.saved_heads.keys() <= set(named) <= observed.desired.keys():
-            violation("zone not reported", sorted(observed.saved_heads), "locked but reported", sorted(named))
+            violation("shard not reported", sorted(observed.saved_heads), "locked but reported", sorted(named))
         if outcome.up_to_date & (outcome.unfinished | outcome.blocked.keys()):
             violation("false report", outcome)
-        for zone in outcome.up_to_date:
-            head, desired = observed.saved_heads[zone], observed.desired[zone]
-            if (observed.saved_pending or {}).get(zone) is not None or not is_up_to_date(head, desired):
-                violation("false report", zone, "is not up to date at", describe_entry(head))
-        for zone, reason in outcome.blocked.items():
-            if not (observed.stale_read or observed.may_block or zone in self.corrupted):
-                violation("blocked without need", zone, reason)
-            if zone not in self.corrupted and reason.text.startswith("signature"):
-                violation("blocked without need", zone, reason)
+        for shard in outcome.up_to_date:
+            head, desired = observed.saved_heads[shard], observed.desired[shard]
+            pending = (observed.saved_pending or {}).get(shard)
+            if pending is not None or not is_up_to_date(head, desired, outcome.blocked_zones):
+                violation("false report", shard, "is not up to date at", describe_tile(head and head.tile))
+        for shard, reason in outcome.blocked.items():
+            if not (observed.stale_read or observed.may_block or shard in self.corrupted):
+                violation("blocked without need", shard, reason)
+            if shard not in self.corrupted and reason.text.startswith("signature"):
+                violation("blocked without need", shard, reason)
+        self._check_blocked_zones(observed, outcome)
+
+    def _check_blocked_zones(self, observed: ObservedRound, outcome: Outcome) -> None:
+        """Check that zones are blocked that another shard holds or whose plan cannot be used, and no others."""
+        foreign = {zone for zone, reason in outcome.blocked_zones.items() if reason.code is BlockedCode.OTHER_SHARD}
+        for zone in foreign:
+            openings = {
+                Claim(shard, desired.zones[zone].claim)
+                for shard, desired in observed.desired.items()
+                if zone in desired.zones
+            }
+            if not openings - {observed.newest_claims[zone]}:
+                violation("blocked without need", zone, "belongs here by", observed.newest_claims[zone])
+        unpriced = outcome.blocked_zones.keys() - foreign
+        if any(not _may_be_unusable(observed, zone) for zone in unpriced):
+            violation("blocked without need", sorted(unpriced))
+        if observed.unpriced - outcome.blocked_zones.keys():
+            violation("zone not reported", sorted(observed.unpriced), "cannot be priced")
 
     def check_finished(self, session: StateSession) -> None:
         """Check the end of a run: nothing pending, the state equals the log, no interval is missing."""
-        for zone, row in session.state.rows.items():
-            if zone in self.corrupted:
+        for shard, row in session.state.rows.items():
+            if shard in self.corrupted:
                 continue
             if row.pending is not None:
-                violation("unfinished work", describe_entry(row.pending), "is still pending")
-            if list(row.release) != self.log.lines[zone] or (row.head and row.head.line) != (row.release or [None])[-1]:
-                violation("unfinished work", zone, "differs from the log")
-            intervals = [
-                line["interval"]
-                for text in row.release
-                if (line := self._parsed[text])["kind"] in reference_chain_rules.RELEASES
-            ]
-            if intervals != list(range(intervals[0], self.log.now)):
-                violation("gap", zone, intervals, "by", self.log.now)
+                violation("unfinished work", describe_tile(row.pending.tile), "is still pending")
+            seen = [offer.tile.to_bytes() for offer in row.mirror]
+            if seen != self.log.bodies[shard] or (row.head and row.head.tile.to_bytes()) != (seen or [None])[-1]:
+                violation("unfinished work", shard, "differs from the log")
+            headers = [offer.tile.header for offer in row.mirror]
+            intervals = [header.interval for header in headers if header.kind == "release"]
+            if headers and intervals != list(range(headers[0].interval + 1, self.log.now)):
+                violation("gap", shard, intervals, "by", self.log.now)
 
 
-def is_up_to_date(head: Entry | None, desired: DesiredState) -> bool:
+def is_unusable(observed: ObservedRound, plan: str) -> bool:
+    """Return whether nothing may be priced under a plan: the publisher cannot read it, or it has other intervals."""
+    return plan in observed.unknown_plans or plan in samples.MISMATCHED_PLANS
+
+
+def _may_be_unusable(observed: ObservedRound, zone: str) -> bool:
+    rows = (head.table.find_row(zone) for head in observed.saved_heads.values() if head is not None)
+    return any(row is not None and is_unusable(observed, row.plan) for row in rows)
+
+
+def _is_desired_table(observed: ObservedRound, last: reference.Head | None, new: reference.Head) -> bool:
+    """Return whether each difference between two zone tables is desired, and there is one."""
+    shard, interval = new.header["shard"], new.header["interval"]
+    desired = observed.desired[shard]
+    before = {} if last is None else {row["zone"]: row for row in last.table["zones"]}
+    after = {row["zone"]: row for row in new.table["zones"]}
+    left = {} if last is None else last.table["moved"]
+    if before == after:
+        return False
+    moved = {zone: desired.moves.get(zone) for zone in before if zone not in after}
+    if new.table["moved"] != left | moved:
+        return False
+    for zone, row in after.items():
+        was = before.get(zone)
+        if was is None:
+            opening = desired.zones.get(zone)
+            if opening is None or zone in left or not _is_desired_entry(opening, row, interval + 1):
+                return False
+            if observed.newest_claims.get(zone) != (shard, opening.claim):
+                return False
+        elif row != was:
+            change = desired.plan_changes.get(zone)
+            if change is None or change != (was["plan"], row["plan"], row["currency"], row["tick"]):
+                return False
+    return True
+
+
+def _is_desired_entry(opening: ZoneOpening, row: dict[str, Any], next_interval: int) -> bool:
+    moved = None if opening.moved_from is None else opening.moved_from._asdict()
+    same = (opening.plan, opening.currency, opening.tick) == (row["plan"], row["currency"], row["tick"])
+    return same and moved == row["moved_from"] and opening.first <= row["since"] == next_interval
+
+
+def is_up_to_date(head: ShardHead | None, desired: DesiredState, blocked_zones: Mapping[str, object]) -> bool:
+    """Return whether nothing is left to do. Zones that another shard holds need not be in this one."""
+    missing = desired.zones.keys() - blocked_zones.keys()
     if head is None:
-        return desired.opening is None
-    key_done = desired.key_change is None or head.key_in_force != desired.key_change.before
-    plan_done = desired.plan_change is None or head.record.plan != desired.plan_change.before
-    return key_done and plan_done and head.record.interval >= desired.until
+        return desired.opening is None or not missing
+    rows = {row.zone: row for row in head.table.rows}
+    missing = {
+        zone
+        for zone in missing - rows.keys() - dict(head.table.moved).keys()
+        if desired.zones[zone].first <= head.interval + 1
+        and (desired.zones[zone].moved_from or (0, head.interval))[1] <= head.interval
+    }
+    key_done = desired.key_change is None or head.tile.key_in_force != desired.key_change.before
+    plans_done = all(zone not in rows or rows[zone].plan != its.before for zone, its in desired.plan_changes.items())
+    to_leave = desired.moves.keys() & rows.keys()
+    moves_done = not to_leave or len(rows) == 1
+    return key_done and plans_done and moves_done and not missing and head.interval >= desired.until

@@ -1,103 +1,285 @@
-"""A second implementation of the chain rules, written from the public description of the log.
+"""A second implementation of the rules of tiles, written from the public description of the log.
 
-Lines are plain dictionaries, as a reader of the log parses them. This file imports nothing from `murmurate`.
+Tiles are bytes and zone tables are texts, as a reader of the log gets them. This file imports nothing from `murmurate`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from functools import lru_cache
+from hashlib import sha256
+from struct import Struct
+from typing import Any, NamedTuple
 
-Line = dict[str, Any]
-
-MEMBERS = frozenset(
-    [
-        "murmurate",
-        "zone",
-        "seq",
-        "kind",
-        "interval",
-        "applies",
-        "interval_s",
-        "plan",
-        "currency",
-        "tick",
-        "price_ticks",
-        "noise",
-        "scale_wh",
-        "core_wh",
-        "epsilon_micro",
-        "rho_micro",
-        "total_epsilon_micro",
-        "total_rho_micro",
-        "key",
-        "next_key",
-        "prev",
-        "signature",
-    ]
+HEADER_MEMBERS = {
+    "murmurate": int,
+    "shard": str,
+    "seq": int,
+    "kind": str,
+    "interval": int,
+    "interval_s": int,
+    "lead": int,
+    "table": str,
+    "count": int,
+    "row": str,
+    "root": str,
+    "prev": str,
+    "key": str,
+    "next_key": (str, type(None)),
+    "extensions": dict,
+    "signature": str,
+}
+LAYOUT = (
+    "kind:u1 noise:u1 price_ticks:i8 scale_wh:f8 core_wh:i8 epsilon_micro:i8 rho_micro:i8 "
+    "total_epsilon_micro:i8 total_rho_micro:i8 prev:h32"
 )
-RELEASES = ("measured", "forecast", "withheld")
-SPENDS = {"laplace": "epsilon_micro", "huber": "epsilon_micro", "gaussian": "rho_micro"}
+ROW = Struct("<BBqdqqqqq32s")
+MEASURED, FORECAST, WITHHELD = 1, 2, 3
+LAPLACE, HUBER, GAUSSIAN = 1, 2, 3
+NOTHING = "0" * 64
+
+Header = dict[str, Any]
+Table = dict[str, Any]
 
 
-def signed_bytes(text: str) -> bytes:
-    """Return the signed bytes of a line: the line without its signature."""
-    return (text[: text.rindex(',"signature":')] + "}").encode()
+class Row(NamedTuple):
+    """One row of a release."""
+
+    kind: int
+    noise: int
+    price_ticks: int
+    scale_wh: float
+    core_wh: int
+    epsilon_micro: int
+    rho_micro: int
+    total_epsilon_micro: int
+    total_rho_micro: int
+    prev: bytes
+    noisy_wh: int = 0
+    states: tuple[int, ...] = ()  # of a predicted price
+    due: tuple[int, ...] = ()
 
 
-def broken_rule(head: Line | None, head_hash: str, line: Line) -> str | None:
-    """Return the rule that a line breaks as the next one after `head`, or None. The signature is not checked."""
-    if line.keys() != MEMBERS or line["murmurate"] != 1:
-        return "version"
-    return _broken_member_rule(line) or (
-        _broken_opening_rule(line) if head is None else _broken_successor_rule(head, head_hash, line)
-    )
+class Place(NamedTuple):
+    """Where the chain of a zone stands: the hash of its last leaf, and its totals."""
+
+    leaf: bytes
+    epsilon_micro: int
+    rho_micro: int
 
 
-def _broken_member_rule(line: Line) -> str | None:
-    kind = line["kind"]
-    rules = {
-        "kind": kind in ("open", "plan", "key", *RELEASES),
-        "interval_s": line["interval_s"] >= 1,
-        "next_key": (line["next_key"] is not None) == (kind == "key"),
-        "price_ticks": (line["price_ticks"] is not None) == (kind in ("measured", "forecast")),
-        "measured": _is_valid_measurement(line) if kind == "measured" else _has_no_measurement(line),
-    }
-    return None if all(rules.values()) else next(name for name, holds in rules.items() if not holds)
+class Head(NamedTuple):
+    """The last tile of a shard, and where its zones stand after it."""
+
+    header: Header
+    hash: str
+    table: Table
+    places: dict[str, Place]  # by zone
+    rows: dict[str, Row]  # by zone; empty unless the tile is a release
 
 
-def _has_no_measurement(line: Line) -> bool:
-    free = line["epsilon_micro"] == 0 == line["rho_micro"]
-    return free and line["noise"] == "none" and line["scale_wh"] is None and line["core_wh"] == 0
+class BrokenRuleError(Exception):
+    """A tile breaks a rule, which is named."""
 
 
-def _is_valid_measurement(line: Line) -> bool:
-    if line["noise"] not in SPENDS or line["scale_wh"] is None:
-        return False
-    if line["core_wh"] < 0 or (line["core_wh"] > 0 and line["noise"] != "huber"):
-        return False
-    return line[SPENDS[line["noise"]]] == abs(line["epsilon_micro"]) + abs(line["rho_micro"])
+def require(rule: str, *holds: bool) -> None:
+    """Raise BrokenRuleError unless all hold."""
+    if not all(holds):
+        raise BrokenRuleError(rule)
 
 
-def _broken_opening_rule(line: Line) -> str | None:
-    totals = line["total_epsilon_micro"] == 0 == line["total_rho_micro"]
-    first = line["kind"] == "open" and line["seq"] == 0 and line["prev"] == "0" * 64
-    return None if first and totals else "opening"
+def broken_rule(head: Head | None, tile: bytes, table_text: str) -> str | None:
+    """Return the rule that a tile breaks as the next one after `head`, or None. The signature is not checked."""
+    try:
+        follow(head, tile, table_text)
+    except BrokenRuleError as broken:
+        return str(broken)
+    return None
 
 
-def _broken_successor_rule(head: Line, head_hash: str, line: Line) -> str | None:
+def follow(head: Head | None, tile: bytes, table_text: str) -> Head:
+    """Return the head after a tile. Raises BrokenRuleError if it may not follow. The signature is not checked."""
+    line, _, body = tile.partition(b"\n")
+    header, table = parse_header(line.decode()), parse_table(table_text)
+    releases = header["kind"] == "release"
+    require("table digest", header["table"] == sha256(table_text.encode()).hexdigest())
+    has_states = header["row"] != LAYOUT
+    require("rows", header["row"] in (LAYOUT, predicted_layout(header["lead"])), releases or not has_states)
+    require("rows", len(body) == header["count"] * row_struct(header).size)
+    require("count", header["count"] == (len(table["zones"]) if releases else 0))
+    require("next_key", (header["next_key"] is not None) == (header["kind"] == "key"))
+    require("root", releases or header["root"] == NOTHING)
+    if head is None:
+        require("opening", header["kind"] == "open", header["seq"] == 0, header["prev"] == NOTHING)
+    else:
+        _check_successor(head, header)
+    tile_hash = sha256(line).hexdigest()
+    if releases and head is not None:
+        places, rows = _release(head, header, body)
+        return Head(header, tile_hash, table, places, rows)
+    places = dict(head.places) if head is not None else {}
+    if header["kind"] in ("open", "zones"):
+        places = _change_table(head, header, table)
+    return Head(header, tile_hash, table, places, {})
+
+
+def predicted_layout(lead: int) -> str:
+    """Return the layout of rows in a shard with predicted prices."""
+    return f"{LAYOUT} noisy_wh:i8 states:i4x22" + (f" due:i8x{lead - 1}" if lead > 1 else "")
+
+
+def row_struct(header: Header) -> Struct:
+    """Return how a row is packed."""
+    further = "" if header["row"] == LAYOUT else f"q22i{max(header['lead'] - 1, 0)}q"
+    return Struct(ROW.format + further)
+
+
+def parse_header(line: str) -> Header:
+    """Return the members of a header. Raises BrokenRuleError unless it is one."""
+    header = json.loads(line)
+    require("canonical", dump(header) == line)
+    require("members", header.keys() == HEADER_MEMBERS.keys(), header.get("murmurate") == 1)
+    for name, types in HEADER_MEMBERS.items():
+        require("type", isinstance(header[name], types), not isinstance(header[name], bool))
+    require("signature", not set(header["signature"]) - set("0123456789abcdef"))
+    require("kind", header["kind"] in ("open", "zones", "key", "release"))
+    require("time", header["interval_s"] >= 1, 0 <= header["lead"] <= 10**6, abs(header["interval"]) < 2**62)
+    return header
+
+
+@lru_cache(maxsize=256)
+def parse_table(text: str) -> Table:
+    """Return the members of a zone table, to be read only. Raises BrokenRuleError unless it is one."""
+    table = json.loads(text)
+    require("canonical", dump(table) == text)
+    require("table members", table.keys() == {"murmurate_zones", "zones", "moved"}, table["murmurate_zones"] == 1)
+    zones = [row["zone"] for row in table["zones"]]
+    require("zones", zones == sorted(set(zones)), 1 <= len(zones) <= 1000)
+    require("moved", not set(zones) & table["moved"].keys())
+    require("names", all(1 <= len(name.encode()) <= 200 for name in (*zones, *table["moved"])))
+    for row in table["zones"]:
+        require("row", row.keys() == {"zone", "plan", "currency", "tick", "since", "moved_from"}, is_hash(row["plan"]))
+        if row["moved_from"] is not None:
+            members = {"shard", "interval", "leaf", "total_epsilon_micro", "total_rho_micro"}
+            require("moved_from", row["moved_from"].keys() == members, is_hash(row["moved_from"]["leaf"]))
+    return table
+
+
+def is_hash(text: str) -> bool:
+    """Return whether a text is 64 hexadecimal digits."""
+    return len(text) == 64 and not set(text) - set("0123456789abcdef")
+
+
+def dump(members: dict[str, Any]) -> str:
+    """Return the canonical text of a JSON object."""
+    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def signed_bytes(header: Header) -> bytes:
+    """Return what the signature of a header is for: the header without it."""
+    return dump({name: value for name, value in header.items() if name != "signature"}).encode()
+
+
+def _check_successor(head: Head, header: Header) -> None:
+    last = head.header
     expected = {
-        "zone": head["zone"],
-        "seq": head["seq"] + 1,
-        "prev": head_hash,
-        "key": head["next_key"] or head["key"],
-        "interval": head["interval"] + (1 if line["kind"] in RELEASES else 0),
-        "applies": line["interval"] + head["applies"] - head["interval"],
-        "interval_s": head["interval_s"],
-        "total_epsilon_micro": head["total_epsilon_micro"] + line["epsilon_micro"],
-        "total_rho_micro": head["total_rho_micro"] + line["rho_micro"],
+        "shard": last["shard"],
+        "seq": last["seq"] + 1,
+        "prev": head.hash,
+        "key": last["next_key"] or last["key"],
+        "interval": last["interval"] + (1 if header["kind"] == "release" else 0),
+        "interval_s": last["interval_s"],
+        "lead": last["lead"],
     }
-    if line["kind"] != "plan":
-        expected |= {name: head[name] for name in ("plan", "currency", "tick")}
-    if line["kind"] == "open":
-        return "opened twice"
-    return next((name for name, value in expected.items() if line[name] != value), None)
+    if header["kind"] != "zones":
+        expected["table"] = last["table"]
+    require("opened twice", header["kind"] != "open")
+    for name, value in expected.items():
+        require(name, header[name] == value)
+
+
+def _change_table(head: Head | None, header: Header, table: Table) -> dict[str, Place]:
+    rows = {row["zone"]: row for row in table["zones"]}
+    if head is not None:
+        for before in head.table["zones"]:
+            now = rows.get(before["zone"])
+            if now is None:
+                require("zone left", before["zone"] in table["moved"])
+                continue
+            require("since", now["since"] == before["since"], now["moved_from"] == before["moved_from"])
+            price = (now["currency"], now["tick"]) == (before["currency"], before["tick"])
+            require("tick", price or now["plan"] != before["plan"])
+        for zone, shard in head.table["moved"].items():
+            require("moved", table["moved"].get(zone) == shard)
+    places: dict[str, Place] = {}
+    for zone, row in rows.items():
+        if head is not None and zone in head.places:
+            places[zone] = head.places[zone]
+            continue
+        start = row["moved_from"]
+        require("enters", row["since"] == header["interval"] + 1)
+        if start is not None:
+            require("enters too early", start["interval"] < row["since"])
+            require("totals", start["total_epsilon_micro"] >= 0, start["total_rho_micro"] >= 0)
+        places[zone] = start_of(row)
+    return places
+
+
+def start_of(row: dict[str, Any]) -> Place:
+    """Return where a zone stands before its first row in a shard."""
+    start = row["moved_from"]
+    if start is None:
+        return Place(bytes(32), 0, 0)
+    return Place(bytes.fromhex(start["leaf"]), start["total_epsilon_micro"], start["total_rho_micro"])
+
+
+def _release(head: Head, header: Header, body: bytes) -> tuple[dict[str, Place], dict[str, Row]]:
+    places, rows, leaves = {}, {}, []
+    packed = row_struct(header)
+    for number, its in enumerate(head.table["zones"]):
+        zone, data = its["zone"], body[number * packed.size : (number + 1) * packed.size]
+        numbers = packed.unpack(data)
+        noisy_wh = numbers[10] if len(numbers) > 10 else 0
+        row = rows[zone] = Row(*numbers[:10], noisy_wh, numbers[11:33], numbers[33:])
+        _check_row(row)
+        before = head.places[zone]
+        require("prev of a row", row.prev == before.leaf)
+        require("total_epsilon_micro", row.total_epsilon_micro == before.epsilon_micro + row.epsilon_micro)
+        require("total_rho_micro", row.total_rho_micro == before.rho_micro + row.rho_micro)
+        leaves.append(leaf_hash(zone, its["plan"], header["interval"], data))
+        places[zone] = Place(leaves[-1], row.total_epsilon_micro, row.total_rho_micro)
+    require("root", header["root"] == merkle_root(leaves).hex())
+    return places, rows
+
+
+def leaf_hash(zone: str, plan: str, interval: int, row: bytes) -> bytes:
+    """Return the hash of a leaf."""
+    name = zone.encode()
+    prefix = b"\0" + len(name).to_bytes(2, "little") + name + bytes.fromhex(plan)
+    return sha256(prefix + interval.to_bytes(8, "little", signed=True) + row).digest()
+
+
+def merkle_root(leaves: list[bytes]) -> bytes:
+    """Return the root of RFC 9162: the left half is the largest power of two below the number of leaves."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1
+    while half * 2 < len(leaves):
+        half *= 2
+    return sha256(b"\1" + merkle_root(leaves[:half]) + merkle_root(leaves[half:])).digest()
+
+
+def _check_row(row: Row) -> None:
+    require("row kind", row.kind in (MEASURED, FORECAST, WITHHELD))
+    require("price", row.kind != WITHHELD or row.price_ticks == 0)
+    if row.kind != MEASURED:
+        require("noisy_wh", row.noisy_wh == 0)
+        require("noise", row.noise == 0, row.scale_wh == 0, row.core_wh == 0)
+        require("cost", row.epsilon_micro == 0, row.rho_micro == 0)
+        return
+    require("noise", row.noise in (LAPLACE, HUBER, GAUSSIAN), 0 < row.scale_wh < float("inf"))
+    require("core", row.core_wh >= 0, row.core_wh == 0 or row.noise == HUBER)
+    spent, other = row.epsilon_micro, row.rho_micro
+    if row.noise == GAUSSIAN:
+        spent, other = other, spent
+    require("cost", spent >= 0, other == 0)

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from murmurate.publisher.desired_state import Change, DesiredState
+from murmurate.publisher.desired_state import Change, DesiredState, ZoneOpening
 from murmurate.publisher.protocol import Outcome
 from murmurate.publisher.stores import drive_steps, perform_step
 from tests.simulation import sample_plans_and_keys as samples
-from tests.simulation.events import EVENTS, deliver_late, end_split, free_dead_locks, offer_forged_entry
+from tests.simulation.events import EVENTS, check_forged_tile, deliver_late, end_split, find_entry, free_dead_locks
 from tests.simulation.fault_schedule import ResponseLost, Violation
-from tests.simulation.memory_stores import StateSession, describe_entry
-from tests.simulation.oracle import is_up_to_date
-from tests.simulation.simulator import Publisher, Simulation
+from tests.simulation.memory_stores import StateSession
+from tests.simulation.simulator import Publisher, Simulation, plan_change
 
 ACTIONS = 165  # steps and events in the part with faults
 EVENT_SHARE = 0.25
@@ -28,7 +27,8 @@ class RunCounts:
     faults: Counter[str]
     steps: int
     published: int
-    contested: int  # numbers of a chain for which restored or split states sent different lines
+    moved: int  # zones that went from one shard to another
+    contested: int  # numbers of a shard for which restored or split states sent different tiles
 
 
 class SimulationFailure(AssertionError):  # noqa: N818 - of the publisher or of the simulator
@@ -50,14 +50,14 @@ def simulate(seed: int, trace: list[str] | None = None) -> RunCounts:
         raise SimulationFailure(seed, broken.kind, str(broken)) from broken
     except Exception as error:
         raise SimulationFailure(seed, "unexpected exception", f"unexpected {type(error).__name__}: {error}") from error
-    return RunCounts(sim.faults.counts, sim.steps, sim.oracle.published, len(sim.oracle.contested))
+    return RunCounts(sim.faults.counts, sim.steps, sim.oracle.published, sim.oracle.moved, len(sim.oracle.contested))
 
 
 def run_with_faults(sim: Simulation) -> None:
     """Run steps and events in random order, with faults."""
     chance, pick = sim.faults.chance, sim.pick
     if chance(0.3):
-        offer_forged_entry(sim)  # before any chain is open
+        check_forged_tile(sim)  # before any shard is open
     for _ in range(ACTIONS):
         if chance(EVENT_SHARE):
             pick(_EVENTS)(sim)
@@ -99,15 +99,15 @@ def advance_publisher(sim: Simulation, publisher: Publisher) -> None:
 
 def describe_outcome(outcome: Outcome) -> str:
     """Return an outcome for the trace, in the same order in every process."""
-    blocked = sorted((zone, reason.text) for zone, reason in outcome.blocked.items())
+    blocked = sorted((name, its.text) for name, its in (outcome.blocked | outcome.blocked_zones).items())
     return f"up to date {sorted(outcome.up_to_date)}, unfinished {sorted(outcome.unfinished)}, blocked {blocked}"
 
 
 def start_round(sim: Simulation, publisher: Publisher) -> None:
-    zones = sim.zones
+    shards = sim.shards
     if sim.faults.chance(0.3):
-        zones = [zone for zone in zones if sim.faults.chance(0.6)]
-    publisher.machine = publisher.start_round({zone: sim.desired_state(publisher, zone) for zone in zones}, sim)
+        shards = [shard for shard in shards if sim.faults.chance(0.6)]
+    publisher.machine = publisher.start_round({shard: sim.desired_state(publisher, shard) for shard in shards}, sim)
     publisher.step = next(publisher.machine)
 
 
@@ -128,23 +128,19 @@ def finish_without_faults(sim: Simulation) -> None:
     while len(sim.states) > 1:
         end_split(sim)
     sim.log.now += 1
-    for zone in sim.zones:
-        sim.log.plans |= {plan.terms.plan_digest for plan in samples.PLANS_BY_ZONE[zone]}
+    for digest in samples.PLAN_BY_DIGEST:
+        sim.log.documents.setdefault(digest, "")
     for publisher in sim.publishers:
         publisher.abort_round()
-        publisher.clock_offset, publisher.keys_held, publisher.mismatched_zone, publisher.test_only_noise = (
-            0,
-            samples.KEYS,
-            None,
-            False,
-        )
+        publisher.clock_offset, publisher.keys_held = 0, samples.KEYS
+        publisher.test_only_noise = publisher.faulty_writer = False
     check_failed_round(sim)
     held = set(sim.states[0].locks)
     if held:
-        finish_zones(sim, [zone for zone in sim.zones if zone not in held])
+        finish_shards(sim, [shard for shard in sim.shards if shard not in held])
         while sim.dead_sessions:
             free_dead_locks(sim)
-    finish_zones(sim, sim.zones)
+    finish_shards(sim, sim.shards)
     sim.oracle.check_finished(sim.publishers[0].session)
 
 
@@ -170,30 +166,53 @@ def check_failed_round(sim: Simulation) -> None:
 
 
 def final_desired_states(sim: Simulation) -> dict[str, DesiredState]:
-    """Return the operator's last settings as changes from the head of each chain."""
-    return {zone: _final_desired_state(sim, zone) for zone in sim.zones}
+    """Return the operator's last settings as changes from the head of each shard."""
+    for zone in sim.moves:
+        find_entry(sim, zone)
+    return {shard: _final_desired_state(sim, shard) for shard in sim.shards}
 
 
-def _final_desired_state(sim: Simulation, zone: str) -> DesiredState:
-    head = sim.log.heads[zone]
-    plan, key = (
-        samples.PLANS_BY_ZONE[zone][sim.plan[zone]].terms.plan_digest,
-        sim.signers[sim.key[zone]].public_key,
-    )
-    now = sim.log.now
+def _final_desired_state(sim: Simulation, shard: str) -> DesiredState:
+    head, now, key = sim.oracle.current.get(shard), sim.log.now, sim.signers[sim.key[shard]].public_key
+    in_force = None if head is None else head.header["next_key"] or head.header["key"]
+    plans = {} if head is None else {row["zone"]: row["plan"] for row in head.table["zones"]}
     return DesiredState(
         until=now - 1,
         priced_from=now - sim.lead + 1,
-        opening=sim.openings[zone],
-        plan_change=None if head is None or head.record.plan == plan else Change(head.record.plan, plan),
-        key_change=None if head is None or head.key_in_force == key else Change(head.key_in_force, key),
+        opening=sim.opening,
+        zones=_final_zones(sim, shard),
+        plan_changes={
+            zone: plan_change(plan, terms)
+            for zone, plan in plans.items()
+            if plan != (terms := samples.PLANS_BY_ZONE[zone][sim.plan[zone]].terms).plan_digest
+        },
+        moves={
+            zone: target
+            for zone, (source, target, _) in sim.moves.items()
+            if source == shard and target not in sim.oracle.corrupted
+        },
+        key_change=None if in_force is None or in_force == key else Change(in_force, key),
     )
 
 
-def finish_zones(sim: Simulation, zones: Iterable[str]) -> None:
-    """Run rounds until every zone that is not corrupted is up to date. Each round must add a record to each of them."""
-    zones_to_finish = {zone for zone in zones if zone not in sim.oracle.corrupted}
-    max_rounds = 6 + max((_records_left(sim, zone) for zone in zones_to_finish), default=0)
+def _final_zones(sim: Simulation, shard: str) -> dict[str, ZoneOpening]:
+    """Return the zones that should be in a shard: those that the operator has moved there, or that it has claimed."""
+    zones: dict[str, ZoneOpening] = {}
+    for zone, opening in sim.openings.items():
+        if zone in sim.moves:
+            if sim.moves[zone].target == shard and (entry := sim.moves[zone].entry) is not None:
+                zones[zone] = entry
+        else:
+            claim = sim.log.newest_claim(zone)
+            if shard == (sim.zone_shard[zone] if claim is None else claim.shard):
+                zones[zone] = opening
+    return zones
+
+
+def finish_shards(sim: Simulation, shards: Iterable[str]) -> None:
+    """Run rounds until every shard that is not corrupted is up to date. Each round must add a tile to each of them."""
+    to_finish = {shard for shard in shards if shard not in sim.oracle.corrupted}
+    max_rounds = 7 + max((_tiles_left(sim, shard) for shard in to_finish), default=0) + 3 * bool(sim.moves)
     for number in range(max_rounds):
         publisher = sim.publishers[number % len(sim.publishers)]
         desired = final_desired_states(sim)
@@ -205,15 +224,34 @@ def finish_zones(sim: Simulation, zones: Iterable[str]) -> None:
         sim.oracle.on_round_end(publisher.session, outcome)
         if number % 3 == 1:
             deliver_late(sim)
-        if zones_to_finish <= outcome.up_to_date and all(
-            is_up_to_date(sim.log.heads[z], _final_desired_state(sim, z)) for z in zones_to_finish
-        ):
+        if to_finish <= outcome.up_to_date and not _left_to_do(sim, to_finish):
             return
-    heads = {zone: describe_entry(sim.log.heads[zone]) for zone in zones_to_finish}
-    raise Violation("unfinished work", f"{heads} after {max_rounds} rounds, interval {sim.log.now}")
+    left = _left_to_do(sim, to_finish)
+    raise Violation("unfinished work", f"{left} after {max_rounds} rounds, interval {sim.log.now}")
 
 
-def _records_left(sim: Simulation, zone: str) -> int:
-    head = sim.log.heads[zone]
-    last = sim.openings[zone].first - 1 if head is None else head.record.interval
-    return sim.log.now - 1 - last
+def _left_to_do(sim: Simulation, shards: Iterable[str]) -> list[str]:
+    """Return what the operator still waits for in these shards, by the log alone."""
+    left: list[str] = []
+    for shard in sorted(shards):
+        head, desired = sim.oracle.current.get(shard), _final_desired_state(sim, shard)
+        zones = sim.oracle.zones_of(shard)
+        left += [f"{zone} is not in {shard}" for zone in desired.zones if zone not in zones]
+        if len(zones) > 1:
+            left += [f"{zone} is in {shard}" for zone in desired.moves if zone in zones]
+        if head is None:
+            continue
+        if head.header["interval"] < desired.until:
+            left.append(f"{shard} is at {head.header['interval']}")
+        if desired.key_change is not None:
+            left.append(f"{shard} has another key")
+        left += [f"{zone} has another plan" for zone in desired.plan_changes]
+    return left
+
+
+def _tiles_left(sim: Simulation, shard: str) -> int:
+    """Return a bound on the tiles that a shard needs: one for each interval, and two for each zone that enters."""
+    head, zones = sim.oracle.current.get(shard), _final_zones(sim, shard)
+    first = min((opening.first for opening in zones.values()), default=sim.log.now)
+    last = first - 1 if head is None else int(head.header["interval"])
+    return sim.log.now - 1 - last + 2 * len(zones.keys() - sim.oracle.zones_of(shard))

@@ -1,13 +1,14 @@
 """Samples for the simulation: zones with plans, keys that sign fast, and noise that counts its draws.
 
 A published price can be decoded into its draw and its demand: the curves are one to one on whole Wh, draws are
-multiples of `DRAW_STEP_WH`, and each demand below `DRAW_STEP_WH` occurs once.
+multiples of `DRAW_STEP_WH`, and each demand below `DRAW_STEP_WH` occurs once. A third of the plans predict prices:
+their rows hold the noised demand itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 
@@ -16,16 +17,21 @@ import numpy as np
 from murmurate.errors import PrivacyError
 from murmurate.planning.hidden_households import HiddenHouseholds
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.prediction.forecast_sources import forecast_from_table
+from murmurate.prediction.price_response import PriceResponse
+from murmurate.prediction.zone_prediction import PredictionModel, ZonePrediction
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log import signing
 from murmurate.units import FloatArray, IntArray
 
-ZONES = ("delta", "fen", "harbour", "hill")
+SHARDS = ("north", "south", "west")
+MAX_ZONES_OF_A_SHARD = 4  # at the beginning
+ZONES = tuple(f"zone {letter}" for letter in "abcdefghijkl")
 SLOTS = 4
 BOUND_WH = 1000  # of the households that every plan hides
 DRAW_STEP_WH = 2**24  # Wh between two draws
-KEYS = 3  # a chain is rotated at most twice
+KEYS = 3  # a shard is rotated at most twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +42,11 @@ class DecodablePlan:
     factor: int
     offset: int
 
-    def decode_price(self, price_ticks: int) -> tuple[int, int, int]:
-        """Return the draw, the demand [Wh] and the remainder of a price."""
+    def decode_row(self, price_ticks: int, noisy_wh: int) -> tuple[int, int, int]:
+        """Return the draw, the demand [Wh] and the remainder of a price, or of the noised demand beside it."""
         wh, rest = divmod(price_ticks - self.offset, self.factor)
+        if self.terms.prediction is not None:
+            wh, rest = noisy_wh, 0
         return *divmod(wh, DRAW_STEP_WH), rest
 
 
@@ -48,6 +56,26 @@ _CURVES = (
 )
 
 _DISTRIBUTIONS = (NoiseDistribution.GAUSSIAN, NoiseDistribution.LAPLACE, NoiseDistribution.HUBER)
+
+
+@cache
+def _model() -> PredictionModel:
+    """What all zones share: a forecast so large that draws are deviations of some percent."""
+    table = 1e4 * (1 + 0.1 * np.sin(np.arange(12 * 3 * SLOTS))).reshape(12, 3, SLOTS)
+    public = forecast_from_table(table, source="a made profile", time_zone="Europe/Lisbon")
+    sensor = replace(public.sensors[0], response=np.linspace(0.8, 1.0, SLOTS))
+    return PredictionModel(replace(public, sensors=(sensor,)), np.linspace(0.9, 1.1, SLOTS), np.linspace(0.5, 0.99, 22))
+
+
+def _prediction(zone: str, number: int) -> ZonePrediction:
+    rng = np.random.default_rng([ZONES.index(zone), number])
+    gain = rng.uniform(0, 0.1, (24, 22)).round(7)
+    pool_gain = rng.uniform(0, 0.1, (24, 22)).round(7)
+    pool_homes = (1, 25_000_000, 0)[
+        (ZONES.index(zone) // 3 + number) % 3
+    ]  # with any other zone, with two others, never
+    response = PriceResponse(0.2 * (ZONES.index(zone) % 2), 10**11)
+    return ZonePrediction(_model(), 1e7 + ZONES.index(zone), gain, pool_gain, pool_homes, response, 0.05)
 
 
 def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:
@@ -68,6 +96,7 @@ def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:
         core_wh=3 * cost if distribution is NoiseDistribution.HUBER else nothing,
         forecast_ticks=np.arange(slots) + base + 7,
         hidden_households=HiddenHouseholds(by_kind={}, unknown_kind_wh=BOUND_WH, public_wh=0),
+        prediction=_prediction(zone, number) if slots == SLOTS and (ZONES.index(zone) + number) % 3 == 0 else None,
     )
     return DecodablePlan(terms, factor, offset)
 
@@ -75,10 +104,11 @@ def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:
 PLANS_BY_ZONE = {zone: tuple(_decodable_plan(zone, number, SLOTS) for number in range(3)) for zone in ZONES}
 MISMATCHED_PLAN_BY_ZONE = {
     zone: _decodable_plan(zone, 0, 3) for zone in ZONES
-}  # with other intervals: no chain may change to it
+}  # with other intervals: nothing may be priced under it
 PLAN_BY_DIGEST = {
     t.terms.plan_digest: t for zone in ZONES for t in (*PLANS_BY_ZONE[zone], MISMATCHED_PLAN_BY_ZONE[zone])
 }
+MISMATCHED_PLANS = frozenset(plan.terms.plan_digest for plan in MISMATCHED_PLAN_BY_ZONE.values())
 INTERVAL_S = PLANS_BY_ZONE[ZONES[0]][0].terms.interval_s
 
 
@@ -95,7 +125,7 @@ def bounds_of(energy_wh: int) -> dict[str, int] | None:
 
 
 class HashSigner:
-    """Signs with a hash without a secret. This is enough where only the simulator forges entries."""
+    """Signs with a hash without a secret. This is enough where only the simulator forges tiles."""
 
     def __init__(self, number: int) -> None:
         self.public_key = sha256(f"key {number}".encode()).hexdigest()

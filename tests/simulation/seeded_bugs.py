@@ -5,174 +5,337 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.ast_mutations import (
-    CHAIN,
     DESIRED_STATE,
+    MAKE_TILE,
+    MERKLE,
+    PREDICTED_ROWS,
     PROTOCOL,
-    RECORD_WRITER,
-    RELEASE_TERMS,
     STORES,
+    TILE,
+    TILE_CHAIN,
+    TILE_WRITER,
+    ZONE_TABLE,
     Mutant,
     source_of,
 )
 
 _SAVE = (
-    "    yield SaveState({zone: reconciled[zone].new_entries for zone in outcome.with_new_entries}, dropped | drafts)\n"
+    "    yield SaveState({shard: reconciled[shard].new_heads for shard in outcome.with_new_tiles}, dropped | drafts)\n"
 )
-_OFFERS = "    offers = {zone: at.offer for zone, at in reconciled.items() if at.offer is not None} | drafts\n"
+_OFFERS = "    offers = {shard: at.offer for shard, at in reconciled.items() if at.offer is not None} | drafts\n"
 _STALE = "    stale = seen_state.pending is not None and not _can_follow(head, seen_state.pending)\n"
-_NEW_ENTRIES = "    new_entries = catch_up(seen_state, log_tail, verify)\n"
-_NEXT_RECORD = "    next_record = None if behind or offer is not None else find_next_record(head, desired)\n"
-_RECONCILE = "            reconciled[zone] = reconcile_zone(state, tails[zone], desired[zone], verify)\n"
-_SIGNER = "        key = _require_opening(next_record).key if head is None else head.key_in_force\n"
-_DIGEST = "        terms = self.terms_for_plan(digest)\n"
-_PLANS = "head.record.plan == desired.plan_change.before != desired.plan_change.after"
-_KEYS = "head.key_in_force == desired.key_change.before != desired.key_change.after"
-_FORECAST = '"kind": RecordKind.FORECAST,'
-_PRICES = "zip(zones, release.price_ticks.tolist(), strict=True)"
+_NEW_HEADS = "    new_heads = catch_up(seen_state, log_tail, verify)\n"
+_MAY_WRITE = "        return not self.behind and self.offer is None\n"
+_RECONCILE = "            reconciled[shard] = reconcile_shard(state, tails[shard], verify)\n"
+_SIGNER = "_require_opening(tile).key if head is None else head.tile.key_in_force"
+_TERMS = "            terms = self.terms_for_plan(row.plan)\n"
+_PLANS = "row.plan == change.before != change.after"
+_KEYS = "head.tile.key_in_force == change.before != change.after"
+_FORECAST = "(RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)"
+_MEASURED = "(RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)"
+_STEP = "predicted.step(rows, carried, tile.interval, measures, pool)"
+_RELEASE = "NextTile(TileKind.RELEASE, last + 1, table, desired)"
+_CLAIMED = "newest.get(zone) == Claim(shard, opening.claim)"
+_TOTAL = '        rows[f"total_{cost}"] = head.totals[number] + rows[cost]\n'
+_LEAVES = "    root = compute_root(hash_leaves(head.table, interval, rows)).hex()\n"
+_START = "        totals[:, at] = start.total_epsilon_micro, start.total_rho_micro\n"
+_KEPT = "            leaf_hashes[at], totals[:, at] = head.leaf_hashes[before], head.totals[:, before]\n"
+_FIND_TERMS = (
+    "        except MurmurateError as error:\n            withheld[row.zone] = str(error)\n            return None\n"
+)
 
 SEEDED_BUGS = (
     # Order of the steps
     ("sent before it is saved", PROTOCOL, _SAVE, "    yield AppendToLog(drafts)\n" + _SAVE),
     ("sent and never saved", PROTOCOL, _SAVE, _SAVE.replace("dropped | drafts", "dropped")),
     ("drafts are not checked", PROTOCOL, "refused | _invalid_drafts(reconciled, drafts)", "refused"),
-    ("an invalid draft is reported and sent all the same", PROTOCOL, "if zone not in outcome.blocked}", "}"),
-    ("the end of the log is not compared", PROTOCOL, "seen_state.head.hash != log_tail.last_hash", "False"),
+    ("an invalid draft is reported and sent all the same", PROTOCOL, "if shard not in outcome.blocked}", "}"),
+    ("the end of the log is not compared", PROTOCOL, "log_tail.last_hash != seen_state.head.tile.hash", "False"),
     ("sent without waiting for the slot", PROTOCOL, "        yield WaitForSlot()\n", ""),
     ("only new drafts are sent", PROTOCOL, _OFFERS, "    offers = drafts\n"),
     ("only old drafts are sent", PROTOCOL, _OFFERS, _OFFERS.replace(" | drafts", "")),
     # Reading the log
-    ("the log is not imported", PROTOCOL, _NEW_ENTRIES, "    new_entries = []\n"),
-    ("lines of the log are not checked", PROTOCOL, "check_next(head, parse_entry(line), verify)", "parse_entry(line)"),
-    ("signatures are not checked", CHAIN, "    check_signature(entry, verify)\n", ""),
-    ("drafting while behind", PROTOCOL, _NEXT_RECORD, _NEXT_RECORD.replace("behind or ", "")),
+    ("the log is not imported", PROTOCOL, _NEW_HEADS, "    new_heads = []\n"),
     (
-        "a log that lost entries is accepted",
+        "tiles of the log are not checked",
         PROTOCOL,
-        "if log_tail.last_seq < _last_seq(seen_state.head):",
-        "if False:",
+        "head = check_next(head, offer.tile, offer.table, verify)",
+        "head = check_follows(head, offer.tile, offer.table)",
     ),
-    # The pending draw
-    ("a pending draw is never used again", PROTOCOL, "None if behind or stale else seen_state.pending", "None"),
-    ("a pending draw is used though it does not fit", PROTOCOL, _STALE, "    stale = False\n"),
+    ("signatures are not checked", TILE_CHAIN, "    check_signature(tile, verify)\n", ""),
+    ("drafting while behind", PROTOCOL, _MAY_WRITE, _MAY_WRITE.replace("not self.behind and ", "")),
+    ("a log that lost tiles is accepted", PROTOCOL, "    if log_tail.last_seq < seen_seq:\n", "    if False:\n"),
+    # The pending tile
+    ("a pending tile is never used again", PROTOCOL, "None if behind or stale else seen_state.pending", "None"),
+    ("a pending tile is used though it does not fit", PROTOCOL, _STALE, "    stale = False\n"),
     ("a lost response counts as refused", PROTOCOL, _STALE, "    stale = seen_state.pending is not None\n"),
     (
         "a lost response counts as accepted",
         PROTOCOL,
-        _NEW_ENTRIES,
-        _NEW_ENTRIES.rstrip() + " or [seen_state.pending]\n",
+        _NEW_HEADS,
+        _NEW_HEADS + "    if not new_heads and seen_state.pending is not None:\n"
+        "        new_heads = [check_follows(seen_state.head, *seen_state.pending)]\n",
     ),
     (
-        "a draw is kept only at an acceptable price",
+        "a tile is kept only at acceptable prices",
         PROTOCOL,
         _STALE,
-        "    cheap = seen_state.pending is not None and (seen_state.pending.record.price_ticks or 0) < 2**26\n"
+        "    cheap = seen_state.pending is not None and (seen_state.pending.tile.rows['price_ticks'] < 2**26).all()\n"
         + _STALE.replace("not _can_follow(", "not (cheap and _can_follow(").replace("pending)\n", "pending))\n"),
     ),
-    ("a stale draw stays", PROTOCOL, "{zone: None for zone, at in reconciled.items() if at.stale_pending}", "{}"),
+    ("a stale tile stays", PROTOCOL, "{shard: None for shard, at in reconciled.items() if at.stale_pending}", "{}"),
     (
-        "a draw is written beside the pending one",
+        "a tile is written beside the pending one",
         PROTOCOL,
-        _NEXT_RECORD,
-        _NEXT_RECORD.replace(" or offer is not None", ""),
+        _MAY_WRITE,
+        _MAY_WRITE.replace(" and self.offer is None", ""),
+    ),
+    # Claims and moves
+    ("the answer to a claim is ignored", PROTOCOL, f"if {_CLAIMED}}}", "}"),
+    ("the number of a claim is ignored", PROTOCOL, _CLAIMED, "zone in newest and newest[zone].shard == shard"),
+    ("zones are not claimed", PROTOCOL, "(yield ClaimZones(dict(wanted))) if wanted else {}", "dict(wanted)"),
+    (
+        "every claim is the first one",
+        PROTOCOL,
+        "        (zone, Claim(shard, opening.claim))\n",
+        "        (zone, Claim(shard, 0))\n",
+    ),
+    (
+        "zones enter without a claim",
+        DESIRED_STATE,
+        "zones_to_enter(head, desired).items() if zone in claimed}",
+        "zones_to_enter(head, desired).items()}",
+    ),
+    ("a zone that has left comes back", DESIRED_STATE, " and zone not in left", ""),
+    (
+        "a moved zone starts from zero",
+        DESIRED_STATE,
+        "opening.tick, since, opening.moved_from)",
+        "opening.tick, since, None)",
+    ),
+    ("a moved zone starts from zero totals", TILE_CHAIN, _START, "        totals[:, at] = 0\n"),
+    (
+        "a zone enters before the shard has passed its last interval",
+        DESIRED_STATE,
+        "max(self.first, self.moved_from.interval + 1)",
+        "self.first",
+    ),
+    ("a zone leaves without a trace", DESIRED_STATE, "dict(head.table.moved) | leaving)", "dict(head.table.moved))"),
+    ("a zone never leaves", DESIRED_STATE, "        if row.zone not in leaving\n", ""),
+    ("an entering zone takes the place of another", TILE_CHAIN, _KEPT, _KEPT.replace("[before]", "[0]")),
+    ("zones keep the totals of another zone", TILE_CHAIN, _KEPT, _KEPT.replace("[:, before]", "[:, -1 - before]")),
+    # Tiles
+    (
+        "a leaf is left out of the root",
+        MAKE_TILE,
+        _LEAVES,
+        _LEAVES.replace("interval, rows))", "interval, rows)[:-1] or [b''])"),
+    ),
+    ("the root is over other leaves", MAKE_TILE, _LEAVES, _LEAVES.replace("interval, rows", "interval - 1, rows")),
+    ("rows do not name the leaf before", MAKE_TILE, '    rows["prev"] = head.leaf_hashes\n', ""),
+    (
+        "the root is not checked",
+        TILE_CHAIN,
+        '    _require(tile, "root", tile.header.root, compute_root(hashes).hex())\n',
+        "",
+    ),
+    (
+        "an odd node is hashed with itself",
+        MERKLE,
+        "above + level[-1:] if",
+        "above + [sha256(NODE_PREFIX + level[-1] * 2).digest()] if",
+    ),
+    (
+        "a leaf does not name its interval",
+        TILE,
+        "sha256(prefix + at_interval + data[at : at + size])",
+        "sha256(prefix + data[at : at + size])",
+    ),
+    ("a leaf does not name its plan", ZONE_TABLE, " + name + bytes.fromhex(plan)", " + name"),
+    (
+        "rows name the leaf of another zone",
+        MAKE_TILE,
+        'rows["prev"] = head.leaf_hashes\n',
+        'rows["prev"] = head.leaf_hashes[::-1]\n',
     ),
     # Costs
-    ("the total starts again at 0", RECORD_WRITER, "(0 if last is None else last.total_epsilon_micro) + ", "0 + "),
-    ("the cost is not added", RECORD_WRITER, ' + members.get("epsilon_micro", 0)', ""),
-    ("the cost is added twice", RECORD_WRITER, ' + members.get("rho_micro", 0)', ' + 2 * members.get("rho_micro", 0)'),
-    ("a forecast is charged", RECORD_WRITER, _FORECAST, _FORECAST + ' "epsilon_micro": 3,'),
+    ("the total starts again at 0", MAKE_TILE, _TOTAL, _TOTAL.replace("head.totals[number] + ", "")),
+    ("the totals of another zone", MAKE_TILE, _TOTAL, _TOTAL.replace("[number]", "[number][::-1]")),
+    ("the totals of the other cost", MAKE_TILE, _TOTAL, _TOTAL.replace("[number]", "[1 - number]")),
+    ("the cost is not added", MAKE_TILE, _TOTAL, _TOTAL.replace(" + rows[cost]", "")),
+    ("the cost is added twice", MAKE_TILE, _TOTAL, _TOTAL.replace("+ rows[cost]", "+ 2 * rows[cost]")),
     (
-        "a forecast is charged in the total only",
-        RECORD_WRITER,
-        'members.get("epsilon_micro", 0)',
-        'members.get("epsilon_micro", 3 * (members["kind"] is RecordKind.FORECAST))',
+        "a forecast is charged",
+        TILE_WRITER,
+        _FORECAST,
+        _FORECAST.replace("*_NO_NOISE", "0, 0, 3, 0"),
     ),
-    ("a measurement is free", RELEASE_TERMS, '"epsilon_micro": int(self.epsilon_micro[slot])', '"epsilon_micro": 0'),
-    ("the cost of another slot", RELEASE_TERMS, "int(self.epsilon_micro[slot])", "int(self.epsilon_micro[slot - 1])"),
-    ("the stated core of another slot", RELEASE_TERMS, "int(self.core_wh[slot])", "int(self.core_wh[slot - 1])"),
-    ("the core is not stated", RELEASE_TERMS, "int(self.core_wh[slot])", "0"),
+    ("a measurement is free", TILE_WRITER, _MEASURED, _MEASURED.replace("its.epsilon_micro[slot]", "0")),
+    (
+        "the cost of another slot",
+        TILE_WRITER,
+        _MEASURED,
+        _MEASURED.replace("epsilon_micro[slot]", "epsilon_micro[slot - 1]"),
+    ),
+    ("the stated core of another slot", TILE_WRITER, "its.core_wh[slot]\n", "its.core_wh[slot - 1]\n"),
+    ("the stated scale of another slot", TILE_WRITER, "its.scale_wh[slot],", "its.scale_wh[slot - 1],"),
     (
         "the noise of another slot",
-        RECORD_WRITER,
-        "terms.slot_of_day(interval)) for",
-        "terms.slot_of_day(interval + 1)) for",
+        TILE_WRITER,
+        "_ToMeasure(zone, its, its.slot_of_day(tile.interval), row)",
+        "_ToMeasure(zone, its, its.slot_of_day(tile.interval + 1), row)",
     ),
-    ("one scale for all", RECORD_WRITER, "[terms.scale_wh[slot] for", "[first.scale_wh[slot] for"),
-    ("one core for all", RECORD_WRITER, "[terms.core_wh[slot] for", "[first.core_wh[slot] for"),
-    ("the core of another slot", RECORD_WRITER, "[terms.core_wh[slot] for", "[terms.core_wh[slot - 1] for"),
+    ("one scale for all", TILE_WRITER, "[each.terms.scale_wh[each.slot] for", "[first.scale_wh[each.slot] for"),
+    ("one core for all", TILE_WRITER, "[each.terms.core_wh[each.slot] for", "[first.core_wh[each.slot] for"),
+    ("one curve for all", TILE_WRITER, "setdefault((curve, distribution), [])", "setdefault((0, distribution), [])"),
+    ("one distribution for all", TILE_WRITER, "setdefault((curve, distribution), [])", "setdefault((curve, 0), [])"),
     (
         "the bounds of a demand are not checked",
-        RECORD_WRITER,
-        "terms.not_hidden_reason(demand.bounds_at(row)) is None",
-        "True",
+        TILE_WRITER,
+        " and its.not_hidden_reason(demand.bounds_at(row)) is None",
+        "",
     ),
     (
-        "one curve for all",
-        RECORD_WRITER,
-        "(id(terms.curve), terms.distribution.value)",
-        "(0, terms.distribution.value)",
+        "the prices are swapped",
+        TILE_WRITER,
+        "zip(drawn.price_ticks.tolist(),",
+        "zip(drawn.price_ticks.tolist()[::-1],",
     ),
-    ("one distribution for all", RECORD_WRITER, "(id(terms.curve), terms.distribution.value)", '(id(terms.curve), "")'),
-    ("the prices are swapped", RECORD_WRITER, _PRICES, _PRICES.replace("tolist()", "tolist()[::-1]")),
     (
         "the demands are swapped",
-        RECORD_WRITER,
-        "[demand_rows[zone] for zone in zones]",
-        "[demand_rows[zone] for zone in zones[::-1]]",
+        TILE_WRITER,
+        "[each.demand_row for each in group]",
+        "[each.demand_row for each in group[::-1]]",
     ),
-    # The chain
-    ("the last interval is drawn again", DESIRED_STATE, "None, last + 1, desired)", "None, last, desired)"),
-    ("an interval is skipped", DESIRED_STATE, "None, last + 1, desired)", "None, last + 2, desired)"),
-    ("an interval is released too early", DESIRED_STATE, "if last >= desired.until:", "if last > desired.until:"),
-    ("the number is not increased", RECORD_WRITER, "last.seq + 1", "last.seq"),
-    ("the wrong predecessor is named", RECORD_WRITER, "else head.hash", "else head.record.prev"),
+    ("test-only noise is published", TILE_WRITER, "if to_measure and self.noise.test_only:", "if False:"),
+    # Predicted prices
+    ("the states of another zone", TILE_WRITER, _STEP, f"{_STEP}[::-1]"),
+    ("the states of another interval", TILE_WRITER, _STEP, _STEP.replace("tile.interval", "tile.interval - 1")),
+    ("the states begin anew", TILE_WRITER, "carry_over(head.last_rows,", "carry_over(None,"),
+    ("the oldest price is due for ever", TILE_WRITER, "carried.due[:, 1:]", "carried.due[:, :-1]"),
     (
-        "the old key signs after a rotation",
-        RECORD_WRITER,
-        _SIGNER,
-        _SIGNER.replace("head.key_in_force", "head.record.key"),
+        "the price of an interval that is over",
+        TILE_WRITER,
+        "predicted.price(states, tile.interval, lead)",
+        "predicted.price(states, tile.interval, 0)",
     ),
-    ("the newest key signs before its time", RECORD_WRITER, _SIGNER, "        key = list(self.signers)[-1]\n"),
+    (
+        "the price of the last release",
+        TILE_WRITER,
+        '    rows["price_ticks"][predicted.numbers] = predicted.price(states, tile.interval, lead)\n',
+        "",
+    ),
+    (
+        "the noised demand of another zone",
+        TILE_WRITER,
+        "[1] for zone in tile.table.zones]",
+        "[1] for zone in tile.table.zones[::-1]]",
+    ),
+    (
+        "the exact demand is published",
+        TILE_WRITER,
+        "drawn.noisy_wh.tolist(), strict=True)",
+        "demand.energy_wh[[each.demand_row for each in group]].tolist(), strict=True)",
+    ),
+    (
+        "the answer to prices is ignored",
+        PREDICTED_ROWS,
+        "np.where(paid == NO_PRICE, 1.0, answered)",
+        "answered * 0 + 1",
+    ),
+    (
+        "a withheld row forgets the states",
+        PREDICTED_ROWS,
+        'np.where((rows["kind"] == RowKind.WITHHELD)[:, None], carried.states, 0)',
+        "0 * carried.states",
+    ),
+    (
+        "a price that was withheld is due",
+        PREDICTED_ROWS,
+        'np.where(priced, last_rows["price_ticks"], NO_PRICE)',
+        'last_rows["price_ticks"]',
+    ),
+    (
+        "a zone is among its own pool",
+        PREDICTED_ROWS,
+        "np.array(pool) - self._shares(measures)",
+        "np.array(pool) + 0 * self._shares(measures)",
+    ),
+    ("the pool of the tile before", TILE_WRITER, "pool.to_extensions()", "head.tile.header.extensions"),
+    (
+        "the pool without its last zone",
+        PREDICTED_ROWS,
+        "self._shares(measures).sum(axis=0)",
+        "self._shares(measures)[:-1].sum(axis=0)",
+    ),
+    ("withheld rows are pooled", PREDICTED_ROWS, "usable[self.numbers] = measured[self.numbers]", "usable[:] = True"),
+    ("a few households are a pool", PREDICTED_ROWS, "2 * homes >= self.pool_homes", "homes >= 0"),
+    ("the pool is used where the plan does not", PREDICTED_ROWS, "(self.pool_homes > 0)", "(self.pool_homes >= 0)"),
+    (
+        "a row without a measurement is corrected",
+        PREDICTED_ROWS,
+        'rows["kind"] == RowKind.MEASURED, rows["noisy_wh"]',
+        'rows["kind"] != RowKind.WITHHELD, rows["noisy_wh"]',
+    ),
+    ("the last row of another zone", TILE_CHAIN, "= rows_before[before]", "= rows_before[0]"),
+    # The chain
+    ("the last interval is drawn again", MAKE_TILE, "interval = head.interval + 1", "interval = head.interval"),
+    ("an interval is skipped", MAKE_TILE, "interval = head.interval + 1", "interval = head.interval + 2"),
+    ("the demand of the interval before", DESIRED_STATE, _RELEASE, _RELEASE.replace("last + 1", "last")),
+    ("an interval is released too early", DESIRED_STATE, "if last >= desired.until", "if last > desired.until"),
+    ("the number is not increased", MAKE_TILE, "last.seq + 1", "last.seq"),
+    ("the wrong predecessor is named", MAKE_TILE, "prev=head.tile.hash", "prev=last.prev"),
+    ("the old key signs after a rotation", TILE_WRITER, _SIGNER, _SIGNER.replace("key_in_force", "header.key")),
+    ("the newest key signs before its time", TILE_WRITER, _SIGNER, "list(self.signers)[-1]"),
     (
         "the old plan prices after a change",
-        RECORD_WRITER,
-        _DIGEST,
-        "        change = next_record.desired.plan_change\n"
-        "        digest = change.before if change and next_record.kind is None else digest\n" + _DIGEST,
-    ),
-    (
-        "the new plan prices before the change",
-        RECORD_WRITER,
-        _DIGEST,
-        "        change = next_record.desired.plan_change\n"
-        "        digest = change.after if change and head else digest\n" + _DIGEST,
-    ),
-    ("plans change back and forth", DESIRED_STATE, _PLANS, "head.record.plan != desired.plan_change.after"),
-    ("keys change back and forth", DESIRED_STATE, _KEYS, "head.key_in_force != desired.key_change.after"),
-    (
-        "what is late is priced",
         DESIRED_STATE,
-        "RecordKind.WITHHELD if last + 1 < desired.priced_from else None",
-        "None",
+        "row._replace(plan=changes[row.zone].after, ",
+        "row._replace(plan=changes[row.zone].before, ",
     ),
-    ("a forecast in spite of demand", RECORD_WRITER, "if z in demand_rows and next_record.kind is None", "if False"),
-    # Isolation between zones
+    ("a plan keeps the currency of the last one", DESIRED_STATE, "currency=changes[row.zone].currency, ", ""),
     (
-        "one bad chain stops the batch",
+        "a plan with other intervals is used",
+        TILE_WRITER,
+        "(terms.interval_s, terms.currency, terms.tick) != (interval_s, row.currency, row.tick)",
+        "False",
+    ),
+    ("plans change back and forth", DESIRED_STATE, _PLANS, "row.plan != change.after"),
+    ("keys change back and forth", DESIRED_STATE, _KEYS, "head.tile.key_in_force != change.after"),
+    ("what is late is priced", DESIRED_STATE, "return self.interval < self.desired.priced_from", "return False"),
+    ("a forecast in spite of demand", TILE_WRITER, "if row is not None and its is not None and", "if False and"),
+    # Isolation between shards, and between the zones of a shard
+    (
+        "one bad shard stops the batch",
         PROTOCOL,
         _RECONCILE + "        except ChainError as error:\n",
         _RECONCILE + "        except KeyError as error:\n",
     ),
     (
-        "one bad plan stops the batch",
-        RECORD_WRITER,
-        "            except MurmurateError as error:",
-        "            except KeyError as error:",
+        "one missing key stops the batch",
+        TILE_WRITER,
+        "            except MurmurateError as error:\n                drafts.refused",
+        "            except KeyError as error:\n                drafts.refused",
     ),
     (
-        "the first bad chain hides the others",
+        "one bad plan stops its shard",
+        TILE_WRITER,
+        _FIND_TERMS,
+        _FIND_TERMS.replace("            return None\n", "            raise\n"),
+    ),
+    ("one bad plan stops the batch", TILE_WRITER, _FIND_TERMS, _FIND_TERMS.replace("MurmurateError", "KeyError")),
+    ("a zone that cannot be priced is not reported", TILE_WRITER, "            withheld[row.zone] = str(error)\n", ""),
+    (
+        "the first bad shard hides the others",
         PROTOCOL,
-        "            outcome.blocked[zone] = _blocked_reason(error)\n",
-        "            outcome.blocked[zone] = _blocked_reason(error)\n            break\n",
+        "            outcome.blocked[shard] = _blocked_reason(error)\n",
+        "            outcome.blocked[shard] = _blocked_reason(error)\n            break\n",
+    ),
+    (
+        "a zone of another shard keeps this one from opening",
+        DESIRED_STATE,
+        "        return _open_shard(desired, entering) if entering else None\n",
+        "        return _open_shard(desired, entering) if len(entering) == len(desired.zones) else None\n",
     ),
     ("a failed round keeps its locks", STORES, "        state.rollback()\n        raise\n", "        raise\n"),
     (
@@ -184,7 +347,7 @@ SEEDED_BUGS = (
     (
         "a saved round is not committed",
         STORES,
-        "            state.save(seen, pending)\n",
+        "            state.save(new_heads, pending)\n",
         "            state.rollback()\n",
     ),
 )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.record import Entry
-from murmurate.publisher.desired_state import Change, DesiredState, Opening
-from murmurate.publisher.protocol import Step, publish_round
-from murmurate.publisher.record_writer import RecordWriter
+from murmurate.public_log.tile import sign_tile
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.publisher.desired_state import Change, DesiredState, NextTile, PlanChange, ShardOpening, ZoneOpening
+from murmurate.publisher.protocol import publish_round
+from murmurate.publisher.steps import Drafts, Step, WriteTiles
+from murmurate.publisher.tile_writer import TileWriter
+from murmurate.types import Demand
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.fault_schedule import FaultSchedule
 from tests.simulation.memory_stores import (
@@ -19,14 +24,22 @@ from tests.simulation.memory_stores import (
     MemoryState,
     ObservedRound,
     PutIfAbsentLog,
+    ShardRow,
     Snapshot,
     StateSession,
-    ZoneRow,
 )
 from tests.simulation.oracle import Oracle
 
 REAL_SIGNATURES_EVERY = 100  # seeds
 START_INTERVAL = 1000  # the current interval when a run begins
+
+
+class Move(NamedTuple):
+    """The operator moves a zone."""
+
+    source: str
+    target: str
+    entry: ZoneOpening | None = None  # how it enters the target; None until it has left the source
 
 
 class Publisher:
@@ -37,21 +50,25 @@ class Publisher:
         self.session = StateSession(state, sim.faults, sim.oracle)
         self.channel = LogConnection(sim.log, sim.faults, sim.delayed)
         self.clock_offset = 0  # relative to the true clock [intervals]
+        self.zones: dict[str, dict[str, ZoneOpening]] = {shard: {} for shard in sim.shards}
+        self.moves: dict[str, dict[str, str]] = {shard: {} for shard in sim.shards}
         self.plan = dict.fromkeys(sim.zones, 0)  # the number of the plan that it must change to
-        self.key = dict.fromkeys(sim.zones, 0)
+        self.key = dict.fromkeys(sim.shards, 0)
         self.mismatched_zone: str | None = None  # it must change this zone to a plan with other intervals
         self.keys_held = samples.KEYS  # it holds the first keys_held keys
         self.test_only_noise = False  # its noise is marked test_only: the log must take none of it
+        self.faulty_writer = False  # its tiles break a rule: it must send none of them
         self.machine: Generator[Step, Any, Any] | None = None
         self.step: Step | None = None
 
     def start_round(self, desired: dict[str, DesiredState], sim: Simulation) -> Generator[Step, Any, Any]:
         """Start a new round without any memory of the last one."""
-        self.session.observed = self.channel.observed = ObservedRound(
-            desired,
-            self.keys_held < samples.KEYS or self.mismatched_zone is not None or self.test_only_noise,
-        )
-        return publish_round(desired, sim.record_writer(self.keys_held, self.test_only_noise).write_entries, sim.verify)
+        may_block = self.keys_held < samples.KEYS or self.test_only_noise or self.faulty_writer
+        self.session.observed = self.channel.observed = ObservedRound(desired, may_block)
+        write_tiles = sim.tile_writer(self.keys_held, self.test_only_noise).write_tiles
+        if self.faulty_writer:
+            write_tiles = partial(sim.write_faulty_tiles, write_tiles)
+        return publish_round(desired, write_tiles, sim.verify)
 
     def wait_for_slot(self) -> None:
         self.session.observed.slot_reached = True
@@ -72,66 +89,98 @@ class Simulation:
         self.rng = Random(seed)  # noqa: S311 - a seed must give the same run again
         self.faults = FaultSchedule(self.rng, trace)
         below = self.faults.below
-        self.zones = samples.ZONES[: 1 + below(len(samples.ZONES))]
+        self.shards = samples.SHARDS[: 1 + below(len(samples.SHARDS))]
+        names = iter(samples.ZONES)
+        self.zone_shard = {  # where the operator wants each zone
+            next(names): shard for shard in self.shards for _ in range(1 + below(samples.MAX_ZONES_OF_A_SHARD))
+        }
+        self.zones = tuple(self.zone_shard)
         self.lead = 2 + below(5)
         self.signers, self.verify = samples.sample_keyring(seed % REAL_SIGNATURES_EVERY == 0)
         self.noise = samples.CountedNoise()
-        self.oracle = Oracle(self.noise, self.verify)
-        self.log = (PutIfAbsentLog if below(3) == 0 else MemoryLog)(self.zones, self.oracle)
+        self.unknown_plans: set[str] = set()  # plans that no tile writer can load
+        self.oracle = Oracle(self.noise, self.verify, self.unknown_plans)
+        self.log = (PutIfAbsentLog if below(3) == 0 else MemoryLog)(self.shards, self.oracle)
         self.oracle.log = self.log
         self.log.now = START_INTERVAL
-        self.delayed: list[list[Entry]] = []
-        self.unknown_plans: set[str] = set()  # plans that no record writer can load
+        self.delayed: list[Callable[[], int]] = []
         self.dead_sessions: list[StateSession] = []  # of crashed publishers; their locks are still held
-        self.states = [MemoryState("A", Snapshot(dict.fromkeys(self.zones, ZoneRow()), {}))]
+        self.states = [MemoryState("A", Snapshot(dict.fromkeys(self.shards, ShardRow()), {}))]
         self.states_created = 1
         self.backups = [self.states[0].snapshot()]
         self.publishers = [Publisher(f"p{n}", self, self.states[0]) for n in range(1 + below(4))]
         self.demands_created = 0
-        self.openings = {
-            zone: Opening(
-                plan=samples.PLANS_BY_ZONE[zone][0].terms.plan_digest,
-                key=self.signers[0].public_key,
-                first=START_INTERVAL - 1 - below(3),
-                lead=self.lead,
-            )
-            for zone in self.zones
-        }
         for zone in self.zones:
             for interval in range(START_INTERVAL - 3, START_INTERVAL):
                 self.states[0].demand[zone, interval] = self.new_demand(zone, interval)
-        self.log.plans |= {opening.plan for opening in self.openings.values()}
-        self.plan = dict.fromkeys(self.zones, 0)  # the newest plan and key that the operator has set
-        self.key = dict.fromkeys(self.zones, 0)
-        self._writers: dict[tuple[int, bool], RecordWriter] = {}
+        key = self.signers[0].public_key
+        self.opening = ShardOpening(key=key, interval_s=samples.INTERVAL_S, lead=self.lead)
+        self.moves: dict[str, Move] = {}
+        self.openings: dict[str, ZoneOpening] = {}  # of zones that the operator has opened
+        self.plan = dict.fromkeys(self.zones, 0)  # the newest plan of each zone that the operator has set
+        self.key = dict.fromkeys(self.shards, 0)  # and the newest key of each shard
+        for number, zone in enumerate(self.zones):
+            if number == 0 or self.zone_shard[zone] != self.zone_shard[self.zones[number - 1]] or below(3):
+                self.open_zone(zone, START_INTERVAL - 1 - below(3))
+        for zone, opening in self.openings.items():
+            for publisher in self.publishers:
+                publisher.zones[self.zone_shard[zone]][zone] = opening
+        self._writers: dict[tuple[int, bool], TileWriter] = {}
         self.steps = 0
         self.repeat_probability = 1 - 0.6 * self.rng.random()  # that the same publisher takes the next step
         self.active_publisher = self.publishers[0]
 
-    def record_writer(self, keys: int, test_only: bool) -> RecordWriter:
-        """Return a record writer that holds the first `keys` keys."""
+    def open_zone(self, zone: str, first: int) -> None:
+        """The operator publishes the first plan of a zone and decides where it begins."""
+        terms = samples.PLANS_BY_ZONE[zone][0].terms
+        self.log.documents[terms.plan_digest] = ""
+        self.openings[zone] = ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=first)
+
+    def tile_writer(self, keys: int, test_only: bool) -> TileWriter:
+        """Return a tile writer that holds the first `keys` keys."""
         if (keys, test_only) not in self._writers:
             signers = {signer.public_key: signer for signer in self.signers[:keys]}
             noise = samples.TestOnlyCountedNoise(self.noise) if test_only else self.noise
-            writer = RecordWriter(terms_for_plan=self.terms, signers=signers, noise=noise)
-            self._writers[keys, test_only] = writer
+            self._writers[keys, test_only] = TileWriter(terms_for_plan=self.terms, signers=signers, noise=noise)
         return self._writers[keys, test_only]
+
+    def write_faulty_tiles(
+        self, write_tiles: WriteTiles, next_tiles: Mapping[str, tuple[ShardHead | None, NextTile]], demand: Demand
+    ) -> Drafts:
+        """Return tiles that do not follow the head of their shard."""
+        drafts = write_tiles(next_tiles, demand)
+        for shard, tile in drafts.written.items():
+            signer = next(signer for signer in self.signers if signer.public_key == tile.header.key)
+            if len(tile.rows) and self.faults.chance(0.5):
+                rows = tile.rows.copy()
+                rows["total_epsilon_micro"] += 1
+                drafts.written[shard] = sign_tile(tile.header, signer, rows)
+            else:
+                drafts.written[shard] = sign_tile(replace(tile.header, prev="f" * 64), signer, tile.rows)
+        return drafts
 
     def terms(self, plan: str) -> ReleaseTerms | None:
         return None if plan in self.unknown_plans else samples.PLAN_BY_DIGEST[plan].terms
 
-    def desired_state(self, publisher: Publisher, zone: str) -> DesiredState:
-        """Return the desired state of a zone by this publisher's own clock and settings."""
-        clock = self.log.now + publisher.clock_offset
-        plans, number, keys = samples.PLANS_BY_ZONE[zone], publisher.plan[zone], publisher.key[zone]
-        change = Change(plans[number - 1].terms.plan_digest, plans[number].terms.plan_digest) if number else None
-        if publisher.mismatched_zone == zone:
-            change = Change(plans[number].terms.plan_digest, samples.MISMATCHED_PLAN_BY_ZONE[zone].terms.plan_digest)
+    def desired_state(self, publisher: Publisher, shard: str) -> DesiredState:
+        """Return the desired state of a shard by this publisher's own clock and settings."""
+        clock, keys = self.log.now + publisher.clock_offset, publisher.key[shard]
+        changes = {
+            zone: plan_change(plans[number - 1].terms.plan_digest, plans[number].terms)
+            for zone, number in publisher.plan.items()
+            if number and (plans := samples.PLANS_BY_ZONE[zone])
+        }
+        zone = publisher.mismatched_zone
+        if zone is not None:
+            now = samples.PLANS_BY_ZONE[zone][publisher.plan[zone]].terms.plan_digest
+            changes[zone] = plan_change(now, samples.MISMATCHED_PLAN_BY_ZONE[zone].terms)
         return DesiredState(
             until=clock - 1,
             priced_from=clock - self.lead + 1,
-            opening=self.openings[zone],
-            plan_change=change,
+            opening=self.opening,
+            zones=dict(publisher.zones[shard]),
+            plan_changes=changes,
+            moves=dict(publisher.moves[shard]),
             key_change=Change(self.signers[keys - 1].public_key, self.signers[keys].public_key) if keys else None,
         )
 
@@ -144,3 +193,8 @@ class Simulation:
     def pick(self, things: Any) -> Any:
         """Return one of the things by chance."""
         return things[self.faults.below(len(things))]
+
+
+def plan_change(before: str, terms: ReleaseTerms) -> PlanChange:
+    """Return the change from one plan to another."""
+    return PlanChange(before, terms.plan_digest, terms.currency, terms.tick)

@@ -27,10 +27,16 @@ EVENT_FAULTS = (
     "split brain",
     "split brain ends",
     "state restored",
-    "forged entry offered",
+    "faulty writer",
+    "forged tile checked",
+    "move of a zone reaches some publishers",
+    "moved zone reaches some publishers",
+    "opening of a zone reaches some publishers",
+    "plan unknown",
+    "zone opened in two shards",
     "test-only noise",
     "transaction lost with its database",
-    "zone corrupted",
+    "shard corrupted",
 )
 
 

@@ -85,7 +85,8 @@ _BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
 GRANT = b"grant_type=client_credentials"
 
 OPEN = [
-    "/", "/zones", "/log.jsonl", "/healthz", "/readyz", "/openapi.json", "/plans/{plan}.json",
+    "/", "/zones", "/shards", "/tiles/00000000-0000/0", "/tiles/00000000-0000/9", "/documents/{plan}",
+    "/healthz", "/readyz", "/openapi.json", "/plans/{plan}.json",
     f"{ADR}/programs", f"{ADR}/programs/harbour-PT15M", f"{ADR}/events", f"{ADR}/events/harbour-PT15M-{WHOLE_DAYS[2]}",
     f"{ADR}/notifiers", f"{ADR}/notifiers/mqtt/topics/programs/harbour-PT15M/events", f"{ADR}/auth/server",
 ]  # fmt: skip

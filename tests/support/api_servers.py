@@ -1,7 +1,9 @@
 """Both APIs on real ports, with a log of two zones that covers three complete local days."""
 
 import re
+import sys
 import time
+import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,12 +12,7 @@ from threading import Thread
 import httpx
 
 from murmurate.planning.plan import make_plan
-from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.privacy.noise import SystemNoise
-from murmurate.public_log.signing import Ed25519Signer
-from murmurate.publisher.desired_state import DesiredState, Opening, find_next_record
-from murmurate.publisher.record_writer import RecordWriter
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.http_api import IngestApi, private_app
@@ -28,16 +25,15 @@ from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import MqttBroker, ServiceSettings
 from murmurate.service.storage.databases import Databases
-from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.session_pool import SessionPool
 from murmurate.service.web.server import make_server
 from tests.support.ports import free_port
+from tests.support.postgres_stores import ShardWriter
 from tests.support.recorded_log import recorded_log
-from tests.support.sample_chains import NO_DEMAND, demand
 
 STEP_S, LEAD = 900, 2
 ZONES = {"harbour": ("CHF", "Europe/Zurich"), "old town": ("USD", "America/New_York")}
-SIGNER = Ed25519Signer(bytes(32))
+SHARDS = {"harbour": "00000000-0000", "old town": "00000000-0001"}
 WHOLE_DAYS = ("2025-10-25", "2025-10-26", "2025-10-27")  # the second has 25 hours in Zurich
 TODAY = "2025-10-28"
 _BEGIN = datetime(2025, 10, 24, 20, tzinfo=UTC)
@@ -57,42 +53,22 @@ def plan_of(zone: str) -> str:
 
 
 def write_log(dsn: str) -> dict[str, str]:
-    """Write every kind of release in both zones. Return the digest of each zone's plan."""
-    plans = {zone: plan_of(zone) for zone in ZONES}
-    terms = {zone: ReleaseTerms.from_json(text) for zone, text in plans.items()}
-    by_digest = {one.plan_digest: one for one in terms.values()}
-    record_writer = RecordWriter(terms_for_plan=by_digest.get, signers={SIGNER.public_key: SIGNER}, noise=SystemNoise())
-    log = PostgresLogStore(dsn)
-    for zone, text in plans.items():
-        log.publish_plan(terms[zone].plan_digest, text)
-    heads = dict.fromkeys(ZONES)
-    for interval in range(FIRST - 1, LAST + 1):
-        drafts = record_writer.write_entries(
-            {zone: (heads[zone], _next_record(zone, interval, heads, terms)) for zone in ZONES}, _used(interval)
-        )
-        assert not drafts.refused
-        log.append(drafts.written.values())
-        heads = drafts.written
-    log.close()
-    return {zone: one.plan_digest for zone, one in terms.items()}
-
-
-def _next_record(zone, interval, heads, terms):
-    withheld = interval % 50 == 7
-    opening = Opening(plan=terms[zone].plan_digest, key=SIGNER.public_key, first=FIRST, lead=LEAD)
-    return find_next_record(
-        heads[zone], DesiredState(until=interval, priced_from=interval + 1 if withheld else 0, opening=opening)
-    )
-
-
-def _used(interval):
-    return NO_DEMAND if interval % 5 == 1 else demand(**dict.fromkeys(ZONES, 400_000 + interval % 96 * 1000))
+    """Every kind of release in both zones, each in a shard of its own. Returns the digest of each zone's plan."""
+    digests = {}
+    for zone in ZONES:
+        writer = ShardWriter(dsn, {zone: plan_of(zone)}, shard=SHARDS[zone], first=FIRST, lead=LEAD)
+        for interval in range(FIRST - 1, LAST + 1):
+            used = None if interval % 5 == 1 else 400_000 + interval % 96 * 1000
+            writer.write(1, used, priced_from=interval + 1 if interval % 50 == 7 else 0)
+        writer.close()
+        digests[zone] = writer.terms[zone].plan_digest
+    return digests
 
 
 @contextmanager
-def listening(app, port):
+def listening(app, port, limits=None):
     """Run a server in a thread. The thread ends with the block."""
-    web = make_server(app, "127.0.0.1", port)
+    web = make_server(app, "127.0.0.1", port, limits)
     thread = Thread(target=web.run, daemon=True)
     thread.start()
     end = time.monotonic() + 120
@@ -104,7 +80,21 @@ def listening(app, port):
     finally:
         web.should_exit = True
         thread.join(120)
-        assert not thread.is_alive()
+        assert not thread.is_alive(), _describe(web, thread)
+
+
+def _describe(web, thread):
+    """Where a server stands that does not end."""
+    stack = traceback.format_stack(sys._current_frames()[thread.ident])
+    return f"{web.server_state.connections} {web.server_state.tasks}\n{''.join(stack)}"
+
+
+def await_backfill(live_state):
+    """Wait until the prices of the days before are there: the port opens without them."""
+    end = time.monotonic() + 120
+    while not live_state.is_backfilled:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @dataclass
@@ -144,6 +134,7 @@ def run_apis(folder, state_dsn, log_dsn):
         mqtt=MqttBroker(),
         zones={zone: {"timezone": timezone} for zone, (_, timezone) in ZONES.items()},
         clock=ServiceClock(simulated_s=NOW_S, wall_s=time.time(), speed=1e-6),
+        static_files=folder / "static",
     )
     apis = RunningApis(settings)
     apis.plans = write_log(log_dsn)
@@ -168,10 +159,11 @@ def run_apis(folder, state_dsn, log_dsn):
         listening(app, settings.public_address[1]),
         listening(private_app(routes), settings.private_address[1]),
     ):
+        await_backfill(live_state)
         for name in ("harbour", "old-town", "both"):
             apis.tokens[name] = token_of(apis, name)
         yield apis
-    for closing in (state, live_state.archive, live_state._follower, operator):
+    for closing in (state, live_state, operator):
         closing.close()
 
 

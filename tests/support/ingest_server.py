@@ -50,6 +50,7 @@ class IngestServer:
     port: int
     landing: Landing
     ingestor: ReloadingIngestor
+    api: IngestApi
     web: httpx.Client
     secrets: dict[str, str] = field(default_factory=dict)
 
@@ -112,12 +113,13 @@ def run_ingest_server(root: Path, dsn: str) -> Iterator[IngestServer]:
     ingestor = ReloadingIngestor(landing, root / "meters.csv", clock, 60, IngestStore(state))
     access = AuthStore(state)
     port = free_port()
-    app = private_app(IngestApi(current_ingestor=ingestor, access=access).routes())
+    api = IngestApi(current_ingestor=ingestor, access=access)
+    app = private_app(api.routes())
     web = make_server(app, "127.0.0.1", port)
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
-        server = IngestServer(root, dsn, port, landing, ingestor, client)
+        server = IngestServer(root, dsn, port, landing, ingestor, api, client)
         while not web.started:
             time.sleep(0.01)
         for name, zones in (("north", {"harbour"}), ("south", {"quay"}), ("both", {"harbour", "quay"})):

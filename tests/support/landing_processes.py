@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from murmurate.service.landing import append as appending
-from murmurate.service.landing import interval_manifest
+from murmurate.service.landing import interval_manifest, merging_appender
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.readings_file import encode_readings
 from murmurate.types import Readings
@@ -161,3 +162,29 @@ def _arm(last: int) -> None:
 
     for name in _DISK:
         setattr(os, name, fatal(getattr(os, name)))
+
+
+def keep_appending_and_merging(line: Any, root: Path) -> None:
+    """Told (interval, meters): append the meters one by one while a thread merges; say which are sure to count."""
+    landing = Landing.open(root)
+    _warm()
+    _quick()
+    merging_appender.MIN_PARTS_TO_MERGE = 1
+    while True:
+        start_s, meters = line.recv()
+        deadline_s = start_s + landing.interval_s
+        appender = merging_appender.MergingAppender(landing, lambda now=deadline_s: now, 0, in_background=False)
+        over = threading.Event()
+        merging = threading.Thread(target=_keep_merging, args=(appender, over))
+        merging.start()
+        sure = [
+            meter for meter in meters if appender.append(start_s, Readings.from_columns(meter=[meter], energy_wh=[7]))
+        ]
+        line.send(sure)
+        over.set()
+        merging.join()
+
+
+def _keep_merging(appender: Any, over: threading.Event) -> None:
+    while not over.is_set():
+        appender.merge_due_runs()

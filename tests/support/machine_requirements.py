@@ -26,6 +26,7 @@ _MARKERS_BY_PATH = {
     "tests/e2e/": ("postgres", "mqtt", "slow"),
     "tests/e2e/test_interop_clients.py": ("postgres", "mqtt", "slow", "clients"),
     "tests/fault_injection/": ("postgres_programs", "slow"),
+    "tests/fuzzing/": ("slow",),
     "tests/integration/": ("postgres",),
     "tests/integration/aggregation/test_spark.py": ("slow",),
     "tests/integration/aggregation/test_spark_faults.py": ("spark", "slow"),
@@ -35,6 +36,7 @@ _MARKERS_BY_PATH = {
     "tests/simulation/": ("slow",),
     "tests/statistical/": ("slow",),
     "tests/unit/commands/test_plan.py": ("slow",),
+    "tests/unit/commands/test_registry_entry.py": ("slow",),
     "tests/unit/household/test_model_fit_power.py": ("slow",),
     "tests/unit/lab/": ("slow",),
     "tests/whole_path/": ("slow",),
@@ -103,6 +105,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "clients": _without_clients,
     "browser": _without_program("chromium"),
     "gojq": _without_program("gojq"),
+    "promtool": _without_program("promtool", "prometheus"),
     "curl": _without_program("curl"),
     "pg_dump": _without_program("pg_dump", "postgresql-client"),
 }

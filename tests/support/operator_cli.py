@@ -4,15 +4,21 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
+import time
 import uuid
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import psycopg
 import pytest
 
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
+from murmurate.planning.plan import make_plan
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+from murmurate.public_log.tile import RowKind, TileKind, parse_tile
+from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
 
@@ -34,6 +40,7 @@ class Operator:
     def __init__(self, folder):
         self.folder = folder
         self.names = {store: f"test_{store}_{uuid.uuid4().hex[:12]}" for store in ("state", "log")}
+        self.made_s = int(time.time())  # zones opened one after the other begin together, however long that takes
         self.shown = ""  # everything that any command has printed
 
     @property
@@ -78,6 +85,17 @@ class Operator:
     def lines(self, name):
         return (self.folder / name).read_text(encoding="utf-8").splitlines()
 
+    def export(self, name="log.tar"):
+        """Export the log to a tar archive. Returns its tiles as bytes, by shard and number."""
+        self.run(f"murmurate export {name}")
+        return self.exported(name)
+
+    def exported(self, name):
+        """The tiles of an exported archive as bytes, by shard and number."""
+        with tarfile.open(self.folder / name) as archive:
+            files = sorted(file for file in archive.getnames() if file.endswith(".tile"))
+            return [archive.extractfile(file).read() for file in files]
+
     def store_demand(self, first, last, energy_wh=PAYING, zone="harbour", bounds=({"": 1000},)):
         """Store the demand of intervals first, .., last."""
         state = PostgresStateStore(self.dsn("state"))
@@ -92,9 +110,52 @@ class Operator:
     def open(self, hours_ago=2, name="harbour"):
         """Keys, a plan and an open zone whose first interval lies in the past."""
         self.write("zone.toml", small_zone(name))
-        self.run("murmurate plan zone.toml && murmurate keys keys | sed -n 's/Public key: //p' > operator.key")
-        begin = f"$(date -u -d @$(( ($(date +%s) / {STEP_S} - {hours_ago * 12}) * {STEP_S} )) +%FT%TZ)"
-        self.run(f'murmurate open plan.json --lead 60 --first "{begin}"')
+        self.write("plan.json", made_plan(small_zone(name)))
+        self.run("murmurate keys keys | sed -n 's/Public key: //p' > operator.key")
+        open_zones(self, "plan", hours_ago=hours_ago)
+
+    def open_and_find_first(self, hours_ago=2):
+        """Open a zone as `open` does. Returns its first interval."""
+        self.open(hours_ago)
+        return parse_tile(self.export("opened.tar")[0]).header.interval + 1
+
+
+@cache
+def made_plan(zone_file):
+    """What `murmurate plan` writes for a zone file, which tests of that command check."""
+    return make_plan(parse_zone(zone_file)).to_json()
+
+
+def plan_zones(operator, *names):
+    """Make a plan for each zone, in a file of its name."""
+    for name in names:
+        operator.write(f"{name}.toml", small_zone(name))
+        operator.write(f"{name}.json", made_plan(small_zone(name)))
+
+
+def open_zones(operator, *plans, hours_ago=1, lead=60):
+    """Open the zones of plans; their first interval lies in the past."""
+    files = " ".join(f"{name}.json" for name in plans)
+    begin_s = operator.made_s // STEP_S * STEP_S - hours_ago * 3600
+    begin = time.strftime("%FT%TZ", time.gmtime(begin_s))
+    return operator.run(f"murmurate open {files} --lead {lead} --first {begin}")
+
+
+def shard_zones(operator):
+    """The zones of each shard, as the log says."""
+    log = PostgresLogStore(operator.dsn("log"))
+    found = {shard: offer.table.zones for shard, offer in log.read_heads(log.heads()).items()}
+    log.close()
+    return found
+
+
+def decided_kinds(tiles):
+    """What each tile decides; of a release, what it decides about its first zone."""
+    parsed = [parse_tile(tile) for tile in tiles]
+    return [
+        RowKind(tile.rows["kind"][0]).name.lower() if tile.header.kind is TileKind.RELEASE else tile.header.kind.value
+        for tile in parsed
+    ]
 
 
 @contextmanager

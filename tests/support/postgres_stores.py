@@ -1,15 +1,32 @@
-"""A state and a log on a real PostgreSQL server, and publishers that use them."""
+"""A state and a log on a real PostgreSQL server, publishers that use them, and a writer of single shards."""
 
-from murmurate.public_log.chain import check_next
-from murmurate.public_log.record import parse_entry
+import psycopg
+
+from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import verify_signature
-from murmurate.publisher.desired_state import DesiredState
+from murmurate.public_log.tile import RowKind, TileKind
+from murmurate.public_log.tile_chain import check_follows, check_next
+from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
+from murmurate.publisher.steps import Claim
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.publish_loop import Publisher
-from tests.support.sample_chains import OPENING, PLANS, demand, record_writer
+from tests.support.sample_shards import (
+    NO_DEMAND,
+    OLD_KEY,
+    OPENING,
+    PLANS,
+    ZONE_OPENING,
+    desire,
+    make_demand,
+    make_writer,
+    next_offer,
+)
 
-ZONES = [f"zone {n}" for n in range(7)] + ['Zürich "1"\n\\']
+ODD_NAME = 'Zürich "1"\n\\'
+SHARDS = {f"shard {n}": (f"zone {n}a", f"zone {n}b") for n in range(4)} | {ODD_NAME: (ODD_NAME, "zone 4b", "zone 4c")}
+ZONES = [zone for zones in SHARDS.values() for zone in zones]
+SHARD_OF = {zone: shard for shard, zones in SHARDS.items() for zone in zones}
 
 
 class Stores:
@@ -19,41 +36,145 @@ class Stores:
         self.state_dsn, self.log_dsn = state_dsn, log_dsn
         self.log = PostgresLogStore(log_dsn)
         self.opened = []
-        for plan in PLANS:
-            self.log.publish_plan(plan, "{}")
+        self.log.publish_documents(dict.fromkeys(PLANS, "{}"))
         self.state = self.new_state()
-        self.state.store_openings(dict.fromkeys(ZONES, OPENING))
+        zones = {zone: (shard, ZONE_OPENING) for zone, shard in SHARD_OF.items()}
+        self.state.store_openings(dict.fromkeys(SHARDS, OPENING), zones)
 
     def new_state(self):
         state = PostgresStateStore(self.state_dsn)
         self.opened.append(state)
         return state
 
-    def publisher(self, **options):
+    def new_log(self):
         log = PostgresLogStore(self.log_dsn)
         self.opened.append(log)
-        defaults = {"state": self.new_state(), "log": log, "write_entries": record_writer().write_entries}
-        defaults |= {"wait_for_slot": lambda: None, "batch_size": 3, "pause_s": 0.01}
+        return log
+
+    def publisher(self, **options):
+        defaults = {"state": self.new_state(), "log": self.new_log(), "write_tiles": make_writer().write_tiles}
+        defaults |= {"wait_for_slot": lambda: None, "batch_size": 2, "pause_s": 0.01}
         return Publisher(**defaults | options)
 
+    def publish(self, until, **more):
+        """Publish everything up to an interval, with a publisher that knows nothing."""
+        return self.publisher().publish(desired(until, **more), timeout_s=60)
+
     def store_demand(self, interval, energy_wh=500_000):
-        self.state.store_demand(interval, demand(**dict.fromkeys(ZONES, energy_wh)))
+        self.state.store_demand(interval, make_demand(**dict.fromkeys(ZONES, energy_wh)))
 
-    def lines(self, zone):
-        return self.log.read({zone: -1})[zone].lines
+    def heads(self, shard):
+        """The chain of a shard, every link and every signature checked."""
+        return checked_heads(self.log, shard)
 
-    def entries(self, zone):
-        """The chain of a zone, every link checked."""
-        head, entries = None, []
-        for line in self.lines(zone):
-            head = check_next(head, parse_entry(line), verify_signature)
-            entries.append(head)
-        return entries
+    def bodies(self):
+        """Every byte of the log, by shard."""
+        return {shard: [head.tile.to_bytes() for head in self.heads(shard)] for shard in SHARDS}
+
+    def tile_kinds(self, shard):
+        return [head.tile.header.kind for head in self.heads(shard)]
+
+    def intervals(self, shard):
+        """The intervals that were released, in order."""
+        tiles = [head.tile for head in self.heads(shard)]
+        return [tile.header.interval for tile in tiles if tile.header.kind is TileKind.RELEASE]
+
+    def row_kinds(self, zone):
+        """What was decided for a zone, in order."""
+        kinds = []
+        for head in self.heads(SHARD_OF[zone]):
+            at = head.table.position.get(zone)
+            if head.tile.header.kind is TileKind.RELEASE and at is not None:
+                kinds.append(RowKind(head.tile.rows["kind"][at]))
+        return kinds
 
     def close(self):
         for store in (*self.opened, self.log):
             store.close()
 
 
-def desired(until, zones=ZONES, **more):
-    return {zone: DesiredState(until=until, opening=OPENING, **more) for zone in zones}
+def desired(until, shards=SHARDS, **more):
+    return {shard: desire(until, SHARDS[shard], **more) for shard in shards}
+
+
+class ShardWriter:
+    """Writes the tiles of one shard into a log, honestly or not. `plans` are texts of real plans by zone."""
+
+    def __init__(self, dsn, plans, *, shard="quay", first, lead=2):
+        self.dsn, self.shard, self.log, self.head, self.heads = dsn, shard, PostgresLogStore(dsn), None, []
+        self.terms = {zone: ReleaseTerms.from_json(text) for zone, text in plans.items()}
+        self.log.publish_documents({self.terms[zone].plan_digest: text for zone, text in plans.items()})
+        self._by_digest = {terms.plan_digest: terms for terms in self.terms.values()}
+        self._writer = make_writer(plans=self._by_digest)
+        interval_s = next(iter(self.terms.values())).interval_s
+        self._opening = ShardOpening(key=OLD_KEY.public_key, interval_s=interval_s, lead=lead)
+        self.zones = {
+            zone: ZoneOpening(plan=its.plan_digest, currency=its.currency, tick=its.tick, first=first)
+            for zone, its in self.terms.items()
+        }
+        self.log.claim({zone: Claim(shard, 0) for zone in self.zones})
+
+    def take(self, zone, plan, opening):
+        """Have a zone enter the shard with the next tile."""
+        self.terms[zone] = ReleaseTerms.from_json(plan)
+        self._by_digest[opening.plan] = self.terms[zone]
+        self.zones[zone] = opening
+
+    def draft(self, energy_wh=None, **desired):
+        """The next tile: of an interval, or what is desired."""
+        wanted = DesiredState(**{"until": 2**62, "opening": self._opening, "zones": self.zones} | desired)
+        demand = NO_DEMAND if energy_wh is None else make_demand(**dict.fromkeys(self.zones, energy_wh))
+        return next_offer(self.head, wanted, demand, shard=self.shard, writer=self._writer)
+
+    def write(self, count=1, energy_wh=None, **desired):
+        for _ in range(count):
+            offer = self.draft(energy_wh, **desired)
+            self.log.append({self.shard: offer})
+            self.head = check_follows(self.head, *offer)
+            self.heads.append(self.head)
+
+    def smuggle(self, tile):
+        """Past the rules of the log, as whoever owns its database could."""
+        with psycopg.connect(self.dsn) as connection:
+            query = "INSERT INTO public_log.tile (shard, seq, interval, body) VALUES (%s, %s, %s, %s)"
+            header = tile.header
+            connection.execute(query, (self.shard, header.seq, header.interval, tile.to_bytes()))
+            connection.execute(
+                "UPDATE public_log.head SET seq = %s, interval = %s WHERE shard = %s",
+                (header.seq, header.interval, self.shard),
+            )
+
+    def prices(self, zone):
+        """Price [ticks] by the interval that pays; None: withheld."""
+        found = {}
+        for head in self.heads:
+            header, rows = head.tile.header, head.tile.rows
+            if len(rows) and zone in head.table.position:
+                row = rows[head.table.position[zone]]
+                found[header.interval + header.lead] = None if row["kind"] == 3 else int(row["price_ticks"])
+        return found
+
+    def close(self):
+        self.log.close()
+
+
+def checked_heads(log, shard):
+    """The chain of a shard, every link and every signature checked."""
+    head, heads = None, []
+    while tiles := log.read({shard: len(heads) - 1})[shard].tiles:
+        for offer in tiles:
+            head = check_next(head, *offer, verify_signature)
+            heads.append(head)
+    return heads
+
+
+def released_kinds(dsn, zone):
+    """What was released for a zone, in the order of the log: interval and kind of its row."""
+    log = PostgresLogStore(dsn)
+    try:
+        heads = checked_heads(log, log.shards_of([zone])[zone])
+    finally:
+        log.close()
+    releases = [head for head in heads if head.tile.header.kind is TileKind.RELEASE]
+    rows = ((head.interval, head.tile.rows[head.table.position[zone]]) for head in releases)
+    return [(interval, RowKind(row["kind"]).name.lower()) for interval, row in rows]

@@ -62,7 +62,23 @@ QUERY += [
 ]
 QUERY += [
     public(f"{path}?x=1", 400)
-    for path in ("/", "/zones", "/healthz", "/log.jsonl", "/openapi.json", "/zones/harbour/now")
+    for path in ("/", "/zones", "/shards", "/healthz", "/openapi.json", "/zones/harbour/now", "/tiles/00000000-0000/0")
+]
+QUERY += [
+    public(f"/zones?{query}", status)
+    for query, status in (
+        ("after=harbour", 200),
+        ("after=", 200),
+        ("after=%FF", 200),
+        ("limit=1", 200),
+        ("limit=0", 200),
+        ("limit=1000", 200),
+        ("limit=1001", 400),
+        ("limit=-1", 400),
+        ("limit=x", 400),
+        ("after=a&after=b", 400),
+        ("after=harbour&limit=1", 200),
+    )
 ]
 QUERY += [
     public(path, 404)
@@ -77,6 +93,9 @@ QUERY += [
         f"/zones/harbour/days/{WHOLE_DAYS[0]}", f"/zones/harbour/days/{WHOLE_DAYS[0]}.JSON",
         "/zones/harbour/days/.json",
         "/zones/harbour/days/2025-W43-6.json", f"/plans/{'0' * 64}.json", "/plans/x.json", "/plans/{upper}.json",
+        "/log.jsonl", "/tiles/00000000-0000/100000", "/tiles/00000000-0000/-1", "/tiles/00000000-0000/01",
+        "/tiles/00000000-0000/x", f"/tiles/00000000-0000/{'9' * 19}", "/tiles/nobody/0", "/tiles/%00/0", "/tiles/0",
+        f"/documents/{'0' * 64}", "/documents/x", "/documents/{upper}",
         f"/plans/{'%00' * 64}.json", f"/plans/{'%27' * 64}.json", f"/plans/{quote('ä' * 64)}.json", "/../etc/passwd",
         "/zones/../openapi.json.", f"{ADR}/programs/nobody", f"{ADR}/programs/", f"{ADR}/events/nobody",
         f"{ADR}/events/%00",

@@ -1,25 +1,33 @@
 """Small public logs with real plans, and functions that change them."""
 
 import json
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
+from murmurate.commands.log_files import document_name, open_tar_writer, tile_name
+from murmurate.errors import ChainError
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.privacy.noise import SystemNoise
-from murmurate.public_log.record import sign_record
+from murmurate.public_log.make_tile import change_key, change_zones, open_shard, release_interval
+from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.publisher.desired_state import Change, DesiredState, Opening, find_next_record
-from murmurate.publisher.record_writer import RecordWriter
+from murmurate.public_log.tile import NoiseCode, RowKind, hash_leaves, row_dtype, sign_tile
+from murmurate.public_log.tile_chain import ShardHead, check_follows
+from murmurate.public_log.zone_line import make_zone_line
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.verification.verifier import check_log
-from tests.support.sample_chains import NO_DEMAND, demand
 
 DOCS = Path(__file__).parents[2] / "docs"
 OLD, NEW, UNKNOWN_SIGNER = (Ed25519Signer(bytes([n]) * 32) for n in (1, 2, 3))
 SIGNERS = {signer.public_key: signer for signer in (OLD, NEW, UNKNOWN_SIGNER)}
 FIRST = 480_000
+ZONES = ("harbour", "hill", "ünder the hill")
+M, F, W = RowKind.MEASURED, RowKind.FALLBACK, RowKind.WITHHELD
 
 
 @cache
@@ -40,59 +48,155 @@ DIGEST, OTHER_DIGEST = (json.loads(text)["digest"] for text in (PLAN, OTHER))
 TERMS = {ReleaseTerms.from_json(text).plan_digest: ReleaseTerms.from_json(text) for text in (PLAN, OTHER)}
 
 
-def record_writer(noise=None, terms=None):
-    return RecordWriter(terms_for_plan=(terms or TERMS).get, signers=SIGNERS, noise=noise or SystemNoise())
+def zone_row(zone, plan_digest=DIGEST, since=FIRST, moved_from=None, terms=None):
+    at = (terms or TERMS)[plan_digest]
+    return ZoneRow(zone, plan_digest, at.currency, at.tick, since, moved_from)
 
 
-def grow(entries, desired, energy_wh=None, zone="harbour", writer=None):
-    """Append the next record for a desired state."""
-    head = entries[-1] if entries else None
-    given = NO_DEMAND if energy_wh is None else demand(**{zone: energy_wh})
-    drafts = (writer or record_writer()).write_entries({zone: (head, find_next_record(head, desired))}, given)
-    assert not drafts.refused, drafts.refused
-    return [*entries, drafts.written[zone]]
+def fill_rows(table, interval, kinds, terms, price_ticks=20_000):
+    """The rows of a release, as the plans say. `kinds`: of each zone, or of all."""
+    rows = np.zeros(len(table), row_dtype())
+    rows["kind"] = kinds
+    for at, zone in enumerate(table.rows):
+        its, kind = terms[zone.plan], rows["kind"][at]
+        slot = its.slot_of_day(interval)
+        if kind == M:
+            rows["noise"][at] = NoiseCode[its.distribution.name]
+            rows["price_ticks"][at] = price_ticks + at
+            for column in ("scale_wh", "core_wh", "epsilon_micro", "rho_micro"):
+                rows[column][at] = getattr(its, column)[slot]
+        elif kind == F:
+            rows["price_ticks"][at] = its.forecast_ticks[slot]
+    return rows
 
 
-def open_chain(zone="harbour", writer=None, plan_digest=DIGEST, first=FIRST):
-    opening = Opening(plan=plan_digest, key=OLD.public_key, first=first)
-    return grow([], DesiredState(until=first, opening=opening), zone=zone, writer=writer)
+class ShardLog:
+    """The tiles of one shard. Every method returns another one with a tile more."""
+
+    def __init__(
+        self, shard="east", zones=ZONES, *, signer=OLD, terms=TERMS, plan_digest=DIGEST, first=FIRST, rows=None, lead=2
+    ):
+        self.shard, self.terms = shard, terms
+        table = ZoneTable.from_rows(rows or [zone_row(zone, plan_digest, first, terms=terms) for zone in zones])
+        tile = open_shard(shard, table, interval=first - 1, interval_s=3600, lead=lead, signer=signer)
+        self.tiles, self.tables, self.head = (tile,), {table.digest: table}, check_follows(None, tile, table)
+
+    def add(self, tile, table=None):
+        """Append a tile, right or wrong."""
+        longer, table = copy(self), table or self.head.table
+        longer.tiles, longer.tables = (*self.tiles, tile), self.tables | {table.digest: table}
+        try:
+            longer.head = check_follows(self.head, tile, table)
+        except (ChainError, ValueError):  # what is wrong may be appended as well; the next tile follows it
+            hashes = [np.frombuffer(each, np.uint8) for each in hash_leaves(table, tile.header.interval, tile.rows)]
+            totals = np.stack([tile.rows["total_epsilon_micro"], tile.rows["total_rho_micro"]])
+            longer.head = ShardHead(tile, table, np.stack(hashes), totals)
+        return longer
+
+    @property
+    def signer(self):
+        return SIGNERS[self.head.tile.key_in_force]
+
+    @property
+    def table(self):
+        return self.head.table
+
+    def release(self, kinds=M, times=1, edit=None, **more):
+        """Release intervals. `edit` changes the rows, or some of their columns after the totals were filled in."""
+        log = self
+        for _ in range(times):
+            rows = fill_rows(log.table, log.head.interval + 1, kinds, log.terms, **more)
+            tile = release_interval(log.head, rows, log.signer)
+            log = log.add(tile if edit is None else edit_rows(tile, log.table, edit, log.signer))
+        return log
+
+    def enter(self, rows, moved=None):
+        """Put another zone table in force."""
+        table = ZoneTable.from_rows(rows, dict(self.table.moved) | (moved or {}))
+        return self.add(change_zones(self.head, table, self.signer), table)
+
+    def change_plan(self, after=OTHER_DIGEST, zones=None):
+        """Put zones under another plan."""
+        its = self.terms[after]
+        rows = [
+            row._replace(plan=after, currency=its.currency, tick=its.tick)
+            if zones is None or row.zone in zones
+            else row
+            for row in self.table.rows
+        ]
+        return self.enter(rows)
+
+    def rotate(self, signer=NEW):
+        return self.add(change_key(self.head, signer.public_key, self.signer))
+
+    def leave(self, zone, shard):
+        return self.enter([row for row in self.table.rows if row.zone != zone], {zone: shard})
+
+    def state_of(self, zone):
+        """Where the chain of a zone stands, as another shard takes it over."""
+        return self.head.chain_state(zone)
+
+    def cut(self, length):
+        """The same shard before its last tiles."""
+        log = copy(self)
+        log.tiles, log.head = self.tiles[:length], None
+        for tile in log.tiles:
+            log.head = check_follows(log.head, tile, self.tables[tile.header.table])
+        return log
+
+    def table_of(self, tile):
+        return self.tables[tile.header.table]
+
+    def lines(self, zone):
+        """The lines of a zone, as `log.jsonl` has them."""
+        with_zone = (tile for tile in self.tiles if zone in self.table_of(tile).position)
+        return [make_zone_line(tile, self.table_of(tile), zone).to_json() for tile in with_zone]
+
+    def items(self):
+        """What a source has: zone tables and tiles."""
+        return [*(table.text for table in self.tables.values()), *(tile.to_bytes() for tile in self.tiles)]
+
+
+def edit_rows(tile, table, edit, signer):
+    """The tile with other rows, signed again: `edit` gets a copy of the rows and changes it."""
+    rows = tile.rows.copy()
+    edit(rows)
+    root = compute_root(hash_leaves(table, tile.header.interval, rows)).hex()
+    return sign_tile(replace(tile.header, root=root), signer, rows)
+
+
+def resign(tile, signer=OLD, **changes):
+    """The tile with another header, signed again."""
+    return sign_tile(replace(tile.header, **changes), signer, tile.rows)
 
 
 @cache
-def log(zone="harbour", measured=5):
-    """Every kind of record, a plan change and a key rotation."""
-    entries = open_chain(zone)
-    for n in range(measured):
-        entries = grow(entries, DesiredState(until=FIRST + n), 180_000 + n, zone)
-    last = FIRST + measured
-    entries = grow(entries, DesiredState(until=last), zone=zone)
-    entries = grow(entries, DesiredState(until=last + 1, priced_from=last + 2), zone=zone)
-    entries = grow(entries, DesiredState(until=0, plan_change=Change(DIGEST, OTHER_DIGEST)), zone=zone)
-    entries = grow(entries, DesiredState(until=last + 2), 150_000, zone)
-    entries = grow(entries, DesiredState(until=0, key_change=Change(OLD.public_key, NEW.public_key)), zone=zone)
-    return tuple(grow(entries, DesiredState(until=last + 3), 160_000, zone))
+def log(shard="east", measured=5, zones=ZONES):
+    """Every kind of tile and row, a plan change and a key rotation: 12 tiles, 9 intervals."""
+    made = ShardLog(shard, zones).release(times=measured).release(F).release(W)
+    return made.change_plan().release(price_ticks=19_000).rotate().release([M, F, M][: len(zones)])
 
 
-def lines(entries):
-    return [entry.line for entry in entries]
+def copied_files(*shards, plans=(PLAN, OTHER)):
+    """The files of a copy, by name."""
+    found = {document_name(json.loads(text)["digest"]): text.encode() for text in plans}
+    for shard in shards or (log(),):
+        found |= {document_name(digest): table.text.encode() for digest, table in shard.tables.items()}
+        found |= {tile_name(shard.shard, tile.header.seq): tile.to_bytes() for tile in shard.tiles}
+    return dict(sorted(found.items()))
+
+
+def write_tar(path, found):
+    with path.open("wb") as file, open_tar_writer(file) as writer:
+        for name, data in found.items():
+            writer.add_file(name, data)
+    return path
 
 
 def check(*sources, plans=(PLAN, OTHER), **more):
-    """The report on lists of lines."""
+    """The report on lists of items."""
     return check_log({f"source {n}": lambda kept=kept: kept for n, kept in enumerate(sources)}, plans=plans, **more)
 
 
 def rules(report):
     return {finding.rule for finding in report.findings}
-
-
-def resign(entry, signer=OLD, **changes):
-    return sign_record(replace(entry.record, **changes), signer)
-
-
-def chained(entries):
-    """The same records, each naming the hash of the one before as it is now."""
-    fixed = [entries[0]]
-    for entry in entries[1:]:
-        fixed.append(resign(entry, SIGNERS[fixed[-1].key_in_force], prev=fixed[-1].hash, key=fixed[-1].key_in_force))
-    return fixed

@@ -1,15 +1,24 @@
 """Views of zones as the public API has them: one built from arguments, and random ones from Hypothesis."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import cycle, islice
 from zoneinfo import ZoneInfo
 
+import numpy as np
 from hypothesis import strategies as st
 
-from murmurate.public_log.record import RecordKind
-from murmurate.service.log_reader.zone_view import Price, ZoneView
+from murmurate.planning.hidden_households import HiddenHouseholds
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.public_log.tile import RowKind, Tile, TileHeader, TileKind, row_dtype
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
+from murmurate.service.log_reader.price_columns import PriceColumns
+from murmurate.service.log_reader.zone_view import Price, ShardView, ZoneView
 from murmurate.service.settings import ZoneDisplay
 
 AWKWARD = (
@@ -50,33 +59,99 @@ def view_of(
 ) -> ZoneView:
     """A zone that begins at `begin_s` and has decided `ticks`, of which the view has dropped the first few."""
     first = -(-begin_s // interval_s)
-    day = 86_400 // interval_s
-    prices = [_price(first + n, tick, own, interval_s, lead) for n, own in enumerate(ticks)]
-    return ZoneView(
-        zone=zone,
-        display=ZoneDisplay(timezone=ZoneInfo(timezone), country=country),
-        currency=currency,
-        tick=tick,
+    terms = terms_with(expected, interval_s, currency)
+    display = ZoneDisplay(timezone=ZoneInfo(timezone), country=country)
+    row = ZoneRow(zone, "0" * 64, currency, str(tick), first - lead)
+    shard = shard_of([row], [list(ticks)], interval_s=interval_s, lead=lead, name=f"shard of {zone}")
+    shard = replace(shard, first=shard.first + dropped)
+    return ZoneView(shard, row, 0, display, lambda _: terms)
+
+
+def shard_of(
+    rows: Sequence[ZoneRow],
+    ticks: Sequence[Sequence[int | None]],  # [zone][interval]
+    *,
+    interval_s: int = 900,
+    lead: int = 2,
+    name: str = "shard",
+) -> ShardView:
+    """A shard whose zones began together, as if it had been read from the log. Nothing in it is signed."""
+    table = ZoneTable(tuple(rows))
+    since, count = rows[0].since, len(ticks[0])
+    columns = PriceColumns(table, max(count, 1))
+    written = np.zeros(len(rows), row_dtype())
+    for n in range(count):
+        paid = since + n + lead
+        kinds = [_kind(paid, own[n]) for own in ticks]
+        written["kind"], written["price_ticks"] = kinds, [own[n] or 0 for own in ticks]
+        written["scale_wh"] = [100.0 if kind is RowKind.MEASURED else 0.0 for kind in kinds]
+        columns.write(since + n, written, table, (since + n + 1) * interval_s + 61.25, None)
+    header = TileHeader(
+        shard=name,
+        seq=count,
+        kind=TileKind.RELEASE if count else TileKind.OPEN,
+        interval=since + count - 1,
         interval_s=interval_s,
-        lead_intervals=lead,
-        plan_digest="0" * 64,
-        opening_key="0" * 64,
+        lead=lead,
+        table=table.digest,
+        prev="0" * 64,
         key="0" * 64,
-        seq=len(ticks),
-        opened_s=begin_s - 7200.5,
-        first_priced=first,
-        last_decided=first + len(ticks) - 1,
-        prices={price.interval: price for price in prices[dropped:]},
-        expected_ticks=tuple(islice(cycle(expected), day)),
-        total_epsilon_micro=0,
-        total_rho_micro=0,
+    )
+    head = ShardHead(
+        Tile(header, "", written[:0]), table, np.zeros((len(rows), 32), np.uint8), np.zeros((2, len(rows)), np.int64)
+    )
+    return ShardView(head, "0" * 64, columns, since, since + count - 1)
+
+
+def _kind(interval: int, ticks: int | None) -> RowKind:
+    return RowKind.WITHHELD if ticks is None else RowKind.FALLBACK if interval % 7 == 0 else RowKind.MEASURED
+
+
+def terms_with(expected: Sequence[int], interval_s: int, currency: str) -> ReleaseTerms:
+    """Terms of a plan that expects these prices, again and again."""
+    day = 86_400 // interval_s
+    cost = np.full(day, 1000)
+    return ReleaseTerms(
+        plan_digest="0" * 64,
+        zone="harbour",
+        currency=currency,
+        curve=RateCurve.affine(alpha="0.0002", beta="0.08", tick="0.00001", floor="0", cap="2"),
+        distribution=NoiseDistribution.LAPLACE,
+        scale_wh=np.full(day, 5000.0),
+        core_wh=0 * cost,
+        epsilon_micro=cost,
+        rho_micro=0 * cost,
+        forecast_ticks=np.array(list(islice(cycle(expected), day)), np.int64),
+        hidden_households=HiddenHouseholds(by_kind={}, unknown_kind_wh=1000, public_wh=0),
     )
 
 
-def _price(interval: int, tick: Fraction, ticks: int | None, interval_s: int, lead: int) -> Price:
-    kind = RecordKind.WITHHELD if ticks is None else RecordKind.FORECAST if interval % 7 == 0 else RecordKind.MEASURED
-    taken_s = (interval + 1 - lead) * interval_s + 61.25
-    return Price(interval, kind, ticks, tick, 100.0 if kind is RecordKind.MEASURED else None, taken_s)
+def with_terms(view: ZoneView, terms: ReleaseTerms) -> ZoneView:
+    return replace(view, load_terms=lambda _: terms)
+
+
+def until(view: ZoneView, last_decided: int) -> ZoneView:
+    """The zone when so much was decided."""
+    last = last_decided - view.lead_intervals
+    header = replace(view.shard.head.tile.header, interval=last)
+    head = replace(view.shard.head, tile=replace(view.shard.head.tile, header=header))
+    return replace(view, shard=replace(view.shard, head=head, last=last))
+
+
+def with_totals(view: ZoneView, epsilon_micro: int, rho_micro: int = 0) -> ZoneView:
+    totals = np.array([[epsilon_micro], [rho_micro]])
+    return replace(view, shard=replace(view.shard, head=replace(view.shard.head, totals=totals)))
+
+
+def with_keys(view: ZoneView, opening_key: str, key: str) -> ZoneView:
+    header = replace(view.shard.head.tile.header, key=key)
+    head = replace(view.shard.head, tile=replace(view.shard.head.tile, header=header))
+    return replace(view, shard=replace(view.shard, head=head, opening_key=opening_key))
+
+
+def with_prices(view: ZoneView, prices: Mapping[int, Price]) -> ZoneView:
+    """The zone with these prices instead of some of its own."""
+    return replace(view, archived=dict(view.prices) | dict(prices))
 
 
 TICKS = st.integers(min_value=-(10**6), max_value=10**7)

@@ -34,7 +34,7 @@ def check_sample(sample: SampleZone, seen: Counter[str]) -> None:
 
 
 def check_samples(
-    samples: int, number: int, bug: str | None = None, *, targeted: bool = False
+    samples: int, number: int, bug: str | None = None, *, targeted: bool = False, gaussian: bool = False
 ) -> tuple[Counter[str], str | None]:
     """Return counts over at most this many samples, and the first broken promise, which ends the check."""
     seen: Counter[str] = Counter()
@@ -50,7 +50,7 @@ def check_samples(
         report_multiple_bugs=False,
         verbosity=Verbosity.quiet,
     )
-    @given(sample_zones(targeted))
+    @given(sample_zones(targeted, gaussian))
     def check_one(sample: SampleZone) -> None:
         if violations:
             raise PromiseError(violations[0])

@@ -156,6 +156,7 @@ PROMISES = (
 )
 
 
+DELTA_PROMISES = tuple(named for named in PROMISES if all("delta" in promise for promise in named))
 WEAK_PROMISES = (
     ("any moment: 9",),
     ("any moment: 9",),
@@ -164,8 +165,9 @@ WEAK_PROMISES = (
 
 
 @st.composite
-def files(draw: st.DrawFn, targeted: bool, like: SampleFile | None = None) -> SampleFile:
-    promises = draw(st.sampled_from((*PROMISES, *WEAK_PROMISES) if targeted and like is not None else PROMISES))
+def files(draw: st.DrawFn, targeted: bool, gaussian: bool, like: SampleFile | None = None) -> SampleFile:
+    choices = DELTA_PROMISES if gaussian else (*PROMISES, *WEAK_PROMISES) if targeted and like is not None else PROMISES
+    promises = draw(st.sampled_from(choices))
     moment = any("moment" in promise for promise in promises)
     if like is None:
         day, time_zone = draw(st.sampled_from([2, 3, 4])), draw(st.sampled_from(TIME_ZONES))
@@ -186,21 +188,24 @@ def files(draw: st.DrawFn, targeted: bool, like: SampleFile | None = None) -> Sa
     else:
         sample_kinds = draw(kinds(day, len(habits), moment, ("flat", "shop"), targeted))
     calibration = draw(st.sampled_from(["range", "range", "shift", "exact"]))
-    custom_noise = draw(st.none() | st.none() | CUSTOM_NOISE)
+    custom_noise = draw(GAUSSIAN_NOISE if gaussian else st.none() | st.none() | CUSTOM_NOISE)
     return SampleFile(day, time_zone, promises, calibration, habits, sample_kinds, custom_noise)
 
 
-CUSTOM_NOISE = st.tuples(
-    st.sampled_from(["laplace", "gaussian"]), st.sampled_from([0.9, 1.0, 3.0, 30.0]), st.sampled_from([1.0, 1e-4])
-)
+FACTORS = (st.sampled_from([0.9, 1.0, 3.0, 30.0]), st.sampled_from([1.0, 1e-4]))
+CUSTOM_NOISE = st.tuples(st.sampled_from(["laplace", "gaussian"]), *FACTORS)
+GAUSSIAN_NOISE = st.tuples(st.just("gaussian"), *FACTORS)
 
 
 @st.composite
-def sample_zones(draw: st.DrawFn, targeted: bool = False) -> SampleZone:
-    """Draw a sample zone. Targeted ones have more homes with shops, weaker second plans and renamed kinds."""
-    first_file = draw(files(targeted))
+def sample_zones(draw: st.DrawFn, targeted: bool = False, gaussian: bool = False) -> SampleZone:
+    """Draw a sample zone. Targeted ones have more homes with shops, weaker second plans and renamed kinds.
+
+    Gaussian ones have only promises that Gaussian noise can keep, and that noise.
+    """
+    first_file = draw(files(targeted, gaussian))
     single = draw(st.integers(0, 2)) == 0 if targeted else draw(st.booleans())
-    zone_files = (first_file,) if single else (first_file, draw(files(targeted, first_file)))
+    zone_files = (first_file,) if single else (first_file, draw(files(targeted, gaussian, first_file)))
     renamed = {kind.name for kind in zone_files[-1].kinds}.isdisjoint(kind.name for kind in first_file.kinds)
     interval_s = 86_400 // first_file.intervals_per_day
     changes = [at for at in CLOCK_CHANGES.get(first_file.time_zone, ()) for _ in range(2)]

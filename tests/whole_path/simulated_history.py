@@ -1,7 +1,8 @@
 """Run a sample zone through the product: plan, open, ingest readings, change the plan, release.
 
 Each value that the target's meters may show is a variant: a zone of its own with the same households. One landing, one
-manifest and one record writer serve all variants. The noise is replaced by zeros, and each request for noise is kept.
+manifest, one shard and one tile writer serve all variants. The noise is replaced by zeros, and each request for it is
+kept.
 The prices then give the demand that the noise would have hidden.
 """
 
@@ -24,10 +25,18 @@ from murmurate.planning.plan_history import PlanHistory
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import parse_zone
 from murmurate.privacy.noise import NoiseDistribution
-from murmurate.public_log.record import Entry, RecordKind
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.publisher.desired_state import Change, DesiredState, Opening, find_next_record
-from murmurate.publisher.record_writer import RecordWriter
+from murmurate.public_log.tile import RowKind
+from murmurate.public_log.tile_chain import ShardHead, check_follows
+from murmurate.publisher.desired_state import (
+    UNTIL_NO_INTERVAL,
+    DesiredState,
+    PlanChange,
+    ShardOpening,
+    ZoneOpening,
+    find_next_tile,
+)
+from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.aggregation.job import aggregate_landing
 from murmurate.service.aggregation.submit_demand import releasable_demand
 from murmurate.service.ingest.batch import Receipt
@@ -74,7 +83,7 @@ class SimulatedInterval:
     interval: int
     plan: int  # index of the plan in force
     noise_request: NoiseRequest | None  # None: no reading was used
-    kinds: frozenset[str]  # of record, over all variants
+    kinds: frozenset[str]  # of row, over all variants
     demand_wh: tuple[int | None, ...]  # [variant] the demand that the price gives without noise
 
 
@@ -114,14 +123,20 @@ def simulate(sample: SampleZone) -> SimulatedHistory | None:
     with _demands(sample, shown_wh) as demands:
         noise = ZeroNoise()
         by_digest = {at.plan_digest: at for at in terms.values()}
-        writer = RecordWriter(terms_for_plan=by_digest.get, signers={KEY.public_key: KEY}, noise=noise)
+        writer = TileWriter(terms_for_plan=by_digest.get, signers={KEY.public_key: KEY}, noise=noise)
         return _release(sample, [plan for plan in plans if plan is not None], terms, writer, noise, demands, shown_wh)
 
 
 def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> SimulatedHistory:
-    zones = [f"w{number}" for number in range(len(shown_wh))]
-    opening = Opening(plan=terms[plans[0]].plan_digest, key=KEY.public_key, first=sample.first)
-    heads: dict[str, Entry] = _write(writer, dict.fromkeys(zones), DesiredState(until=0, opening=opening), None)
+    zones = [f"w{number:04d}" for number in range(len(shown_wh))]
+    first = terms[plans[0]]
+    opening = ZoneOpening(plan=first.plan_digest, currency=first.currency, tick=first.tick, first=sample.first)
+    desired = DesiredState(
+        until=UNTIL_NO_INTERVAL,
+        opening=ShardOpening(key=KEY.public_key, interval_s=first.interval_s),
+        zones=dict.fromkeys(zones, opening),
+    )
+    head = _write(writer, None, desired, None)
     in_force, intervals, releases = 0, [], []
     for n in range(sum(sample.intervals_per_plan)):
         if n == sample.intervals_per_plan[0] and len({terms[plan].plan_digest for plan in plans}) > 1:
@@ -130,8 +145,10 @@ def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> Simulate
             except PrivacyError:
                 pass
             else:
-                change = Change(terms[plans[0]].plan_digest, terms[plans[1]].plan_digest)
-                heads = _write(writer, heads, DesiredState(until=0, plan_change=change), None)
+                after = terms[plans[1]]
+                change = PlanChange(first.plan_digest, after.plan_digest, after.currency, after.tick)
+                changes = dict.fromkeys(zones, change)
+                head = _write(writer, head, DesiredState(until=UNTIL_NO_INTERVAL, plan_changes=changes), None)
                 in_force = 1
         noise.requests = set()
         demand = (
@@ -144,22 +161,26 @@ def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> Simulate
                 QUORUM,
             )[0]
         )
-        heads = _write(writer, heads, DesiredState(until=sample.first + n), demand)
-        records = [heads[zone].record for zone in zones]
-        measured = [record.price_ticks if record.kind is RecordKind.MEASURED else None for record in records]
+        head = _write(writer, head, DesiredState(until=sample.first + n), demand)
+        rows = head.tile.rows[[head.table.position[zone] for zone in zones]]
+        measured = [
+            int(ticks) if kind == RowKind.MEASURED else None
+            for kind, ticks in zip(rows["kind"], rows["price_ticks"], strict=True)
+        ]
         assert len(noise.requests) <= 1, "one plan, one interval, one noise"
         noise_request = next(iter(noise.requests), None)
-        kinds = frozenset(record.kind.value for record in records)
+        kinds = frozenset(RowKind(kind).name.lower() for kind in rows["kind"].tolist())
         intervals.append(SimulatedInterval(sample.first + n, in_force, noise_request, kinds, tuple(measured)))
         releases.append((plans[in_force], noise_request is not None))
     return SimulatedHistory(tuple(plans), shown_wh, tuple(intervals))
 
 
-def _write(writer, heads, desired, demand) -> dict[str, Entry]:
-    next_records = {zone: (head, find_next_record(head, desired)) for zone, head in heads.items()}
-    drafts = writer.write_entries(next_records, demand if demand is not None else NO_DEMAND)
+def _write(writer: TileWriter, head: ShardHead | None, desired: DesiredState, demand: Demand | None) -> ShardHead:
+    next_tile = find_next_tile(head, desired, set(desired.zones))
+    drafts = writer.write_tiles({"shard": (head, next_tile)}, demand if demand is not None else NO_DEMAND)
     assert not drafts.refused, drafts.refused
-    return drafts.written
+    assert not drafts.withheld, drafts.withheld
+    return check_follows(head, drafts.written["shard"], next_tile.table)
 
 
 NO_DEMAND = Demand(
@@ -210,7 +231,7 @@ def _meter_rows(sample: SampleZone, shown_wh: tuple[int, ...]) -> Iterator[str]:
             kind = sample.files[0].kinds[meter.kind]
             name = kind.name if sample.names_kinds else ""
             protected = "false" if kind.public == "always" and not name else "true"
-            yield f"{number},w{zone},{meter.bound_wh},{zone}-{meter.kind},{name},{protected}"
+            yield f"{number},w{zone:04d},{meter.bound_wh},{zone}-{meter.kind},{name},{protected}"
             number += 1
 
 

@@ -14,8 +14,9 @@ import typer
 from murmurate import __version__
 from murmurate.cli.app import app, stop
 from murmurate.errors import MurmurateError
+from murmurate.file_errors import describe_os_error
 
-from murmurate.cli import evaluate, run, operate, check  # isort: skip  # noqa: F401  the order of --help
+from murmurate.cli import readings, evaluate, research, backtest, run, operate, check, watch  # isort: skip  # noqa: F401  the order of --help
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     except MurmurateError as error:
         stop(str(error), 2)
     except OSError as error:
-        stop(f"{error.strerror}: {error.filename}" if error.strerror else str(error), 2)
+        stop(describe_os_error(error), 2)
 
 
 def _version(requested: bool) -> None:

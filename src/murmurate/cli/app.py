@@ -1,4 +1,4 @@
-"""The Typer app, the options that commands share, and the message when an optional package is missing."""
+"""The Typer app, the options that commands share, and which commands need which optional packages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from murmurate.extras import require_extra
+
 app = typer.Typer(
     help="Publish real-time electricity rates without publishing who is home.",
+    epilog="Exit status: 0 done, 1 something is not well, 2 not done, 3 a plan is missing: docs/reference/exit-status",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -25,6 +27,7 @@ Log = Annotated[
 ]
 Keys = Annotated[Path, typer.Option(envvar="MURMURATE_KEYS", file_okay=False, help="Folder created by murmurate keys.")]
 LandingFolder = Annotated[Path, typer.Option("--landing", help="Folder created by murmurate landing.", file_okay=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Grace = Annotated[int, typer.Option(help="Seconds to wait for readings after an interval has ended.", min=0)]
 
 
@@ -34,24 +37,30 @@ def stop(message: str, status: int) -> None:
     sys.exit(status)
 
 
+def require_planning() -> None:
+    require_extra("plan", "scipy", "opendp")
+
+
+def require_lab() -> None:
+    require_extra("lab", "matplotlib", "scipy", "opendp")
+
+
 def require_database() -> None:
-    require("psycopg", extra="service", install="'psycopg[binary]'")
+    require_extra("service", "psycopg")
+
+
+def require_parquet() -> None:
+    require_extra("service", "pyarrow")
 
 
 def require_readings() -> None:
-    require("psycopg", "pyarrow", extra="service", install="'psycopg[binary]' pyarrow")
+    require_extra("service", "psycopg", "pyarrow")
 
 
-def require_service() -> None:
-    require_readings()
-    servers = "starlette uvicorn httptools paho-mqtt"
-    require("starlette", "uvicorn", "httptools", "paho", extra="service", install=servers)
+def require_publisher() -> None:
+    require_extra("service", "psycopg", "opendp")
 
 
-def require(*modules: str, extra: str, install: str = "") -> None:
-    """Exit with the command to run when an optional package is not installed."""
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
-        stop(f"the {extra} needs more than is installed. Run: pip install {install or ' '.join(missing)}", 2)
+def require_service(extra: str = "service") -> None:
+    servers = ("starlette", "uvicorn", "httptools", "jinja2", "paho", "prometheus_client")
+    require_extra(extra, "psycopg", "psycopg_pool", "pyarrow", "opendp", "scipy", *servers)

@@ -7,32 +7,41 @@ from typing import Annotated
 
 import typer
 
-from murmurate.cli.app import CHECK, Log, app, require_database
+from murmurate.cli.app import CHECK, AsJson, Log, app, require_database
+from murmurate.cli.completion import complete_zone
 
 
-@app.command(name="verify", rich_help_panel=CHECK, epilog="Example: murmurate verify log.jsonl --key 3b6a27bc…")
+@app.command(name="verify", rich_help_panel=CHECK, epilog="Example: murmurate verify log.tar --key 3b6a27bc…")
 def verify_logs(
-    sources: Annotated[list[str], typer.Argument(help="Logs to check, the fullest first: files, - or addresses.")],
+    sources: Annotated[list[str], typer.Argument(help="Logs to check, the fullest first: files, folders, - or URLs.")],
     plans: Annotated[list[Path] | None, typer.Option("--plan", help="A plan.json that the log does not hold.")] = None,
     key: Annotated[str | None, typer.Option(help="The key that must have opened each chain.")] = None,
     zones: Annotated[list[str] | None, typer.Option("--zone", help="Check this zone only.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for proofs of misbehaviour, should there be any.")] = Path(),
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Check a public log from public data alone. Status 0: all holds; 1: something is wrong; 3: a plan is missing."""
+    if any(source.lower().startswith(("postgresql://", "postgres://")) for source in sources):
+        require_database()
     from murmurate.commands.verify import verify_logs  # noqa: PLC0415
 
-    raise typer.Exit(verify_logs(sources, plans or [], key, zones or [], out))
+    raise typer.Exit(verify_logs(sources, plans or [], key, zones or [], out, as_json=as_json))
 
 
-@app.command(name="export", rich_help_panel=CHECK, epilog="Example: murmurate export log.jsonl.gz")
+@app.command(name="export", rich_help_panel=CHECK, epilog="Example: murmurate export log.tar.gz")
 def export_log(
-    out: Annotated[Path, typer.Argument(help="File to write; .gz compresses it.", dir_okay=False)],
+    out: Annotated[Path, typer.Argument(help="File to write, or a folder; .gz compresses a file.")],
     log: Log = "",
-    zone: Annotated[str | None, typer.Option(help="This zone only.")] = None,
+    zone: Annotated[
+        str | None, typer.Option(help="The lines of this zone only, as log.jsonl.", autocompletion=complete_zone)
+    ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the public log to a file that every reader can keep and verify."""
+    """Write the public log, or one zone of it, to files that every reader can keep and verify."""
     require_database()
     from murmurate.commands.export import export_log  # noqa: PLC0415
     from murmurate.service.storage.databases import Database  # noqa: PLC0415
 
-    export_log(Database("log", log), out, zone)
+    export_log(Database("log", log), out, zone, as_json=as_json)

@@ -9,25 +9,32 @@ import typer
 
 from murmurate.cli.app import (
     OPERATE,
+    AsJson,
     Grace,
     Keys,
     LandingFolder,
     Log,
     State,
     app,
-    require,
     require_database,
+    require_publisher,
     require_readings,
 )
+from murmurate.cli.completion import complete_words, complete_zone
+from murmurate.extras import require_extra
 
 
 @app.command(name="keys", rich_help_panel=OPERATE, epilog="Example: murmurate keys keys/")
-def keys(folder: Annotated[Path, typer.Argument(help="Folder for the new keys.", file_okay=False)]) -> None:
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Folder for the new keys.", file_okay=False)],
+    *,
+    as_json: AsJson = False,
+) -> None:
     """Create the keys that sign releases."""
     require_database()
     from murmurate.commands.keys import create_keys  # noqa: PLC0415
 
-    create_keys(folder)
+    create_keys(folder, as_json=as_json)
 
 
 @app.command(name="landing", rich_help_panel=OPERATE, epilog="Example: murmurate landing landing/ --minutes 15")
@@ -45,7 +52,7 @@ def landing(
 
 @app.command(rich_help_panel=OPERATE, name="open", epilog="Example: murmurate open plan.json")
 def open_(
-    plans: Annotated[list[Path], typer.Argument(help="Proven plans, one for each zone.", dir_okay=False)],
+    plans: Annotated[list[Path], typer.Argument(help="Plans, each for the zone it names.", dir_okay=False)],
     state: State = "",
     log: Log = "",
     keys: Keys = Path("keys"),
@@ -53,46 +60,85 @@ def open_(
     first: Annotated[
         str | None, typer.Option(help="Start of the first measured interval; by default the next one.")
     ] = None,
+    zones: Annotated[
+        Path | None, typer.Option(help="Names of zones, one a line: all of them under one plan.", dir_okay=False)
+    ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Prepare the databases, publish the plans, and start the chain of each zone."""
     require_database()
     from murmurate.commands.open import open_zones  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
-    raise typer.Exit(
-        open_zones(plans, Databases.from_dsns(state=state, log=log), keys, lead_intervals=lead, first=first)
-    )
+    both = Databases.from_dsns(state=state, log=log)
+    raise typer.Exit(open_zones(plans, both, keys, lead_intervals=lead, first=first, zones_file=zones, as_json=as_json))
 
 
 @app.command(name="change", rich_help_panel=OPERATE, epilog="Example: murmurate change new-plan.json")
 def change_plan(
-    plan_file: Annotated[Path, typer.Argument(help="The new plan of a zone.", dir_okay=False)],
+    plan_file: Annotated[Path, typer.Argument(help="The new plan, for the zone it names.", dir_okay=False)],
     state: State = "",
     log: Log = "",
     keys: Keys = Path("keys"),
+    zones: Annotated[
+        Path | None, typer.Option(help="Names of zones, one a line: all of them change to the plan.", dir_okay=False)
+    ] = None,
 ) -> None:
-    """Put a zone under another plan, if every promise holds across the change."""
+    """Put zones under another plan, if every promise holds across the change."""
     require_database()
     from murmurate.commands.change import change_plan  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
-    raise typer.Exit(change_plan(plan_file, Databases.from_dsns(state=state, log=log), keys))
+    raise typer.Exit(change_plan(plan_file, Databases.from_dsns(state=state, log=log), keys, zones))
+
+
+@app.command(name="move", rich_help_panel=OPERATE, epilog="Example: murmurate move harbour 2ad2c88c-0001")
+def move_zone(
+    zone: Annotated[str, typer.Argument(help="The zone to move.", autocompletion=complete_zone)],
+    shard: Annotated[str | None, typer.Argument(help="The shard that takes it; by default a new one.")] = None,
+    state: State = "",
+    log: Log = "",
+    keys: Keys = Path("keys"),
+) -> None:
+    """Move a zone to another shard of the same key, interval length and lead. Its chain and its total cost go on."""
+    require_database()
+    from murmurate.commands.move import move_zone  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    raise typer.Exit(move_zone(zone, shard, Databases.from_dsns(state=state, log=log), keys))
 
 
 @app.command(name="client", rich_help_panel=OPERATE, epilog="Example: murmurate client add head-end --zone harbour")
 def manage_clients(
-    action: Annotated[str, typer.Argument(help="add, remove or list.")],
+    action: Annotated[
+        str, typer.Argument(help="add, remove or list.", autocompletion=complete_words("add", "remove", "list"))
+    ],
     name: Annotated[str, typer.Argument(help="Name of the client.")] = "",
-    zones: Annotated[list[str] | None, typer.Option("--zone", help="A zone whose readings it may send.")] = None,
+    zones: Annotated[
+        list[str] | None,
+        typer.Option("--zone", help="A zone whose readings it may send.", autocompletion=complete_zone),
+    ] = None,
     state: State = "",
     *,
     is_operator: Annotated[bool, typer.Option("--operator", help="It may see the operator's page.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Manage the clients that may send readings. Adding a client again replaces its secret."""
     require_readings()
     from murmurate.commands.client import manage_clients  # noqa: PLC0415
 
-    manage_clients(action, name, zones or [], state, operator=is_operator)
+    manage_clients(action, name, zones or [], state, operator=is_operator, as_json=as_json)
+
+
+@app.command(name="roles", rich_help_panel=OPERATE, epilog="Example: murmurate roles")
+def create_database_roles(state: State = "", log: Log = "") -> None:
+    """Create database roles for the processes of a service, each with the least rights. Run it again at any time."""
+    require_database()
+    from murmurate.commands.roles import create_database_roles  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    create_database_roles(Databases.from_dsns(state=state, log=log))
 
 
 @app.command(name="rotate", rich_help_panel=OPERATE, epilog="Example: murmurate rotate")
@@ -123,17 +169,25 @@ def aggregate(
     ] = None,
     state: State = "",
     grace: Grace = 60,
-    engine: Annotated[str, typer.Option(help="process, or spark.")] = "process",
+    engine: Annotated[
+        str, typer.Option(help="process, or spark.", autocompletion=complete_words("process", "spark"))
+    ] = "process",
     master: Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")] = "local[*]",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Close intervals and sum the readings of each zone. The sum is the demand that a release is computed from."""
     require_readings()
     if engine == "spark":
-        require("pyspark", "pandas", extra="spark engine", install="'pyspark>=4' 'pandas<3'")
+        require_extra("service,spark", "pyspark", "pandas")
     from murmurate.commands.aggregate import AggregationEngine, aggregate_intervals  # noqa: PLC0415
 
     chosen = AggregationEngine(name=engine, master=master)
-    raise typer.Exit(aggregate_intervals(landing, meters, interval, to=out, state=state, grace_s=grace, engine=chosen))
+    raise typer.Exit(
+        aggregate_intervals(
+            landing, meters, interval, to=out, state=state, grace_s=grace, engine=chosen, as_json=as_json
+        )
+    )
 
 
 @app.command(name="release", rich_help_panel=OPERATE, epilog="Example, from cron, each minute: murmurate release")
@@ -144,14 +198,16 @@ def release_due_intervals(
     grace: Grace = 60,
     slot: Annotated[float, typer.Option(help="Seconds between the moments at which releases leave.", min=0.01)] = 1.0,
     timeout: Annotated[float, typer.Option(help="Seconds until it gives up, to be run again.", min=1)] = 60.0,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Publish every interval that is due, in every zone, exactly once."""
-    require_database()
+    require_publisher()
     from murmurate.commands.release import release_due_intervals  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
     both = Databases.from_dsns(state=state, log=log)
-    raise typer.Exit(release_due_intervals(both, keys, grace_s=grace, slot_s=slot, timeout_s=timeout))
+    raise typer.Exit(release_due_intervals(both, keys, grace_s=grace, slot_s=slot, timeout_s=timeout, as_json=as_json))
 
 
 @app.command(
@@ -160,12 +216,14 @@ def release_due_intervals(
 def purge(
     folder: Annotated[Path, typer.Argument(help="Folder created by murmurate landing.", file_okay=False)],
     days: Annotated[float, typer.Option(help="Keep the readings of this many days.", min=0)] = 7,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Delete old readings. An interval whose readings are purged can never be aggregated again."""
     require_readings()
     from murmurate.commands.purge import purge_readings  # noqa: PLC0415
 
-    purge_readings(folder, days)
+    purge_readings(folder, days, as_json=as_json)
 
 
 @app.command(name="repair", rich_help_panel=OPERATE, epilog="Example: murmurate repair")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from murmurate.aggregation import Tally
 from murmurate.commands.console import print_blocked, stderr, stdout, zones_word
+from murmurate.commands.json_output import format_utc, print_json
 from murmurate.errors import MeterError, MurmurateError
 from murmurate.service.aggregation import demand_file
 from murmurate.service.aggregation.job import (
@@ -61,6 +63,7 @@ def aggregate_intervals(
     state: str,
     grace_s: int,
     engine: AggregationEngine,
+    as_json: bool = False,
 ) -> int:
     """`murmurate aggregate`: the demand goes to a file if one is named, else to the state."""
     if to is None and not state:
@@ -68,6 +71,8 @@ def aggregate_intervals(
     if to is not None and not to.absolute().parent.is_dir():
         raise MurmurateError("--out", to, "must be in a folder that exists")
     landing = Landing.open(root.resolve())
+    if to is None:
+        Database("state", state).check_reachable()
     starts_s = _requested_starts(landing, interval, grace_s)
     with stderr.status("closing"):
         jobs = [
@@ -75,17 +80,24 @@ def aggregate_intervals(
         ]
     run = engine.task_runner()
     demands = [demand for table, manifests in jobs for demand in aggregate_landing(landing, table, manifests, run)]
-    _print_summary(landing, [manifest for _, manifests in jobs for manifest in manifests], demands)
+    summary = _summarize(landing, [manifest for _, manifests in jobs for manifest in manifests], demands)
+    if not as_json:
+        _print_summary(summary, demands)
     if to is not None:
         demand_file.write_demand(to, demands)
-        stdout.print(f"Demand, confidential, written to {to}.")
+        if as_json:
+            print_json(summary | {"file": str(to), "submitted": None, "blocked": {}})
+        else:
+            stdout.print(f"Demand, confidential, written to {to}.")
         return 0
-    database, zones = Database("state", state), _zones(demands)
-    database.check_reachable()
+    zones = _zones(demands)
     with mask_database_errors():
-        unusable = submit_demand(PostgresStateStore(database.dsn), landing.interval_s, demands)
+        unusable = submit_demand(PostgresStateStore(state), landing.interval_s, demands)
     submitted = len(zones - unusable.keys())
-    stdout.print(f"Demand of {submitted:,} of {len(zones):,} {zones_word(zones)} submitted to the state.")
+    if as_json:
+        print_json(summary | {"file": None, "submitted": submitted, "blocked": dict(sorted(unusable.items()))})
+    else:
+        stdout.print(f"Demand of {submitted:,} of {len(zones):,} {zones_word(zones)} submitted to the state.")
     print_blocked(unusable)
     return 1 if unusable else 0
 
@@ -141,26 +153,36 @@ def _zones(demands: Sequence[IntervalDemand]) -> set[str]:
     return {zone for interval in demands for zone in interval.demand.zones}
 
 
-def _print_summary(landing: Landing, manifests: Sequence[IntervalManifest], demands: Sequence[IntervalDemand]) -> None:
+def _summarize(
+    landing: Landing, manifests: Sequence[IntervalManifest], demands: Sequence[IntervalDemand]
+) -> dict[str, Any]:
     """Counts of readings and files. No number depends on what a meter measured."""
+    reported = sum(int(interval.demand.reported.sum()) for interval in demands)
+    return {
+        "intervals": [format_utc(interval.start_s) for interval in demands],
+        "zones": len(_zones(demands)),
+        "reported": reported,
+        "expected": reported + sum(int(interval.demand.imputed.sum()) for interval in demands),
+        "unknown_meter": sum(interval.unknown_meter for interval in demands),
+        "wrong_interval": sum(interval.wrong_interval for interval in demands),
+        "unfinished_files": sum(len(manifest.unfinished) for manifest in manifests),
+        "late_files": sum(len(set(late_files(landing, m)) - set(m.unfinished)) for m in manifests),
+    }
+
+
+def _print_summary(summary: Mapping[str, Any], demands: Sequence[IntervalDemand]) -> None:
     first, zones = datetime.fromtimestamp(demands[0].start_s, UTC), _zones(demands)
     more = f" and {len(demands) - 1:,} more" if len(demands) > 1 else ""
-    reported = sum(int(interval.demand.reported.sum()) for interval in demands)
-    expected = reported + sum(int(interval.demand.imputed.sum()) for interval in demands)
     stdout.print(
         f"Interval {first:%Y-%m-%d %H:%M} UTC{more}: {len(zones):,} {zones_word(zones)},"
-        f" {reported:,} of {expected:,} readings are there."
+        f" {summary['reported']:,} of {summary['expected']:,} readings are there."
     )
     left_out = (
-        (
-            sum(interval.unknown_meter for interval in demands),
-            "reading",
-            "of meters that the table does not have there",
-        ),
-        (sum(interval.wrong_interval for interval in demands), "reading", "with the time of another interval"),
-        (sum(len(manifest.unfinished) for manifest in manifests), "file", "not finished"),
-        (sum(len(set(late_files(landing, m)) - set(m.unfinished)) for m in manifests), "file", "come late"),
+        ("unknown_meter", "reading", "of meters that the table does not have there"),
+        ("wrong_interval", "reading", "with the time of another interval"),
+        ("unfinished_files", "file", "not finished"),
+        ("late_files", "file", "come late"),
     )
-    for count, noun, reason in left_out:
-        if count:
+    for member, noun, reason in left_out:
+        if count := summary[member]:
             stdout.print(f"Left out: {count:,} {noun}{'' if count == 1 else 's'} {reason}.")

@@ -1,77 +1,117 @@
-"""`murmurate change`: put a zone under another plan.
+"""`murmurate change`: put zones under another plan.
 
 The plan and the change are proven first, which takes a second or two. The command may be run again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from murmurate.commands.console import publish, report_outcome, stderr, stdout
-from murmurate.commands.open import _prove_plan
+from murmurate.commands.console import publish, report_outcome, stderr, stdout, zones_word
+from murmurate.commands.open import MAX_ZONES_SHOWN, prove_plan_document, read_zone_names
+from murmurate.commands.plan_documents import read_plan_document
+from murmurate.commands.release_history import ReleaseReader
 from murmurate.errors import ChainError
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_change import check_plan_change, lookback_intervals
 from murmurate.planning.plan_history import PlanHistory
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.record import RELEASE_KINDS, Entry, Record, RecordKind, parse_entry
-from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, Change, DesiredState
-from murmurate.service.storage.databases import Databases, mask_database_errors, read_heads
+from murmurate.public_log.zone_table import ZoneRow
+from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, PlanChange
+from murmurate.publisher.steps import Offer
+from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.worker.publisher_context import PublisherContext
 
-_MAX_OTHER_RECORDS = 64  # changes of plan and key that may stand among the releases looked at
+FindPlan = Callable[[str], Plan]  # by digest
 
 
-def change_plan(plan_file: Path, databases: Databases, keys: Path) -> int:
-    """`murmurate change`: another plan for a zone from its next interval on, if all promises hold across the change."""
+def change_plan(plan_file: Path, databases: Databases, keys: Path, zones_file: Path | None = None) -> int:
+    """`murmurate change`: another plan for zones from their next interval on, if all promises hold across the change.
+
+    Without a file of names it is the zone that the plan names.
+    """
     databases.check_reachable()
-    text = plan_file.read_text(encoding="utf-8")
-    after, digest = _prove_plan(text, str(plan_file)), ReleaseTerms.from_json(text).plan_digest
-    zone = after.zone.name
+    text = read_plan_document(plan_file)
+    after, terms = prove_plan_document(text, str(plan_file)), ReleaseTerms.from_json(text)
+    zones = [terms.zone] if zones_file is None else read_zone_names(zones_file)
     with mask_database_errors():
         context = PublisherContext.from_databases(databases, keys)
-        head = read_heads(context.log, [zone]).get(zone)
-        if head is None or zone not in context.state.openings():
-            raise ChainError("zone", zone, "is not open; murmurate open plan.json opens it")
-        if head.record.plan == digest:
-            stdout.print(f"{zone}: under plan {digest} already.")
-            return 0
+        by_shard = _rows_to_change(context, zones, terms.plan_digest)
+        changed = [row.zone for _, rows in by_shard.values() for row in rows]
         with stderr.status("proving the change"):
-            check_plan_change(_release_history(context, head, after), after)
-        context.register_plan(text)
-        outcome, failed = publish(
-            context, {zone: DesiredState(until=UNTIL_NO_INTERVAL, plan_change=Change(head.record.plan, digest))}
-        )
-    if outcome.up_to_date:
-        stdout.print(f"{zone}: under plan {digest} from the next interval on.")
+            _check_changes(context, by_shard, after)
+        context.register_plans([text])
+        desired = {
+            shard: DesiredState(
+                until=UNTIL_NO_INTERVAL,
+                plan_changes={
+                    row.zone: PlanChange(row.plan, terms.plan_digest, terms.currency, terms.tick) for row in rows
+                },
+            )
+            for shard, (_, rows) in by_shard.items()
+        }
+        outcome, failed = publish(context, desired)
+        context.close()
+    _print_zones(set(zones) - set(changed), f"under plan {terms.plan_digest} already.")
+    if outcome.up_to_date == desired.keys():
+        _print_zones(changed, f"under plan {terms.plan_digest} from the next interval on.")
     return report_outcome(outcome, failed)
 
 
-def _release_history(context: PublisherContext, head: Entry, after: Plan) -> PlanHistory:
+def _print_zones(zones: Iterable[str], message: str) -> None:
+    names = sorted(zones)
+    for zone in names[:MAX_ZONES_SHOWN]:
+        stdout.print(f"{zone}: {message}")
+    if len(names) > MAX_ZONES_SHOWN:
+        stdout.print(f"... {len(names):,} {zones_word(names)}: {message}")
+
+
+def _rows_to_change(context: PublisherContext, zones: list[str], digest: str) -> dict[str, tuple[Offer, list[ZoneRow]]]:
+    """The head of each shard that has such zones, with the rows of those that are not under the plan yet."""
+    shards = context.log.shards_of(zones)
+    heads = context.log.read_heads(set(shards.values()))
+    known = context.state.shards()
+    found: dict[str, tuple[Offer, list[ZoneRow]]] = {}
+    for zone in zones:
+        head = heads.get(shards.get(zone, ""))
+        row = None if head is None else head.table.find_row(zone)
+        if head is None or row is None or shards[zone] not in known:
+            raise ChainError("zone", zone, "is not open; murmurate open plan.json opens it")
+        if row.plan != digest:
+            found.setdefault(shards[zone], (head, []))[1].append(row)
+    return found
+
+
+def _check_changes(context: PublisherContext, by_shard: Mapping[str, tuple[Offer, list[ZoneRow]]], after: Plan) -> None:
+    """Prove the change for each zone. Zones with equal histories share a proof."""
+    plans: dict[str, Plan] = {}
+
+    def find_plan(digest: str) -> Plan:
+        if digest not in plans:
+            plans[digest] = prove_plan_document(context.plan_document(digest), f"plan {digest[:12]}, in force before")
+        return plans[digest]
+
+    for head, rows in by_shard.values():
+        releases = ReleaseReader(context.log)
+        proven: set[tuple[object, ...]] = set()
+        for row in rows:
+            history = _read_history(releases, head, row, after, find_plan)
+            key = (history.plans, history.first, history.complete)
+            same = (*key, history.plan_index.tobytes(), history.measured.tobytes())
+            if same not in proven:
+                check_plan_change(history, after)
+                proven.add(same)
+
+
+def _read_history(releases: ReleaseReader, head: Offer, row: ZoneRow, after: Plan, find_plan: FindPlan) -> PlanHistory:
     """What was released under the plan in force and those before it, as far back as the change must look."""
-    zone, plans = (
-        head.record.zone,
-        {head.record.plan: _prove_plan(context.plan_document(head.record.plan), "the plan in force")},
-    )
-    looked = lookback_intervals([*plans.values(), after])
-    while True:
-        records = _read_releases(context, zone, head.record.seq - looked - _MAX_OTHER_RECORDS, head.record.seq)
-        for digest in {record.plan for record in records} - plans.keys():
-            plans[digest] = _prove_plan(context.plan_document(digest), f"plan {digest[:12]}, which was in force before")
-        needed = lookback_intervals([*plans.values(), after])
-        if needed <= looked:
-            break
+    plans = {row.plan: find_plan(row.plan)}
+    looked = 0
+    while (needed := lookback_intervals([*plans.values(), after])) > looked:
         looked = needed
-    releases = [(plans[record.plan], record.kind is RecordKind.MEASURED) for record in records]
-    first = records[0].interval if records else head.record.interval + 1
-    return PlanHistory.from_releases(releases, first=first, complete=head.record.seq - looked - _MAX_OTHER_RECORDS < 0)
-
-
-def _read_releases(context: PublisherContext, zone: str, after_seq: int, last_seq: int) -> list[Record]:
-    records: list[Record] = []
-    seq = max(-1, after_seq)
-    while seq < last_seq:
-        lines = context.log.read({zone: seq})[zone].lines
-        records += [record for record in (parse_entry(line).record for line in lines) if record.kind in RELEASE_KINDS]
-        seq += len(lines)
-    return records
+        found, complete = releases.read_zone(head, row.zone, looked)
+        plans |= {release.plan: find_plan(release.plan) for release in found}
+    first = head.tile.header.interval + 1 - len(found)
+    history = [(plans[release.plan], release.measured) for release in found]
+    return PlanHistory.from_releases(history, first=first, complete=complete)

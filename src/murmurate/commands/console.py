@@ -8,6 +8,7 @@ from rich.console import Console
 
 from murmurate.publisher.desired_state import DesiredState
 from murmurate.publisher.protocol import BlockedCode, Outcome
+from murmurate.service.storage.databases import Databases
 from murmurate.service.worker.publisher_context import PUBLISH_TIMEOUT_S, PublisherContext
 
 MAX_BLOCKED_SHOWN = 20
@@ -23,29 +24,50 @@ def publish(
     context: PublisherContext, desired: Mapping[str, DesiredState], timeout_s: float = PUBLISH_TIMEOUT_S
 ) -> tuple[Outcome, set[str]]:
     """Publish with a spinner on standard error. Returns the outcome and the names of the errors on the way."""
-    with stderr.status(f"publishing for {len(desired):,} {zones_word(desired)}"):
+    with stderr.status(f"publishing for {len(desired):,} {shards_word(desired)}"):
         return context.publish(desired, timeout_s)
+
+
+def warn_of_open_schemas(databases: Databases) -> None:
+    """Print which databases let every role create objects, which none of our processes needs."""
+    for database in (databases.state, databases.log):
+        if database.can_everyone_create():
+            stderr.print(f"Warning: every role may create objects in schema public of the {database.store} database.")
+            stderr.print("As a superuser, there: REVOKE CREATE ON SCHEMA public FROM PUBLIC;")
 
 
 def report_outcome(outcome: Outcome, failure_names: set[str]) -> int:
     """Print what needs an operator, or another run. Returns the exit status: 1 if there is any."""
-    print_blocked({zone: reason.text for zone, reason in outcome.blocked.items()})
+    blocked = outcome.blocked | outcome.blocked_zones
+    print_blocked({name: reason.text for name, reason in blocked.items()})
     if any(reason.code is BlockedCode.LOG_LOST_ENTRIES for reason in outcome.blocked.values()):
-        stderr.print("The log has lost entries that were public. murmurate repair restores them; see how-to/restore.")
+        stderr.print("The log has lost tiles that were public. murmurate repair restores them; see how-to/restore.")
     if outcome.unfinished:
-        errors = f" ({', '.join(sorted(failure_names))})" if failure_names else ""
-        stderr.print(
-            f"{len(outcome.unfinished):,} {zones_word(outcome.unfinished)} not finished in time{errors}: run it again."
-        )
-    return 1 if outcome.blocked or outcome.unfinished else 0
+        errors = " (a database or the disk failed; see their logs)" if failure_names else ""
+        count = f"{len(outcome.unfinished):,} {shards_word(outcome.unfinished)}"
+        stderr.print(f"{count} not finished in time{errors}: run it again.")
+    return 1 if blocked or outcome.unfinished else 0
+
+
+def outcome_document(outcome: Outcome) -> dict[str, object]:
+    """What needs an operator, or another run, for scripts."""
+    blocked = outcome.blocked | outcome.blocked_zones
+    return {
+        "blocked": {name: reason.text for name, reason in sorted(blocked.items())},
+        "unfinished": sorted(outcome.unfinished),
+    }
 
 
 def print_blocked(reasons: Mapping[str, str]) -> None:
-    """Print the first zones that are blocked, each with its reason, and how many more there are."""
-    for zone, reason in sorted(reasons.items())[:MAX_BLOCKED_SHOWN]:
-        stderr.print(f"{zone}: blocked: {reason}")
+    """Print the first zones or shards that are blocked, each with its reason, and how many more there are."""
+    for name, reason in sorted(reasons.items())[:MAX_BLOCKED_SHOWN]:
+        stderr.print(f"{name}: blocked: {reason}")
     if len(reasons) > MAX_BLOCKED_SHOWN:
-        stderr.print(f"and {len(reasons) - MAX_BLOCKED_SHOWN:,} zones more.")
+        stderr.print(f"and {len(reasons) - MAX_BLOCKED_SHOWN:,} more.")
+
+
+def shards_word(shards: Sized) -> str:
+    return "shard" if len(shards) == 1 else "shards"
 
 
 def zones_word(zones: Sized) -> str:

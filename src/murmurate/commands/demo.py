@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
+import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from math import exp
 from pathlib import Path
 
 import numpy as np
-import psycopg
-from psycopg.conninfo import make_conninfo
 from rich.progress import BarColumn, Progress, TextColumn
 
 from murmurate.commands.console import stderr, stdout
@@ -26,10 +18,14 @@ from murmurate.commands.open import open_zones
 from murmurate.errors import MurmurateError
 from murmurate.planning.plan import Plan, make_plan
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
+from murmurate.privacy.promise import MomentPromise
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
-from murmurate.service.demo.simulated_town import AttackAccuracy, DemoZone, attack_homes, demand_from_prices
+from murmurate.service.demo.demo_host import DemoHost
+from murmurate.service.demo.demo_zone import DEMO_ZONE, TARGET_KIND, make_demo_zone
+from murmurate.service.demo.history import publish_history
+from murmurate.service.demo.live_service import LiveService
+from murmurate.service.demo.simulated_town import AttackAccuracy, SimulatedTown, attack_homes
 from murmurate.service.keyring import create_keyring
 from murmurate.service.landing.layout import Landing
 from murmurate.service.storage.databases import Databases
@@ -37,230 +33,228 @@ from murmurate.units import SECONDS_PER_DAY
 
 DEMO_INTERVAL_S = 900
 DEMO_LEAD_INTERVALS = 2
-_MAX_START_S = 180.0  # on a busy machine
 DEMO_GRACE_S = 240  # of the town's time: four seconds at sixty times
-DEMO_START_S = 15 * 3600  # in the middle of an afternoon: people are about to come home
+DEMO_FIRST_S = 3 * 3600  # the first interval of the day that is measured
+HISTORY_INTERVALS = 48  # until three in the afternoon: people are about to come home
+_MAX_START_S = 180.0  # on a busy machine
+_START_MARGIN_S = 6.0  # what the service may take to start; longer where the machine took longer for the hours before
+_MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSetup:
-    """Where the demonstration takes place."""
+    """Where the demonstration takes place, and the secrets of its two clients."""
 
     root: Path
     databases: Databases
     plan: Plan
     terms: ReleaseTerms
-    clock: ServiceClock
     first_s: int  # when the first measured interval begins
-    public_port: int
-    private_port: int
-    token: str = ""
+    readings_token: str
+    operator_secret: str
 
 
 def run_demo(server: str, *, homes: int, minutes: float, speed: float, port: int) -> int:
     """Set up a service, simulate a town, print the result, and delete everything."""
     intervals = max(2, int(minutes * 60 * speed // DEMO_INTERVAL_S))
-    with tempfile.TemporaryDirectory(prefix="murmurate-demo-") as folder, _temporary_databases(server) as databases:
-        setup = _prepare(Path(folder), databases, homes, speed, port)
-        town = DemoZone(
-            kind=setup.plan.zone.kinds[0], first_interval=DEMO_START_S // DEMO_INTERVAL_S, rng=np.random.default_rng()
-        )
-        with _running_service(setup):
-            stdout.print(f"A town of {homes:,} homes. Look at http://127.0.0.1:{setup.public_port}/zones/harbour")
-            stdout.print(f"A quarter of an hour takes {DEMO_INTERVAL_S / speed:.0f} s here. Ctrl-C ends it.\n")
-            interval_count = _simulate(setup, town, intervals)
-            _attack_and_report(setup, town, interval_count)
+    host = DemoHost()
+    try:
+        setup = _prepare(host, server, homes)
+        town = SimulatedTown.from_kinds(setup.plan.zone.kinds, DEMO_FIRST_S // DEMO_INTERVAL_S, np.random.default_rng())
+        history_took_s = _publish_history(setup, town)
+        live = _start_service(host, setup, speed, port, max(_START_MARGIN_S, history_took_s))
+        _print_addresses(setup, live)
+        _simulate(host, setup, live, town, intervals)
+        _attack_and_report(setup, live, town)
+        if sys.stdin.isatty():
+            stdout.input("\nEnter ends it, and deletes everything.")
+    finally:
+        host.close()
     return 0
 
 
-@contextmanager
-def _temporary_databases(postgres: str) -> Iterator[Databases]:
-    """Two new databases that are gone afterwards. A real operator keeps the log on another machine."""
-    names = {store: f"murmurate_demo_{store}_{os.urandom(4).hex()}" for store in ("state", "log")}
-    try:
-        connection = psycopg.connect(postgres, autocommit=True, connect_timeout=5)
-    except psycopg.Error as error:
-        allowed = f"{type(error).__name__}; name a server with --postgres postgresql://user@host:5432/postgres"
-        raise MurmurateError("PostgreSQL", "out of reach", allowed) from None
-    with connection:
-        try:
-            for name in names.values():
-                connection.execute(f'CREATE DATABASE "{name}"')
-        except psycopg.Error as error:
-            allowed = f"{type(error).__name__}; the user must be allowed to CREATE DATABASE"
-            raise MurmurateError("a database", "not created", allowed) from None
-        try:
-            yield Databases.from_dsns(**{store: make_conninfo(postgres, dbname=name) for store, name in names.items()})
-        finally:
-            for name in names.values():
-                connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-
-
-def _prepare(root: Path, databases: Databases, homes: int, speed: float, port: int) -> DemoSetup:
-    text = EXAMPLE_ZONE_FILE.replace("count = 800", f"count = {homes}").split('\n[[households]]\nname = "fish market"')[
-        0
-    ]
-    with stderr.status("proving a plan"):
-        plan = make_plan(parse_zone(text))
+def _prepare(host: DemoHost, server: str, homes: int) -> DemoSetup:
+    """Prove a plan while the database server starts, and open the zone."""
+    host.request({"postgres": server})
+    answer = host.read_answer() if server else None  # at once, where the server may be out of reach
+    with stderr.status("proving a plan" if server else "proving a plan and starting PostgreSQL"):
+        plan = make_plan(make_demo_zone(homes))
+        answer = answer or host.read_answer()
+    root, databases = Path(answer["folder"]), Databases.from_dsns(state=answer["state"], log=answer["log"])
     (root / "plan.json").write_text(plan.to_json(), encoding="utf-8")
     create_keyring(root / "keys")
     Landing.create(root / "landing", interval_s=DEMO_INTERVAL_S)
-    kind = plan.zone.kinds[0]
-    imputed_wh = int(kind.secret_pair.away @ np.arange(len(kind.secret_pair.away)))
-    rows = (f"{home},harbour,{kind.bound_wh},{imputed_wh}" for home in range(homes))
-    (root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh", *rows]) + "\n", encoding="utf-8")
-    first_s = (
-        int(time.time()) // SECONDS_PER_DAY * SECONDS_PER_DAY - SECONDS_PER_DAY + DEMO_START_S
-    )  # yesterday: the log takes nothing from the future
+    (root / "meters.csv").write_text(_meters_csv(plan), encoding="utf-8")
+    yesterday_s = int(time.time()) // SECONDS_PER_DAY * SECONDS_PER_DAY - SECONDS_PER_DAY
+    first_s = yesterday_s + DEMO_FIRST_S  # the log takes nothing from the future
+    first = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first_s))
     with stderr.status("opening the zone"):
-        first = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first_s))
         open_zones(
             [root / "plan.json"], databases, root / "keys", lead_intervals=DEMO_LEAD_INTERVALS, first=first, quiet=True
         )
-        token = _issue_token(databases.state.dsn)
-    clock = ServiceClock(simulated_s=first_s, wall_s=time.time() + 4, speed=speed)
-    setup = DemoSetup(
+        access = AuthStore(databases.state.dsn)
+        feed_secret = access.add_client(ApiClient(id="town", zones=frozenset({DEMO_ZONE})))
+        token = access.issue_token(access.authenticate("town", feed_secret)).value
+        operator_secret = access.add_client(ApiClient(id="operator", zones=frozenset(), is_operator=True))
+        access.close()
+    return DemoSetup(
         root=root,
         databases=databases,
         plan=plan,
         terms=ReleaseTerms.from_json(plan.to_json()),
-        clock=clock,
         first_s=first_s,
-        public_port=_free_port(port),
-        private_port=_free_port(port + 1),
-        token=token,
+        readings_token=token,
+        operator_secret=operator_secret,
     )
-    (root / "service.toml").write_text(_settings_toml(setup), encoding="utf-8")
-    return setup
 
 
-def _issue_token(state: str) -> str:
-    access = AuthStore(state)
-    try:
-        secret = access.add_client(ApiClient(id="town", zones=frozenset({"harbour"})))
-        return access.issue_token(access.authenticate("town", secret)).value
-    finally:
-        access.close()
+def _meters_csv(plan: Plan) -> str:
+    """One meter for each home, in the order of the kinds."""
+    lines = ["meter,zone,bound_wh,imputed_wh"]
+    for kind in plan.zone.kinds:
+        imputed_wh = int(kind.secret_pair.away @ np.arange(len(kind.secret_pair.away)))
+        first = len(lines) - 1
+        lines += [f"{first + home},{DEMO_ZONE},{kind.bound_wh},{imputed_wh}" for home in range(kind.count)]
+    return "\n".join(lines) + "\n"
 
 
-def _settings_toml(setup: DemoSetup) -> str:
-    clock = setup.clock
+def _progress_bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} quarter hours"))
+    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
+
+
+def _publish_history(setup: DemoSetup, town: SimulatedTown) -> float:
+    """Publish the prices of half a day. Returns how long it took [s]."""
+    began_s = time.monotonic()
+    with _progress_bar() as bar:
+        task = bar.add_task("", total=HISTORY_INTERVALS)
+        hours = publish_history(
+            setup.root,
+            setup.databases,
+            town,
+            first_s=setup.first_s,
+            intervals=HISTORY_INTERVALS,
+            grace_s=DEMO_GRACE_S,
+        )
+        for end_s in hours:
+            bar.update(task, advance=1, description=f"{_format_time(end_s)}  the day so far")
+    return time.monotonic() - began_s
+
+
+def _start_service(host: DemoHost, setup: DemoSetup, speed: float, port: int, margin_s: float) -> LiveService:
+    """`murmurate serve`, as an operator would run it, at the town's time."""
+    public_port = _free_port(port)
+    live = LiveService(
+        clock=ServiceClock(
+            simulated_s=setup.first_s + HISTORY_INTERVALS * DEMO_INTERVAL_S,
+            wall_s=time.time() + margin_s,
+            speed=speed,
+        ),
+        public_port=public_port,
+        private_port=_free_port(public_port + 1),
+    )
+    settings = setup.root / "service.toml"
+    settings.write_text(_settings_toml(live), encoding="utf-8")
+    host.request({"serve": str(settings)})
+    with stderr.status("starting the service"):
+        _wait_until_ready(host, live)
+    return live
+
+
+def _settings_toml(live: LiveService) -> str:
     return f"""
-        public = "127.0.0.1:{setup.public_port}"
-        private = "127.0.0.1:{setup.private_port}"
+        public = "127.0.0.1:{live.public_port}"
+        private = "127.0.0.1:{live.private_port}"
         grace_s = {DEMO_GRACE_S}
         release_slot_s = 0.25
         [clock]
-        simulated_s = {clock.simulated_s}
-        wall_s = {clock.wall_s}
-        speed = {clock.speed}
+        simulated_s = {live.clock.simulated_s}
+        wall_s = {live.clock.wall_s}
+        speed = {live.clock.speed}
     """
 
 
 def _free_port(port: int) -> int:
     """This port, or the next one that is free."""
-    for candidate in range(port, port + 200):
+    for candidate in range(port, min(port + 200, _MAX_PORT) + 1):
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", candidate)):
-                return candidate
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the service's own
+            try:
+                probe.bind(("127.0.0.1", candidate))
+            except OSError:
+                continue
+            return candidate
     raise MurmurateError("--port", port, "and the 200 after it are all taken; name another one")
 
 
-@contextmanager
-def _running_service(setup: DemoSetup) -> Iterator[None]:
-    """`murmurate serve`, as an operator would run it."""
-    environment = os.environ | {"MURMURATE_STATE": setup.databases.state.dsn, "MURMURATE_LOG": setup.databases.log.dsn}
-    command = [sys.executable, "-m", "murmurate", "serve", str(setup.root / "service.toml")]
-    with (setup.root / "serve.log").open("wb") as log:
-        running = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
-    try:
-        with stderr.status("starting the service"):
-            _wait_until_ready(setup, running)
-        yield
-    finally:
-        running.terminate()
-        running.wait(20)
-
-
-def _wait_until_ready(setup: DemoSetup, running: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(host: DemoHost, live: LiveService) -> None:
     end = time.monotonic() + _MAX_START_S
-    while time.monotonic() < end and running.poll() is None:
-        try:
-            for port in (setup.public_port, setup.private_port):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    lines = (setup.root / "serve.log").read_text(errors="replace").splitlines()[-1:]
-    raise MurmurateError("the service", "not starting", lines[0] if lines else "its log is empty")
+    while not live.is_ready():
+        host.check()
+        if time.monotonic() > end:
+            raise MurmurateError("the service", "not ready", f"it did not answer within {_MAX_START_S:.0f} s")
+        time.sleep(0.1)
 
 
-def _simulate(setup: DemoSetup, zone: DemoZone, intervals: int) -> int:
-    """Send what every home draws at the end of each interval. Returns how many intervals were simulated."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} quarter hours"))
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
-        task = bar.add_task("living", total=intervals)
-        try:
-            for number in range(intervals):
-                start_s = setup.first_s + number * DEMO_INTERVAL_S
-                time.sleep(max(0.0, setup.clock.wall_at(start_s + DEMO_INTERVAL_S) - time.time()))
-                _send_readings(setup, start_s, zone.simulate_interval())
-                price = _current_price(setup)
-                clock = time.strftime("%H:%M", time.gmtime(start_s + DEMO_INTERVAL_S))
-                bar.update(task, advance=1, description=f"{clock}  {price}")
-            time.sleep((DEMO_GRACE_S + DEMO_INTERVAL_S / 2) / setup.clock.speed + 1)
-        except KeyboardInterrupt:
-            stdout.print("Ended.")
-    return len(zone.occupied)
+def _print_addresses(setup: DemoSetup, live: LiveService) -> None:
+    homes = setup.plan.zone.household_count
+    stdout.print(f"A town of {homes:,} homes, at three in the afternoon. It lives in a temporary folder.\n")
+    stdout.print(f"  Prices     {live.zone_url}")
+    stdout.print(f"  Operator   {live.private_url}/operator")
+    stdout.print("  user       operator")
+    stdout.print(f"  password   {setup.operator_secret}\n")
+    stdout.print(f"A quarter of an hour takes {DEMO_INTERVAL_S / live.clock.speed:.0f} s here. Ctrl-C ends the day.\n")
 
 
-def _send_readings(setup: DemoSetup, start_s: int, energy_wh: np.ndarray) -> None:
-    rows = ({"meter": home, "interval_start": start_s, "energy_wh": int(drew)} for home, drew in enumerate(energy_wh))
-    body = "\n".join(map(json.dumps, rows)).encode()
-    headers = {"Authorization": f"Bearer {setup.token}", "Content-Type": "application/x-ndjson"}
-    request = urllib.request.Request(f"http://127.0.0.1:{setup.private_port}/readings", body, headers)
-    urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
-
-
-def _current_price(setup: DemoSetup) -> str:
+def _simulate(host: DemoHost, setup: DemoSetup, live: LiveService, town: SimulatedTown, intervals: int) -> None:
+    """Send what every home draws at the end of each interval. The first Ctrl-C ends the day, not the demo."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{setup.public_port}/zones/harbour/now", timeout=5) as answer:
-            document = json.load(answer)
-    except urllib.error.HTTPError:
-        return "no price yet"
-    return f"{document['price']:.5f} {document['currency']}/kWh"
+        with _progress_bar() as bar:
+            task = bar.add_task("", total=intervals)
+            for _ in range(intervals):
+                start_s = setup.first_s + len(town.demand_wh) * DEMO_INTERVAL_S
+                end_s = start_s + DEMO_INTERVAL_S
+                time.sleep(max(0.0, live.clock.wall_at(end_s) - time.time()))
+                host.check()
+                live.send_readings(setup.readings_token, start_s, town.simulate_interval())
+                bar.update(task, advance=1, description=f"{_format_time(end_s)}  {live.current_price()}")
+            time.sleep((DEMO_GRACE_S + DEMO_INTERVAL_S / 2) / live.clock.speed + 1)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGINT, host.end_by_signal)
 
 
-def _attack_and_report(setup: DemoSetup, zone: DemoZone, interval_count: int) -> None:
+def _format_time(at_s: float) -> str:
+    return time.strftime("%H:%M", time.gmtime(at_s))
+
+
+def _attack_and_report(setup: DemoSetup, live: LiveService, town: SimulatedTown) -> None:
     """What was published, how to check it, and what it reveals to an attacker."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{setup.public_port}/zones/harbour/log.jsonl", timeout=30) as answer:
-        lines = [json.loads(line) for line in answer]
-    measured = {row["interval"]: row for row in lines if row.get("kind") == "measured"}
-    simulated = [setup.first_s // DEMO_INTERVAL_S + number for number in range(interval_count)]
-    known = simulated[: next((at for at, interval in enumerate(simulated) if interval not in measured), len(simulated))]
-    if not known:
+    measured = live.measured_releases()
+    simulated = [setup.first_s // DEMO_INTERVAL_S + number for number in range(len(town.demand_wh))]
+    has_price = np.array([interval in measured for interval in simulated], np.bool_)
+    if not has_price.any():
         raise MurmurateError("the town", "too slow", "no interval was released in time; try --speed 30")
-    ticks = np.array([measured[interval]["price_ticks"] for interval in known], np.int64)
-    published_wh = demand_from_prices(ticks, setup.terms, zone.kind.count * zone.kind.bound_wh)
-    slots = np.array([setup.terms.slot_of_day(interval) for interval in known], np.int64)
-    with stderr.status("attacking every home"):
-        guesses = attack_homes(zone, published_wh, setup.terms, slots)
-    _print_accuracy(setup, len(known), guesses)
+    published_wh = np.array([measured[at]["noisy_wh"] if at in measured else 0 for at in simulated], np.int64)
+    slots = np.array([setup.terms.slot_of_day(interval) for interval in simulated], np.int64)
+    with stderr.status("attacking every shift worker"):
+        accuracy = attack_homes(town, TARGET_KIND, published_wh, setup.terms, slots, has_price)
+    releases = int(has_price.sum())
+    readings = releases * setup.plan.zone.household_count
+    stdout.print(f"{releases} prices were published, from {readings:,} readings.\n")
+    _print_accuracy(setup.plan, accuracy)
+    stdout.print(f"\nVerify the log:  murmurate verify {live.zone_url}/log.jsonl")
+    stdout.print(f"For a charger:   {live.zone_url}/evcc")
 
 
-def _print_accuracy(setup: DemoSetup, releases: int, accuracy: AttackAccuracy) -> None:
-    stdout.print(f"{releases} prices were published, from {releases * setup.plan.zone.household_count:,} readings.\n")
-    stdout.print("An attacker who knew the model and every reading but one was right about who is home")
-    for words, part in (
-        ("by the model alone, without any price", accuracy.model_only),
-        ("with the published prices", accuracy.with_prices),
-        ("had the exact rates been published", accuracy.with_exact_rates),
-    ):
-        stdout.print(f"  {words:<40} {part:6.1%}")
-    url = f"http://127.0.0.1:{setup.public_port}"
-    stdout.print(f"\nThe page:   {url}/zones/harbour")
-    stdout.print(f"The log:    murmurate verify {url}/log.jsonl")
-    stdout.print(f"A charger:  {url}/zones/harbour/evcc and {url}/openadr3/3.1.0/events")
-    if sys.stdin.isatty():
-        stdout.input("\nEnter ends it, and deletes everything.")
+def _print_accuracy(plan: Plan, accuracy: AttackAccuracy) -> None:
+    leakage = min(float(each.leakage) for each in plan.zone.promises if isinstance(each, MomentPromise))
+    bound = 1 / (1 + exp(-leakage))
+    stdout.print("Is a shift worker home? An attacker who knows the model and every other reading is right")
+    stdout.print(f"  {accuracy.model_only:6.1%}   of the time by the model alone: a coin toss")
+    stdout.print(
+        f"  {accuracy.with_prices:6.1%}   with our prices; the plan proves that it cannot be above {bound:.1%}"
+    )
+    stdout.print(f"  {accuracy.with_exact_rates:6.1%}   had the exact rates been published")

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import count, islice
 from pathlib import Path
 
-from murmurate.commands.console import publish, report_outcome, stderr, stdout
+from murmurate.commands.console import outcome_document, publish, report_outcome, stderr, stdout, warn_of_open_schemas
+from murmurate.commands.json_output import format_utc, print_json
+from murmurate.commands.plan_documents import name_plan, read_plan_document
+from murmurate.errors import ChainError, UnknownNameError
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_file import load_plan
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, Opening
+from murmurate.planning.zone_name import check_zone_name
+from murmurate.public_log.zone_table import MAX_ZONES
+from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, ShardOpening, ZoneOpening
 from murmurate.service.clock import parse_interval_start
-from murmurate.service.keyring import Keyring
-from murmurate.service.storage.databases import Databases, mask_database_errors, read_first_entries, read_heads
+from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.worker.publisher_context import PublisherContext
-from murmurate.units import SECONDS_PER_DAY
+from murmurate.service.worker.zone_warnings import MIN_LEAD
+from murmurate.text_files import read_text
+
+MAX_ZONES_SHOWN = 20  # zones with a line of their own
 
 
 def open_zones(
@@ -27,59 +36,210 @@ def open_zones(
     *,
     lead_intervals: int,
     first: str | None,
+    zones_file: Path | None = None,
     quiet: bool = False,
+    as_json: bool = False,
 ) -> int:
-    """`murmurate open`: prepare both databases, prove the plans, show them, begin the chain of each plan's zone."""
+    """`murmurate open`: prepare both databases, prove the plans, publish them, begin the chain of each zone."""
     databases.check_reachable(prepared=False)
-    if databases.share_server and not quiet:
-        stderr.print("Warning: state and log are on one server. What destroys one must not reach the other:")
-        stderr.print("keep the log on another machine, with other disks, other backups and another administrator.")
-    texts = {path: path.read_text(encoding="utf-8") for path in plans}
-    proven = {path: _prove_plan(text, str(path)) for path, text in texts.items()}
+    if not quiet:
+        _print_warnings(databases, lead_intervals)
+    texts = {path: read_plan_document(path) for path in plans}
+    for path, text in texts.items():
+        prove_plan_document(text, str(path))
+    terms = _terms_by_zone([ReleaseTerms.from_json(text) for text in texts.values()], zones_file)
+    openings = {zone: _make_opening(its, first) for zone, its in terms.items()}
     with mask_database_errors():
         migrate_database(databases.state.dsn, "state")
         migrate_database(databases.log.dsn, "log")
+        warn_of_open_schemas(databases)
         context = PublisherContext.from_databases(databases, keys)
-        openings = {
-            plan.zone.name: _make_opening(ReleaseTerms.from_json(texts[path]), context.keyring, lead_intervals, first)
-            for path, plan in proven.items()
-        }
-        already_open = read_first_entries(context.log, list(openings))
-        for text in texts.values():
-            context.register_plan(text)
-        for zone, entry in already_open.items():
-            record = entry.record
-            openings[zone] = Opening(
-                plan=record.plan, key=record.key, first=record.interval + 1, lead=entry.lead_intervals
-            )
-        for digest in {entry.record.plan for entry in read_heads(context.log, list(already_open)).values()}:
-            text = context.plan_document(digest)
-            _prove_plan(text, f"plan {digest}")
-            context.state.register_plan(digest, text)
-        context.state.store_openings(openings)
-        outcome, failed = publish(
-            context, {zone: DesiredState(until=UNTIL_NO_INTERVAL, opening=at) for zone, at in openings.items()}
+        claimed = context.log.shards_of(terms)
+        for zone in terms.keys() - claimed.keys():
+            check_zone_name(zone, "zone")
+        _adopt_shards(context, claimed)
+        context.register_plans(texts.values())
+        known = context.state.zones()
+        new = {zone: its for zone, its in terms.items() if zone not in known}
+        shards = _assign_shards(context, new, claimed, lead_intervals)
+        context.state.store_openings(
+            dict(shards.values()),
+            {zone: (shards[zone][0], openings[zone]) for zone in new},
         )
+        outcome, failed = publish(context, _openings_to_publish(context, set(terms)))
+        if as_json:
+            print_json({"zones": _opening_members(context, terms, set(claimed)), **outcome_document(outcome)})
+        elif not quiet:
+            _print_openings(context, terms, set(claimed))
         context.close()
-    for zone in [] if quiet else sorted(outcome.up_to_date):
-        stdout.print(_opening_message(zone, openings[zone], proven, is_new=zone not in already_open))
     return report_outcome(outcome, failed)
 
 
-def _make_opening(terms: ReleaseTerms, keys: Keyring, lead_intervals: int, first: str | None) -> Opening:
+def _print_warnings(databases: Databases, lead_intervals: int) -> None:
+    if databases.share_server:
+        stderr.print("Warning: state and log are on one server. What destroys one must not reach the other:")
+        stderr.print("keep the log on another machine, with other disks, other backups and another administrator.")
+    if lead_intervals < MIN_LEAD:
+        stderr.print(f"Warning: with --lead {lead_intervals} no price is in time: use --lead {MIN_LEAD} or more.")
+
+
+def _terms_by_zone(plans: list[ReleaseTerms], zones_file: Path | None) -> dict[str, ReleaseTerms]:
+    """The plan of each zone: the zone that a plan names, or with a file of names one plan for all of them."""
+    if zones_file is None:
+        return {terms.zone: terms for terms in plans}
+    if len(plans) != 1:
+        raise UnknownNameError("plans", len(plans), "must be one with --zones: all of its zones come under it")
+    return dict.fromkeys(read_zone_names(zones_file), plans[0])
+
+
+def read_zone_names(zones_file: Path) -> list[str]:
+    """Read the names of zones, one a line. Empty lines are skipped."""
+    names = [line.strip() for line in read_text(zones_file).splitlines() if line.strip()]
+    if not names or len(set(names)) != len(names):
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        raise UnknownNameError(str(zones_file), repeated or "empty", "must have the name of each zone once, one a line")
+    return names
+
+
+def _print_openings(context: PublisherContext, terms: Mapping[str, ReleaseTerms], open_before: set[str]) -> None:
+    """Print when each zone was opened, or when it will be."""
+    since = {row.zone: row.since for table in context.state.tables().values() for row in table.rows}
+    shards, zones = context.state.shards(), context.state.zones()
+    for zone, its in islice(terms.items(), MAX_ZONES_SHOWN):
+        shard, opening = zones[zone]
+        message = _opening_message(its, since.get(zone, opening.first), shards[shard].lead)
+        if zone not in since:
+            stdout.print(f"{zone}: enters shard {shard} when the intervals before are released. {message}")
+        elif zone in open_before:
+            stdout.print(f"{zone}: open already; it goes on as the log says. {message}")
+        else:
+            stdout.print(f"{zone}: open. {message}")
+    if len(terms) > MAX_ZONES_SHOWN:
+        waiting, before = len(terms.keys() - since.keys()), len(terms.keys() & open_before)
+        stdout.print(f"... {len(terms):,} zones: {len(terms) - waiting:,} are open, {before:,} of them were before.")
+
+
+def _opening_members(
+    context: PublisherContext, terms: Mapping[str, ReleaseTerms], open_before: set[str]
+) -> list[dict[str, str]]:
+    """The same for scripts."""
+    since = {row.zone: row.since for table in context.state.tables().values() for row in table.rows}
+    shards, zones = context.state.shards(), context.state.zones()
+    found = []
+    for zone, its in terms.items():
+        shard, opening = zones[zone]
+        first = since.get(zone, opening.first)
+        times = [format_utc(at * its.interval_s) for at in (first, first + shards[shard].lead)]
+        state = "entering" if zone not in since else "open already" if zone in open_before else "open"
+        members = {"zone": zone, "shard": shard, "state": state, "plan": its.plan_digest}
+        found.append(members | dict(zip(("first_measured", "first_paid"), times, strict=True)))
+    return found
+
+
+def _make_opening(terms: ReleaseTerms, first: str | None) -> ZoneOpening:
     step = terms.interval_s
     begins = int(time.time() // step) + 1 if first is None else parse_interval_start(first, step, "--first") // step
-    return Opening(plan=terms.plan_digest, key=keys.newest_signer.public_key, first=begins, lead=lead_intervals)
+    return ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=begins)
 
 
-def _opening_message(zone: str, opening: Opening, proven: Mapping[Path, Plan], *, is_new: bool) -> str:
-    day = next(plan.zone.intervals_per_day for plan in proven.values() if plan.zone.name == zone)
-    step = SECONDS_PER_DAY // day
-    begins, paid = (datetime.fromtimestamp(at * step, UTC) for at in (opening.first, opening.first + opening.lead))
-    what = "open" if is_new else "open already; it goes on as the log says"
-    return f"{zone}: {what}. First measured {begins:%Y-%m-%d %H:%M} UTC, first paid {paid:%Y-%m-%d %H:%M} UTC."
+def _assign_shards(
+    context: PublisherContext, terms: Mapping[str, ReleaseTerms], claimed: Mapping[str, str], lead_intervals: int
+) -> dict[str, tuple[str, ShardOpening]]:
+    """A shard for each zone: the one that has claimed it, one with room, equal intervals and lead, or a new one."""
+    shards = context.state.shards()
+    counts = count_zones(context)
+    names = _taken_names(context)
+    key = context.keyring.newest_signer.public_key
+    found: dict[str, tuple[str, ShardOpening]] = {}
+    for zone, its in sorted(terms.items()):
+        opening = ShardOpening(key=key, interval_s=its.interval_s, lead=lead_intervals)
+        shard = claimed.get(zone) or _find_room(shards, counts, opening) or _new_name(key, names)
+        names.add(shard)
+        found[zone] = shard, shards.setdefault(shard, opening)
+        counts[shard] += 1
+    return found
 
 
-def _prove_plan(text: str, name: str) -> Plan:
-    with stderr.status(f"proving {name}"):
+def count_zones(context: PublisherContext) -> Counter[str]:
+    """Count the zones of each shard: those in it, and those that will enter it."""
+    members: dict[str, set[str]] = {shard: set(table.zones) for shard, table in context.state.tables().items()}
+    for zone, (shard, _) in context.state.zones().items():
+        members.setdefault(shard, set()).add(zone)
+    return Counter({shard: len(zones) for shard, zones in members.items()})
+
+
+def _find_room(shards: dict[str, ShardOpening], counts: Counter[str], wanted: ShardOpening) -> str | None:
+    for shard, opening in reversed(shards.items()):
+        if (opening.interval_s, opening.lead) == (wanted.interval_s, wanted.lead) and counts[shard] < MAX_ZONES:
+            return shard
+    return None
+
+
+def make_shard_name(context: PublisherContext) -> str:
+    """Return a name for a new shard, which no other has."""
+    return _new_name(context.keyring.newest_signer.public_key, _taken_names(context))
+
+
+def _taken_names(context: PublisherContext) -> set[str]:
+    return context.log.shard_names() | context.state.shards().keys()
+
+
+def _new_name(key: str, names: set[str]) -> str:
+    return next(name for n in count() if (name := f"{_name_prefix(key)}{n:04d}") not in names)
+
+
+def _name_prefix(key: str) -> str:
+    return f"{key[:8]}-"
+
+
+def _adopt_shards(context: PublisherContext, claimed: Mapping[str, str]) -> None:
+    """Go on with shards that the log has already: this state is new, or was lost. Their plans are proven again.
+
+    Raises ChainError where the key of a shard is not among those of this publisher: another publisher writes its zones.
+    """
+    unknown = set(claimed.values()) - context.state.shards().keys()
+    keys = {signer.public_key for signer in context.keyring.signers}
+    heads = context.log.read_heads(unknown)
+    for zone, shard in sorted(claimed.items()):
+        key = heads[shard].tile.key_in_force if shard in heads else None
+        own_name = any(shard.startswith(_name_prefix(each)) for each in keys)
+        if shard in unknown and (key not in keys if key else not own_name):
+            allowed = f"is in shard {shard} of this log already; its key is not among this publisher's keys"
+            raise ChainError("zone", zone, allowed)
+    for shard, (tile, table) in heads.items():
+        texts = context.log.documents({row.plan for row in table.rows})
+        for digest, text in texts.items():
+            prove_plan_document(text, f"plan {digest[:12]}")
+        context.state.register_plans(texts)
+        header = tile.header
+        opening = ShardOpening(key=header.key, interval_s=header.interval_s, lead=header.lead)
+        context.state.store_openings({shard: opening}, {})
+        context.state.assign_zones(
+            {
+                row.zone: (shard, ZoneOpening(plan=row.plan, currency=row.currency, tick=row.tick, first=row.since))
+                for row in table.rows
+            }
+        )
+
+
+def _openings_to_publish(context: PublisherContext, zones: set[str]) -> dict[str, DesiredState]:
+    by_shard: dict[str, dict[str, ZoneOpening]] = {}
+    for zone, (shard, opening) in context.state.zones().items():
+        if zone in zones:
+            by_shard.setdefault(shard, {})[zone] = opening
+    shards = context.state.shards()
+    return {
+        shard: DesiredState(until=UNTIL_NO_INTERVAL, opening=shards[shard], zones=openings)
+        for shard, openings in by_shard.items()
+    }
+
+
+def _opening_message(terms: ReleaseTerms, since: int, lead: int) -> str:
+    begins, paid = (datetime.fromtimestamp(at * terms.interval_s, UTC) for at in (since, since + lead))
+    return f"First measured {begins:%Y-%m-%d %H:%M} UTC, first paid {paid:%Y-%m-%d %H:%M} UTC."
+
+
+def prove_plan_document(text: str, name: str) -> Plan:
+    """Prove a plan, with a spinner on standard error."""
+    with stderr.status(f"proving {name}"), name_plan(name):
         return load_plan(text)

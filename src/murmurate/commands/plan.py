@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +11,27 @@ from rich.console import Console
 from rich.table import Table
 
 from murmurate.audit.epsilon_bound import auc_bound
-from murmurate.errors import MeterError, ZoneFileError
+from murmurate.commands.bound_page import print_bound_choice
+from murmurate.commands.json_output import print_json
+from murmurate.commands.plan_documents import load_plan_file
+from murmurate.commands.plan_numbers import plan_numbers
+from murmurate.commands.zone_inputs import read_forecast_file, read_meter_summary
+from murmurate.errors import ZoneFileError
 from murmurate.household.model_fit import MIN_COMMON_CORRELATION, MIN_SINGLE_CORRELATION
-from murmurate.lab.sample_file import LabeledSample, read_integer_columns, read_sample, with_tested_distributions
+from murmurate.lab.sample_file import LabeledSample, read_sample, with_tested_distributions
+from murmurate.planning.bound_choice import BoundChoice, choose_bound
 from murmurate.planning.plan import Plan, make_plan, prove_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan_prediction import PredictionErrors, forecast_errors, usual_day
 from murmurate.planning.privacy_cost import kind_events
 from murmurate.planning.utility import ClippingBound, DemandErrors, Utility, best_clipping_bound, plan_utility
-from murmurate.planning.zone_file import MeterSummary, parse_zone
+from murmurate.planning.zone import Zone
+from murmurate.planning.zone_file import parse_zone
+from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.privacy.accountant import PldAccountant, count_events
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.promise import HabitGuessBound, IntervalPromise, MomentPromise, WindowPromise
-from murmurate.units import FloatArray, raise_where
+from murmurate.text_files import read_text
+from murmurate.units import FloatArray
 
 CALIBRATION_ASSUMPTIONS = {
     Calibration.RANGE: "Assumes nothing about what a household uses below its bound, nor how that lasts.",
@@ -37,6 +46,7 @@ CALIBRATION_COVERAGE = {
     Calibration.EXACT: "occupancy, not whether a household is in the zone: joining and leaving may show.",
 }
 LONG_WINDOW_DAYS = 30
+MIN_USEFUL_SHARE = 0.2  # of what exact data add to a forecast
 NOT_COVERED = (
     "habits, beyond what windows bound: prices teach them over months",
     "the operator, who sees every reading; bills and other channels",
@@ -48,29 +58,51 @@ NOT_COVERED = (
 )
 
 
-def plan_zone(zone_file: Path, out: Path, readings: Path | None, noise_of: Path | None = None) -> None:
-    """Make the plan of a zone file, print its page, write `plan.json`. `noise_of` is a plan whose noise to take."""
-    text = zone_file.read_text(encoding="utf-8")
+def plan_zone(
+    zone_file: Path, out: Path, readings: Path | None, noise_of: Path | None = None, *, as_json: bool = False
+) -> Plan:
+    """Return the plan of a zone file. Print its page, write `plan.json`. `noise_of` is a plan whose noise to take."""
     sample = None if readings is None else read_sample(readings)
-    try:
-        zone = parse_zone(text, lambda name: read_meter_summary(zone_file.parent / name))
-    except ZoneFileError as error:
-        error.file = str(zone_file)
-        raise
+    zone, choice = _read_zone(zone_file, may_choose=noise_of is None)
     if sample is not None and zone.calibration.needs_independence:
         zone = with_tested_distributions(zone, sample)
     with Console(stderr=True).status("planning") as status:
         if noise_of is None:
             made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
         else:
-            noise = load_plan(noise_of.read_text(encoding="utf-8")).noise
+            noise = load_plan_file(noise_of).noise
             made = prove_plan(zone, noise.distribution, noise.scale_wh, noise.core_wh)
     out.write_text(made.to_json(), encoding="utf-8")
+    if as_json:
+        print_json(plan_numbers(made) | {"file": str(out)})
+        return made
     console = Console(width=None if Console().is_terminal else 100, highlight=False)
+    if choice is not None:
+        print_bound_choice(choice, console)
     print_plan(made, console)
     if sample is not None:
         print_sample_results(made, sample, console)
     console.print(f"\nWritten to {out}. Anybody can prove it again from that file alone.")
+    return made
+
+
+def _read_zone(zone_file: Path, *, may_choose: bool) -> tuple[Zone, BoundChoice | None]:
+    """Return the zone of a file, and how its bound was chosen if the file asks for that."""
+    text = read_text(zone_file)
+    read_zone = partial(
+        parse_zone,
+        read_meters=lambda name: read_meter_summary(zone_file.parent / name),
+        read_forecast=lambda name: read_forecast_file(zone_file.parent / name),
+    )
+    try:
+        choice = None
+        if may_choose:
+            with Console(stderr=True).status("choosing a bound") as status:
+                choice = choose_bound(text, read_zone, lambda what: status.update(f"choosing a bound: {what}"))
+        return read_zone(text if choice is None else choice.zone_text), choice
+    except ZoneFileError as error:
+        error.file = str(zone_file)
+        raise
 
 
 def print_plan(plan: Plan, console: Console) -> None:
@@ -89,16 +121,53 @@ def print_plan(plan: Plan, console: Console) -> None:
     if plan.habits:
         print_habit_risks(plan, console)
     _print_noise(plan, console)
+    if plan.prediction is not None:
+        print_prediction(plan, plan.prediction, console)
+    else:
+        _print_echo(plan, cost, console)
+    _print_prices_and_bills(cost, zone.currency, console)
+    _print_scope(plan, console)
+
+
+def _print_echo(plan: Plan, cost: Utility, console: Console) -> None:
+    """How good prices are that are made from each release alone."""
+    zone = plan.zone
     mean = float(np.mean(zone.forecast.profile_wh)) / 1000
-    made_from = (
-        "filtered releases" if zone.filtered else "each release as it is; filter = true in the zone file smooths"
-    )
+    made_from = "filtered releases" if zone.filtered else "each release as it is; [forecast] in the zone file predicts"
     console.print(f"Prices are made from {made_from}.")
     console.print(f"Demand: {mean:,.1f} kWh an interval in the mean, by the public profile.\n")
     console.print(_error_table(cost.right_profile, cost.wrong_profile))
     console.print(_utility_verdict(cost.right_profile, cost.wrong_profile, filtered=zone.filtered))
-    _print_prices_and_bills(cost, zone.currency, console)
-    _print_scope(plan, console)
+
+
+def print_prediction(plan: Plan, prediction: ZonePrediction, console: Console) -> None:
+    """How good predicted prices are, beside a forecast that reads no meter."""
+    public = prediction.model.public
+    usual_wh = prediction.scale * float(usual_day(public.demand).mean())
+    errors = forecast_errors(plan.zone, prediction, plan.noise)
+    console.print("Prices are predicted for the interval that pays, from the forecast and all releases so far.")
+    console.print(f"Forecast: {public.source}; {usual_wh / 1000:,.1f} kWh an interval in the mean.")
+    if public.error is None:
+        console.print("Its error was not measured: deviations are taken as usual.")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("rms error of the demand that is priced")
+    table.add_column("% of the mean", justify="right")
+    table.add_column("kWh", justify="right")
+    for name, error in zip(("forecast only, no data", "this plan", "exact data, predicted"), errors, strict=True):
+        table.add_row(name, f"{100 * error:.1f}", f"{error * usual_wh / 1000:,.1f}")
+    console.print(table)
+    console.print(_prediction_verdict(errors))
+
+
+def _prediction_verdict(errors: PredictionErrors) -> str:
+    """What the releases add to a forecast, as a share of what exact data would add."""
+    share = (errors.forecast**2 - errors.private**2) / max(errors.forecast**2 - errors.exact**2, 1e-12)
+    if share >= MIN_USEFUL_SHARE:
+        return f"It pays: the releases add {100 * share:.0f} % of what exact data would add to the forecast.\n"
+    return (
+        f"The releases add {100 * share:.0f} % of what exact data would add: publish the forecast, join zones, "
+        "promise less, or take a lower bound.\n"
+    )
 
 
 def _print_noise(plan: Plan, console: Console) -> None:
@@ -131,6 +200,13 @@ def _print_scope(plan: Plan, console: Console) -> None:
     if plan.habits:
         console.print("  A moment's leakage also takes the occupancy models of the zone file as true, and load that")
         console.print("  answers to earlier occupancy (a boiler reheating after a return) is not covered by it.")
+    for learned in zone.learned:
+        support = "" if learned.proven else " That bound is tested on random models, not proven."
+        console.print(
+            f"Habits {learned.name}: learned from {learned.households:,} households that agreed. Each of them spent "
+            f"epsilon {learned.epsilon} on it. Their common habits are within the bound with a chance of "
+            f"{learned.confidence:.4g}.{support}"
+        )
     if any(any(kind.public) and not kind.always_public for kind in zone.kinds):
         console.print(f"Public hours are those of {zone.clock.name}; where clocks change, only hours public under")
         console.print("  every offset from UTC count, so an hour at either end stays protected.")
@@ -153,7 +229,7 @@ def print_habit_risks(plan: Plan, console: Console) -> None:
     longest = max((p.intervals for p in plan.zone.promises if isinstance(p, WindowPromise)), default=0)
     if longest < LONG_WINDOW_DAYS * plan.zone.intervals_per_day:
         console.print("No promise here bounds that over months. Add a long window to the zone file; this noise keeps")
-        console.print(f'  "any 365 d: epsilon {year_window_epsilon(plan):g}, delta 1e-6"')
+        console.print(f'  "any 365 d: epsilon {year_window_epsilon(plan):g}, delta 1e-6"\n')
 
 
 def _format_percent_up(chance: float) -> str:
@@ -219,21 +295,3 @@ def print_sample_results(plan: Plan, sample: LabeledSample, console: Console) ->
         f"The bound with the least error for readings like these: {cap.bound_wh:,} Wh "
         f"(noise {cap.noise / 1000:.2f} kWh, cut off {cap.bias / 1000:.2f} kWh); the largest in use is {bound:,} Wh."
     )
-
-
-def read_meter_summary(path: Path) -> MeterSummary:
-    """Households and their largest bound from a CSV with a column `bound_wh`, one row a meter.
-
-    Meters with the same text in a column `household` are one household, with the sum of their bounds. Without that
-    column each meter is a household.
-    """
-    (bounds,) = read_integer_columns(path, ("bound_wh",), MeterError).T
-    raise_where(bounds < 1, "bound_wh", bounds, "must be at least 1 Wh", MeterError)
-    with path.open(newline="", encoding="utf-8") as file:
-        names = [row.get("household", str(number)) for number, row in enumerate(csv.DictReader(file))]
-    if not all(names):
-        raise MeterError("household", "empty here and there", "must name the household of every meter")
-    total: dict[str, int] = {}
-    for name, bound_wh in zip(names, bounds.tolist(), strict=True):
-        total[name] = total.get(name, 0) + bound_wh
-    return MeterSummary(len(total), max(total.values(), default=0))

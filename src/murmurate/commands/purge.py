@@ -6,12 +6,16 @@ import time
 from pathlib import Path
 
 from murmurate.commands.console import stdout
-from murmurate.service.landing.interval_manifest import purge_intervals
+from murmurate.commands.json_output import print_json
 from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.purge import purge_intervals
 
 
-def purge_readings(root: Path, days: float) -> None:
+def purge_readings(root: Path, days: float, *, as_json: bool = False) -> None:
     """`murmurate purge`."""
     landing = Landing.open(root)
     count = purge_intervals(landing, int(time.time() - days * 86_400))
+    if as_json:
+        print_json({"intervals": count})
+        return
     stdout.print(f"Readings of {count:,} interval{'' if count == 1 else 's'} purged.")

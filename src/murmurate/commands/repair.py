@@ -1,130 +1,249 @@
 """`murmurate repair`: restore what the public log has lost, from what the state has seen of it or from a copy.
 
-Only lines that were public once and that follow the log's head are appended, byte for byte. Where the log holds another
-line in the place of one that was seen, nothing is repaired: the two lines are shown, and the operator must decide.
+Only tiles that were public once and that follow the log's head are appended, byte for byte. Where the log holds another
+tile in the place of one that was seen, nothing is repaired: the two headers are shown, and the operator must decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import psycopg
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from murmurate.commands.log_source import open_log_source
-from murmurate.errors import ChainError
+from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.chain import check_next
-from murmurate.public_log.record import Entry, canonical_json, parse_entry
 from murmurate.public_log.signing import verify_signature
-from murmurate.service.storage.databases import Databases, mask_database_errors, read_heads
+from murmurate.public_log.tile import Tile, TileKind, parse_tile
+from murmurate.public_log.tile_chain import ShardHead, check_next
+from murmurate.public_log.zone_table import ZoneTable
+from murmurate.publisher.steps import Claim, Offer
+from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
-from murmurate.verification.report import prove_contradiction
-
-REPAIR_BATCH_SIZE = 1000  # zones
+from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
+from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.verification.contradiction import prove_contradiction
+from murmurate.verification.log_item import ItemKind, find_kind, read_items
 
 _stdout = Console(highlight=False, soft_wrap=True, markup=False)
 
-_SELECT_SEEN_HEADS = "SELECT zone, seq FROM curator.head WHERE seq >= 0 ORDER BY zone"
-_SELECT_SEEN_LINES = """
-    SELECT r.line FROM curator.release r JOIN jsonb_each_text(%s) AS wanted (zone, seq)
-    ON r.zone = wanted.zone AND r.seq = wanted.seq::bigint"""
+_SELECT_SEEN_HEADS = "SELECT shard, seq FROM curator.shard WHERE seq >= 0 ORDER BY shard"
+_SELECT_SEEN_TILE = "SELECT body FROM curator.tile WHERE shard = %s AND seq = %s AND seen"
+_BAR_TITLE = "repairing"
 
 
 def repair_log(databases: Databases, copy: str | None = None) -> int:
-    """Repair every zone. Returns 1 if the log contradicts what was seen of it, or the copy does not follow."""
-    databases.state.check_reachable()
-    databases.log.check_reachable(prepared=False)
-    with mask_database_errors(), psycopg.connect(databases.state.dsn, autocommit=True) as state:
+    """Repair every shard. Returns 1 if the log contradicts what was seen of it, or the copy does not follow."""
+    databases.check_reachable(prepared=False)
+    with mask_database_errors(), connect(databases.state.dsn, autocommit=True, options=UNLIMITED_OPTIONS) as state:
+        migrate_database(databases.state.dsn, "state")
         migrate_database(databases.log.dsn, "log")
         log = PostgresLogStore(databases.log.dsn)
-        for digest, document in state.execute("SELECT digest, document FROM curator.plan"):
-            log.publish_plan(digest, document)
+        for digest, document in state.execute("SELECT digest, body FROM curator.document"):
+            log.publish_documents({digest: document})
+        tables = PostgresStateStore(databases.state.dsn)
         seen: dict[str, int] = dict(state.execute(_SELECT_SEEN_HEADS).fetchall())
-        zones = list(seen)
-        restored_count, conflict_count = 0, 0
+        conflicts = _find_conflicts(state, log, seen)
         error = Console(stderr=True)
         with Progress(console=error, transient=True, disable=not error.is_terminal) as bar:
-            for at in bar.track(range(0, len(zones), REPAIR_BATCH_SIZE), description="repairing"):
-                batch = {zone: seen[zone] for zone in zones[at : at + REPAIR_BATCH_SIZE]}
-                restored, conflicts = _repair_batch(state, log, batch)
-                restored_count, conflict_count = restored_count + restored, conflict_count + conflicts
-        if copy is not None and not conflict_count:
+            behind = {shard: seq for shard, seq in seen.items() if shard not in conflicts}
+            restored_count, not_taken = _restore_seen(state, tables, log, behind, bar)
+        tables.close()
+        if copy is not None and not conflicts | not_taken:
             restored_count += _append_from_copy(log, copy)
-    done = f"{restored_count:,} records restored to the log."
+        log.close()
+    conflict_count = len(conflicts | not_taken)
+    done = f"{restored_count:,} tiles restored to the log."
     _stdout.print(done if restored_count else "The log has lost nothing that was seen.")
     if conflict_count:
         _stdout.print(
-            f"{conflict_count:,} zones contradict what was seen and were not repaired. Do not publish for them;"
+            f"{conflict_count:,} shards contradict what was seen and were not repaired. Do not publish for them;"
         )
         _stdout.print("see docs/how-to/restore.md.")
     return 1 if conflict_count else 0
 
 
-def _repair_batch(state: psycopg.Connection, log: PostgresLogStore, seen: dict[str, int]) -> tuple[int, int]:
-    """Restore what these zones lost. Returns how many records, and how many zones cannot be repaired."""
-    heads = read_heads(log, list(seen))
-    last_seq = {zone: heads[zone].record.seq if zone in heads else -1 for zone in seen}
-    common = {zone: min(last_seq[zone], seen[zone]) for zone in seen if last_seq[zone] >= 0}
-    known = _seen_entries(state, common)
-    logged = log.read({zone: seq - 1 for zone, seq in common.items()})
-    conflicts = [zone for zone in common if logged[zone].lines[0] != known[zone].line]
-    for zone in conflicts:
-        _print_first_difference(state, log, zone, common[zone])
-    behind = {zone: last_seq[zone] for zone in seen if zone not in conflicts and last_seq[zone] < seen[zone]}
+def _find_conflicts(state: psycopg.Connection, log: PostgresLogStore, seen: Mapping[str, int]) -> set[str]:
+    """Return the shards of which the log holds another tile than was seen. The first such tile is printed."""
+    conflicts = set()
+    heads = log.heads()
+    for shard in seen.keys() & heads.keys():
+        common = min(heads[shard][0], seen[shard])
+        if log.read_offer(shard, common).tile.hash != _seen_tile(state, shard, common).hash:
+            _print_first_difference(state, log, shard, common)
+            conflicts.add(shard)
+    return conflicts
+
+
+def _restore_seen(
+    state: psycopg.Connection, tables: PostgresStateStore, log: PostgresLogStore, seen: Mapping[str, int], bar: Progress
+) -> tuple[int, set[str]]:
+    """Append what was seen and is lost. Returns how many tiles, and the shards whose tiles the log does not take.
+
+    All shards go on together, a tile at a time: a zone that moved enters its shard only after it has left the other.
+    """
+    last = {shard: seq for shard, (seq, _) in log.heads().items()}
+    behind = {shard: last.get(shard, -1) for shard in seen if last.get(shard, -1) < seen[shard]}
+    task: TaskID = bar.add_task(_BAR_TITLE, total=sum(seen[shard] - seq for shard, seq in behind.items()))
     restored = 0
     while behind:
-        log.append(_seen_entries(state, {zone: seq + 1 for zone, seq in behind.items()}).values())
-        after = {zone: tail.last_seq for zone, tail in log.read(dict.fromkeys(behind, 2**62)).items()}
-        moved = {zone for zone, seq in behind.items() if after[zone] > seq}
+        offers = {shard: _seen_offer(state, tables, shard, seq + 1) for shard, seq in behind.items()}
+        _claim_entering(log, offers)
+        log.append(offers)
+        heads = log.heads()
+        moved = {shard for shard, seq in behind.items() if heads.get(shard, (-1, ""))[0] > seq}
+        if not moved:
+            break
         restored += len(moved)
-        for zone in behind.keys() - moved:
-            _stdout.print(f"{zone}: the log does not take record {behind[zone] + 1}; is another process publishing?")
-            conflicts.append(zone)
-        behind = {zone: after[zone] for zone in moved if after[zone] < seen[zone]}
-    return restored, len(conflicts)
+        bar.update(task, completed=restored)
+        behind = {shard: seq + (shard in moved) for shard, seq in behind.items()}
+        behind = {shard: seq for shard, seq in behind.items() if seq < seen[shard]}
+    for shard, seq in behind.items():
+        _stdout.print(f"{shard}: the log does not take tile {seq + 1}; is another process publishing?")
+    return restored, set(behind)
+
+
+def _claim_entering(log: PostgresLogStore, offers: Mapping[str, Offer]) -> None:
+    """Claim the zones that enter a shard with these tiles, as they were claimed before they were opened or moved.
+
+    A zone that was moved is claimed when it has left: there may be a shard that it enters before this one.
+    """
+    entering = [
+        (shard, row)
+        for shard, (tile, table) in offers.items()
+        if tile.header.kind in {TileKind.OPEN, TileKind.ZONES}
+        for row in table.rows
+        if row.since == tile.header.interval + 1
+    ]
+    newest = log.newest_claims(row.zone for _, row in entering)
+    sources = log.read_heads({row.moved_from.shard for _, row in entering if row.moved_from is not None})
+    left = {(zone, shard) for shard, (_, table) in sources.items() for zone, _ in table.moved}
+    claims = {}
+    for shard, row in entering:  # a zone may be there twice: it is opened in one shard, and moved to another
+        claim = newest.get(row.zone)
+        if claim is None and row.moved_from is None:
+            claims[row.zone] = Claim(shard, 0)
+        elif (
+            claim is not None
+            and row.moved_from is not None
+            and claim.shard == row.moved_from.shard
+            and (row.zone, claim.shard) in left
+        ):
+            claims[row.zone] = Claim(shard, claim.number + 1)
+    if claims:
+        log.claim(claims)
 
 
 def _append_from_copy(log: PostgresLogStore, name: str) -> int:
-    """Append what a copy of the log holds beyond it, each line checked to follow; ChainError names the first misfit."""
-    source = open_log_source(name)
-    last: dict[str, Entry | None] = {}
+    """Append what a copy of the log holds beyond it, each tile checked to follow; ChainError names the first misfit.
+
+    Tiles of a zone that moved may stand in the copy before those of the shard that it left: what does not fit yet is
+    tried again after the others.
+    """
+    waiting = _new_offers_of_copy(log, name)
     restored = 0
-    for line in source():
-        if '"murmurate_plan"' in line:
-            log.publish_plan(ReleaseTerms.from_json(line).plan_digest, line)
-            continue
-        entry = parse_entry(line)
-        zone = entry.record.zone
-        if zone not in last:
-            last[zone] = read_heads(log, [zone]).get(zone)
-        head = last[zone]
-        if head is None or entry.record.seq > head.record.seq:
-            last[zone] = check_next(head, entry, verify_signature)
-            log.append([entry])
-            restored += 1
-        elif entry.record.seq == head.record.seq and entry.line != head.line:
-            raise ChainError("copy", f"another {entry.record.seq} of {zone}", "contradicts the log; verify both first")
+    while waiting:
+        taken = 0
+        for shard in sorted(waiting):
+            offers = waiting[shard]
+            while offers and _take(log, offers[0]):
+                offers.pop(0)
+                taken += 1
+        waiting = {shard: offers for shard, offers in waiting.items() if offers}
+        restored += taken
+        if waiting and not taken:
+            shard, offers = next(iter(waiting.items()))
+            raise ChainError("log", f"without tile {offers[0].tile.header.seq} of {shard}", "does not take it")
     return restored
 
 
-def _seen_entries(state: psycopg.Connection, seq_by_zone: dict[str, int]) -> dict[str, Entry]:
-    """The entry with this number of each zone, as it was seen."""
-    entries = [parse_entry(line) for (line,) in state.execute(_SELECT_SEEN_LINES, (canonical_json(seq_by_zone),))]
-    return {entry.record.zone: entry for entry in entries}
+def _take(log: PostgresLogStore, offer: Offer) -> bool:
+    header = offer.tile.header
+    _claim_entering(log, {header.shard: offer})
+    log.append({header.shard: offer})
+    return log.heads().get(header.shard, (-1, ""))[0] >= header.seq
 
 
-def _print_first_difference(state: psycopg.Connection, log: PostgresLogStore, zone: str, differing_seq: int) -> None:
-    """Show the first record that differs; all later ones do, for each names the hash of the one before."""
+def _new_offers_of_copy(log: PostgresLogStore, name: str) -> dict[str, list[Offer]]:
+    """Return the tiles of a copy that the log does not have, by shard, each checked; their documents are published."""
+    heads: dict[str, ShardHead | None] = {}
+    new: dict[str, list[Offer]] = {}
+    for offer in _offers_of_copy(log, name):
+        tile, shard = offer.tile, offer.tile.header.shard
+        if shard not in heads:
+            heads[shard] = _rebuild_from_log(log, shard)
+        head = heads[shard]
+        last = -1 if head is None else head.tile.header.seq
+        if tile.header.seq > last:
+            heads[shard] = check_next(head, tile, offer.table, verify_signature)
+            new.setdefault(shard, []).append(offer)
+        elif head is not None and tile.header.seq == last and tile.hash != head.tile.hash:
+            raise ChainError("copy", f"another {last} of {shard}", "contradicts the log; verify both first")
+    return new
+
+
+def _offers_of_copy(log: PostgresLogStore, name: str) -> Iterator[Offer]:
+    """Yield the tiles of a copy in their order. Plans and zone tables stand before them, and are published."""
+    tables: dict[str, ZoneTable] = {}
+    source = open_log_source(name)
+    for item in read_items(source):
+        kind = find_kind(item.data)
+        if kind is ItemKind.PLAN:
+            text = item.data.decode()
+            log.publish_documents({ReleaseTerms.from_json(text).plan_digest: text})
+        elif kind is ItemKind.ZONE_TABLE:
+            table = ZoneTable.from_json(item.data.decode())
+            tables[table.digest] = table
+            log.publish_documents({table.digest: table.text})
+        elif kind is ItemKind.ZONE_LINE:
+            raise MurmurateError("copy", name, "must hold tiles: the lines of one zone cannot restore a shard")
+    for item in read_items(source):
+        if find_kind(item.data) is ItemKind.TILE:
+            tile = parse_tile(item.data)
+            if tile.header.table not in tables:
+                raise ChainError("copy", f"without zone table {tile.header.table}", "must hold the tables of its tiles")
+            yield Offer(tile, tables[tile.header.table])
+
+
+def _rebuild_from_log(log: PostgresLogStore, shard: str) -> ShardHead | None:
+    head: ShardHead | None = None
+    while True:
+        seq = -1 if head is None else head.tile.header.seq
+        tiles = log.read({shard: seq})[shard].tiles
+        for offer in tiles:
+            if isinstance(offer, str):
+                raise ChainError("log", f"of {shard}", offer)
+            head = check_next(head, offer.tile, offer.table, verify_signature)
+        if not tiles:
+            return head
+
+
+def _seen_offer(state: psycopg.Connection, tables: PostgresStateStore, shard: str, seq: int) -> Offer:
+    tile = _seen_tile(state, shard, seq)
+    return Offer(tile, tables.table(tile.header.table))
+
+
+def _seen_tile(state: psycopg.Connection, shard: str, seq: int) -> Tile:
+    row = state.execute(_SELECT_SEEN_TILE, (shard, seq)).fetchone()
+    if row is None:
+        raise ChainError("state", f"without tile {seq} of {shard}", "must have every tile that it has seen")
+    return parse_tile(bytes(row[0]))
+
+
+def _print_first_difference(state: psycopg.Connection, log: PostgresLogStore, shard: str, differing_seq: int) -> None:
+    """Show the first tile that differs; all later ones do, for each names the hash of the one before."""
     low, high = -1, differing_seq
     while high - low > 1:
         middle = (low + high) // 2
-        same = log.read({zone: middle - 1})[zone].lines[0] == _seen_entries(state, {zone: middle})[zone].line
+        same = log.read_offer(shard, middle).tile.hash == _seen_tile(state, shard, middle).hash
         low, high = (middle, high) if same else (low, middle)
-    pair = (_seen_entries(state, {zone: high})[zone].line, log.read({zone: high - 1})[zone].lines[0])
-    proof = prove_contradiction(*pair, verify_signature)
-    _stdout.print(f"{zone}: the log holds another record {high} than was seen before:")
-    for line in pair:
-        _stdout.print(line)
+    pair = _seen_tile(state, shard, high), log.read_offer(shard, high).tile
+    proof = prove_contradiction(pair[0].header_line, pair[1].header_line, verify_signature)
+    _stdout.print(f"{shard}: the log holds another tile {high} than was seen before:")
+    for tile in pair:
+        _stdout.print(tile.header_line.decode())
     if proof is not None:
-        _stdout.print(f"Both are signed by {proof.key}: the two lines prove that two values were published.")
+        _stdout.print(f"Both are signed by {proof.key}: the two headers prove that two values were published.")

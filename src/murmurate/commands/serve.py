@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -10,14 +11,31 @@ from pathlib import Path
 from threading import Thread
 
 from murmurate.errors import MurmurateError
+from murmurate.file_errors import describe_os_error
 from murmurate.service.processes import run_private, run_public, run_worker
 from murmurate.service.settings import load_settings
 from murmurate.service.storage.databases import Database, Databases
 from murmurate.service.supervisor import PARENT_VARIABLE, PROCESSES, run_all_processes
 
+logger = logging.getLogger(__name__)
+
 
 def run_service(settings_file: Path, state: str, log: str, only: str | None) -> int:
-    """Run one of the processes here, or all of them as children until a signal ends them."""
+    """Run one of the processes here, or all of them as children until a signal ends them.
+
+    Returns the exit status. An error is a line of the log, as everything is that a service has to say.
+    """
+    try:
+        return _run_processes(settings_file, state, log, only)
+    except MurmurateError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = describe_os_error(error)
+    logger.error("ended by an error", extra={"reason": reason})
+    return 2
+
+
+def _run_processes(settings_file: Path, state: str, log: str, only: str | None) -> int:
     settings = load_settings(settings_file)
     if only is None:
         return run_all_processes(settings_file, settings, state, log)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,62 +15,141 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from murmurate.commands.log_source import open_log_source
+from murmurate.commands.json_output import print_json
+from murmurate.commands.log_source import open_log_source, source_name
+from murmurate.commands.plan_documents import read_plan_document
 from murmurate.errors import MurmurateError
+from murmurate.verification.log_item import ItemKind, LogSource, find_kind, read_items
 from murmurate.verification.report import MisbehaviourProof, VerificationReport, ZoneSummary
 from murmurate.verification.verifier import check_log
 
 EXIT_VALID, EXIT_INVALID, EXIT_INCOMPLETE = 0, 1, 3
 MAX_ZONES_PRINTED = 20
 NOT_VERIFIED = (
-    "whether records are missing at the end: compare the last interval with the clock, or with another copy",
+    "whether tiles are missing at the end: compare the last interval with the clock, or with another copy",
     "whether the demand was measured and added up rightly: only the operator sees it",
     "whether the noise was drawn at random, and whether other values were given to other readers",
     "what the promise itself does not cover: docs/explanation/limits.md",
 )
 
 
-def verify_logs(sources: Sequence[str], plans: Sequence[Path], key: str | None, zones: Sequence[str], out: Path) -> int:
+def verify_logs(
+    sources: Sequence[str],
+    plans: Sequence[Path],
+    key: str | None,
+    zones: Sequence[str],
+    out: Path,
+    *,
+    as_json: bool = False,
+) -> int:
     """Check, print the report, write the proofs; return the exit status."""
-    texts = [path.read_text(encoding="utf-8") for path in plans]
+    if key is not None and not re.fullmatch("[0-9a-fA-F]{64}", key):
+        raise MurmurateError("--key", key, "must be 64 hexadecimal digits, as murmurate keys has printed them")
+    texts = [read_plan_document(path) for path in plans]
     error = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     bar = Progress(*columns, console=error, transient=True, disable=not error.is_terminal)
     with bar:
         task = bar.add_task("reading")
-        opened = {name: open_log_source(name) for name in sources}
+        opened = {source_name(name): open_log_source(name) for name in sources}
+        for name, source in opened.items():
+            require_log(name, source, is_only=len(opened) == 1)
         report = check_log(
             opened,
             plans=texts,
             expected_key=key,
             zones=set(zones) or None,
-            progress=lambda done: bar.update(task, description=f"checking: {done:,} lines"),
+            progress=lambda done: bar.update(task, description=f"checking: {done:,} records"),
         )
     if not report.zones and report.is_valid:
         what = f"zone {', '.join(zones)}" if zones else "log"
-        raise MurmurateError(what, "not in " + ", ".join(sources), "there is no record to check")
-    console = Console(width=None if Console().is_terminal else 100, highlight=False, soft_wrap=True)
-    print_report(report, console, trust_on_first_use=key is None)
-    for number, proof in enumerate(report.proofs, 1):
-        path = out / f"misbehaviour-{number}.json"
-        path.write_text(json.dumps(proof._asdict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        _print_proof(proof, path, console)
-    console.print(f"[bold]{_verdict(report)}[/]")
+        remedy = (
+            "there is no record to check; murmurate export log.tar writes a log, and --zone must name one of its zones"
+        )
+        raise MurmurateError(what, "not in " + ", ".join(opened), remedy)
+    proofs = _write_proofs(report, out)
+    if as_json:
+        print_json(verification_document(report, proofs))
+    else:
+        console = Console(width=None if Console().is_terminal else 100, highlight=False, soft_wrap=True)
+        print_report(report, console, trust_on_first_use=key is None)
+        for path, proof in proofs.items():
+            _print_proof(proof, path, console)
+        console.print(f"[bold]{_verdict(report)}[/]")
     return EXIT_INVALID if not report.is_valid else EXIT_VALID if report.is_complete else EXIT_INCOMPLETE
+
+
+def _write_proofs(report: VerificationReport, out: Path) -> dict[Path, MisbehaviourProof]:
+    """Write each proof of misbehaviour to a file of its own."""
+    proofs = {out / f"misbehaviour-{number}.json": proof for number, proof in enumerate(report.proofs, 1)}
+    for path, proof in proofs.items():
+        path.write_text(json.dumps(proof._asdict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return proofs
+
+
+def verification_document(report: VerificationReport, proofs: Iterable[Path]) -> dict[str, object]:
+    """Return the report for scripts. Keys are those of docs/reference/json-output.md."""
+    sources = {
+        name: {"tiles": tiles, "records": report.records_by_source[name]}
+        for name, tiles in report.tiles_by_source.items()
+    }
+    return {
+        "valid": report.is_valid,
+        "complete": report.is_complete,
+        "sources": sources,
+        "zones": {zone.zone: _zone_members(zone) for zone in report.zones.values()},
+        "plans": {plan.digest: list(plan.promises) for plan in report.plans.values()},
+        "missing_plans": list(report.missing_plans),
+        "finding_count": report.finding_count,
+        "findings": [finding._asdict() for finding in report.findings],
+        "proofs": [str(path) for path in proofs],
+    }
+
+
+def _zone_members(zone: ZoneSummary) -> dict[str, object]:
+    return {
+        "records": zone.records,
+        "kinds": dict(zone.kinds),
+        "interval_s": zone.interval_s,
+        "first_interval": zone.first_interval,
+        "last_interval": zone.last_interval,
+        "epsilon": zone.total_epsilon_micro / 1e6,
+        "rho": zone.total_rho_micro / 1e6,
+        "first_key": zone.first_key,
+        "findings": zone.finding_count,
+    }
+
+
+def require_log(name: str, source: LogSource, *, is_only: bool) -> None:
+    """Raise MurmurateError for what is no log; that says nothing about the operator.
+
+    Nothing in it is a tile, a document or a line of a zone; or it is one tile, and there is nothing to compare it with.
+    """
+    kinds = (find_kind(item.data) for item in read_items(source))
+    first = next(kinds, None)
+    if is_only and first is ItemKind.TILE and next(kinds, None) is None:
+        raise MurmurateError("source", name, "is a single tile; give the log first, and this tile after it")
+    if first is ItemKind.UNKNOWN and all(kind in {ItemKind.UNKNOWN, ItemKind.PLAN} for kind in kinds):
+        where = "the log of a zone is at …/zones/<zone>/log.jsonl, the whole log at the address of the service"
+        raise MurmurateError("source", name, f"is no public log; {where}")
 
 
 def print_report(report: VerificationReport, console: Console, *, trust_on_first_use: bool) -> None:
     """What was checked, what is wrong, and what no check of this kind shows."""
-    shown = ", ".join(f"{count:,} in {escape(source)}" for source, count in report.records_by_source.items())
-    console.print(f"[bold]Records:[/] {shown}.")
+    records = report.records_by_source
+    shown = ", ".join(
+        f"{records[source]:,} in {count:,} {'tile' if count == 1 else 'tiles'} of {escape(source)}"
+        for source, count in report.tiles_by_source.items()
+    )
+    console.print(f"[bold]Records:[/] {shown or 'none'}.")
     console.print(_zones_table(list(report.zones.values())[:MAX_ZONES_PRINTED]))
     if len(report.zones) > MAX_ZONES_PRINTED:
         console.print(f"and {len(report.zones) - MAX_ZONES_PRINTED:,} zones more. --zone shows one of them.\n")
     _print_keys(report, console, trust_on_first_use=trust_on_first_use)
     _print_promises(report, console)
     if report.is_valid:
-        console.print("Each record is signed, follows the one before, and is the only one for its interval. Each cost")
-        console.print("is its plan's, and the totals are their sums. No test-only noise, no gap.\n")
+        console.print("Each tile is signed and follows the one before. Each record is the only one of its zone and")
+        console.print("interval. Each cost is its plan's, and the totals are their sums. No gap.\n")
     else:
         _print_findings(report, console)
     console.print("What no such check shows:")
@@ -82,10 +162,10 @@ def _zones_table(zones: Sequence[ZoneSummary]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("zone")
     table.add_column("intervals decided (UTC)")
-    for name in ("measured", "forecast", "withheld", "cost so far"):
+    for name in ("measured", "fallback", "withheld", "cost so far"):
         table.add_column(name, justify="right")
     for zone in zones:
-        kinds = (f"{zone.kinds[kind]:,}" for kind in ("measured", "forecast", "withheld"))
+        kinds = (f"{zone.kinds[kind]:,}" for kind in ("measured", "fallback", "withheld"))
         table.add_row(escape(zone.zone), _interval_range(zone), *kinds, _cost_text(zone))
     return table
 
@@ -114,7 +194,7 @@ def _print_keys(report: VerificationReport, console: Console, *, trust_on_first_
     rotations = sum(len(zone.keys) - 1 for zone in report.zones.values() if zone.keys)
     if rotations:
         console.print(f"  Keys were changed {rotations:,} times since, each time signed by the key before.")
-    if trust_on_first_use:
+    if trust_on_first_use and first:
         console.print("  It was trusted because it came first. Compare it with the one the operator shows elsewhere,")
         console.print("  or give that one with --key.")
     console.print()
@@ -137,19 +217,22 @@ def _print_findings(report: VerificationReport, console: Console) -> None:
         f"[bold]{report.finding_count:,} {'thing is' if report.finding_count == 1 else 'things are'} wrong:[/]"
     )
     for finding in report.findings[: 10 * MAX_ZONES_PRINTED]:
-        about = finding.zone or finding.source
-        number = "" if finding.seq is None else f", record {finding.seq}"
-        console.print(f"  {escape(about)}{number}: [bold]{finding.rule}[/]: {escape(finding.message)}", soft_wrap=True)
+        places = (finding.zone, finding.shard, "" if finding.seq is None else f"tile {finding.seq}")
+        about, number = ", ".join(filter(None, places)) or finding.source, ""
+        if len(report.tiles_by_source) > 1 and finding.source:
+            number = f" in {finding.source}"
+        console.print(f"  {escape(about + number)}: [bold]{finding.rule}[/]: {escape(finding.message)}", soft_wrap=True)
     if report.finding_count > len(report.findings):
         console.print(f"  and {report.finding_count - len(report.findings):,} more.")
     console.print("What each rule means: docs/how-to/verify.md\n")
 
 
 def _print_proof(proof: MisbehaviourProof, path: Path, console: Console) -> None:
+    about = f"shard {proof.shard}" if not proof.zone else f"zone {proof.zone}"
     console.print("[bold]Proof of misbehaviour[/]")
-    console.print(f"  The holder of key {proof.key} signed both of these lines. They cannot both stand: they are")
-    console.print(f"  different, and both are {proof.contradicts} of {escape(proof.zone)}. Anybody can check that.")
-    for line in proof.lines:
+    console.print(f"  The holder of key {proof.key} signed both of these. They cannot both stand: they are")
+    console.print(f"  different, and both are {proof.contradicts} of {escape(about)}. Anyone can check that.")
+    for line in proof.lines or proof.headers:
         console.print(line, soft_wrap=True, markup=False)
     console.print(f"  Written to {path}. Keep it, and show it.\n")
 

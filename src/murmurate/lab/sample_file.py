@@ -16,6 +16,7 @@ from murmurate.errors import MurmurateError, PrivacyError, ReadingError
 from murmurate.household.model_fit import consumption_model_test
 from murmurate.planning.zone import Zone
 from murmurate.privacy.calibration import Calibration
+from murmurate.text_files import open_text
 from murmurate.units import BoolArray, IntArray, raise_where
 
 
@@ -94,7 +95,7 @@ def read_integer_columns(
     path: Path, columns: tuple[str, ...], error: type[MurmurateError], kinds: list[str] | None = None
 ) -> IntArray:
     """Return columns of a CSV as whole numbers [row, column]. Append the kind of each row to `kinds`, if given."""
-    with path.open(newline="", encoding="utf-8") as file:
+    with open_text(path) as file:
         rows = csv.DictReader(file)
         if not set(columns) <= set(rows.fieldnames or ()):
             raise error(str(path), f"with columns {rows.fieldnames}", f"must have the columns {', '.join(columns)}")

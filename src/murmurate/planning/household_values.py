@@ -11,24 +11,41 @@ from murmurate.errors import ModelError
 from murmurate.planning.local_hours import LocalHours
 from murmurate.units import FloatArray
 
+MAX_BOUND_WH = 1_000_000  # of a household in an interval: 4 MW over a quarter hour; its laws have so many numbers
 
-def read_consumption_pmf(field: str, table: Mapping[str, Any], bound_wh: int) -> FloatArray:
-    """A law on 0, .., bound from { uniform_to = .. } or { histogram = [..], step_wh = .. }."""
-    law = np.zeros(bound_wh + 1)
+
+def read_consumption_pmf(field: str, table: Mapping[str, Any], bound_wh: int, *, clipped: bool = False) -> FloatArray:
+    """A law on 0, .., bound from { uniform_to = .. } or { histogram = [..], step_wh = .. }.
+
+    A law that reaches above the bound is refused, or, if `clipped`, what lies above counts as the bound.
+
+    >>> read_consumption_pmf("home", {"uniform_to": 3}, 2, clipped=True).tolist()
+    [0.25, 0.25, 0.5]
+    """
     if set(table) == {"uniform_to"}:
         top = int(table["uniform_to"])
-        if not 0 <= top <= bound_wh:
+        if top < 0 or (top > bound_wh and not clipped):
             raise ModelError(field, top, f"uniform_to must lie between 0 and bound_wh, {bound_wh}")
-        law[: top + 1] = 1 / (top + 1)
-        return law
+        return _law_of_bins(np.ones(1), top + 1, bound_wh)
     if set(table) == {"histogram", "step_wh"}:
         step, weights = int(table["step_wh"]), np.array(table["histogram"], np.float64)
-        if step < 1 or len(weights) * step > bound_wh + 1 or not (weights >= 0).all() or weights.sum() <= 0:
+        above = len(weights) * step > bound_wh + 1 and not clipped
+        if step < 1 or above or not (weights >= 0).all() or weights.sum() <= 0:
             allowed = f"must be weights of bins of step_wh that end at bound_wh, {bound_wh}, or below"
             raise ModelError(field, f"{len(weights)} bins of {step} Wh", allowed)
-        law[: len(weights) * step] = np.repeat(weights / (weights.sum() * step), step)
-        return law
+        return _law_of_bins(weights, step, bound_wh)
     raise ModelError(field, sorted(table), "must be { uniform_to = 600 } or { histogram = [3, 2, 1], step_wh = 200 }")
+
+
+def _law_of_bins(weights: FloatArray, step_wh: int, bound_wh: int) -> FloatArray:
+    """A law that is even in each bin of `step_wh`; what lies above the bound counts as the bound."""
+    law = np.zeros(bound_wh + 1)
+    each = weights / (weights.sum() * step_wh)
+    end = min(len(weights) * step_wh, bound_wh + 1)
+    law[:end] = each[np.arange(end) // step_wh]
+    if len(weights) * step_wh > bound_wh + 1:
+        law[-1] = 1 - law[:-1].sum()
+    return law
 
 
 def read_public_hours(hours_text: Any, hours: LocalHours) -> tuple[bool, ...]:

@@ -19,8 +19,10 @@ from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.habit_leakage import habit_inference_risks
 from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
+from murmurate.planning.plan_prediction import make_zone_prediction
 from murmurate.planning.privacy_cost import Cost, mean_variance, promise_cost, release_costs
 from murmurate.planning.zone import HouseholdKind, Zone
+from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.pricing.forecast import make_kalman_filter
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.noise import NoiseDistribution
@@ -37,6 +39,7 @@ class Plan:
         noise: Distribution of the noise, with scale and core [Wh, interval of the day].
         costs: For each promise what was promised and what the noise spends of it, no unit.
         habits: What prices may reveal about habits, for plans that promise a moment.
+        prediction: How prices are predicted; None: a price is made from the last release alone.
 
     Example:
         >>> import murmurate as mm
@@ -51,6 +54,7 @@ class Plan:
     noise: NoiseSchedule
     costs: tuple[Cost, ...]
     habits: tuple[HabitGuessBound, ...] = ()
+    prediction: ZonePrediction | None = None
 
     @property
     def distribution(self) -> NoiseDistribution:
@@ -107,7 +111,17 @@ class Plan:
             "forecast_wh": np.rint(zone.forecast.profile_wh).astype(int).tolist(),
             "filter": self._filter_document() if zone.filtered else None,
             "zone_file": zone.source_text,
+            **self._optional_members(),
         }
+
+    def _optional_members(self) -> dict[str, Any]:
+        """Members that only some plans have: how prices are predicted, and what habits were learned from."""
+        members: dict[str, Any] = {}
+        if self.prediction is not None:
+            members["prediction"] = self.prediction.to_document()
+        if self.zone.learned:
+            members["learned"] = [habits.to_document() for habits in self.zone.learned]
+        return members
 
     def _filter_document(self) -> dict[str, Any]:
         kalman = make_kalman_filter(self.zone.forecast, self.noise_variance)
@@ -169,11 +183,22 @@ def make_plan(zone: Zone, progress: PlanProgress = lambda _: None) -> Plan:
         progress(f"proving {noise.distribution.value}")
         proven.append((noise, _proven_costs(zone, noise)))
     noise, costs = min(proven, key=lambda candidate: mean_variance(candidate[0]))
-    return Plan(zone=zone, noise=noise, costs=costs, habits=habit_inference_risks(zone, noise))
+    return _make(zone, noise, costs, None)
+
+
+def _make(zone: Zone, noise: NoiseSchedule, costs: tuple[Cost, ...], prediction: ZonePrediction | None) -> Plan:
+    if prediction is None and zone.predicted is not None:
+        prediction = make_zone_prediction(zone, zone.predicted, noise)
+    habits = habit_inference_risks(zone, noise)
+    return Plan(zone=zone, noise=noise, costs=costs, habits=habits, prediction=prediction)
 
 
 def prove_plan(
-    zone: Zone, distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None = None
+    zone: Zone,
+    distribution: NoiseDistribution,
+    scale_wh: FloatArray,
+    core_wh: IntArray | None = None,
+    prediction: ZonePrediction | None = None,
 ) -> Plan:
     """Return the plan for a given noise, if the noise keeps every promise of the zone.
 
@@ -182,6 +207,7 @@ def prove_plan(
         distribution: Distribution of the noise.
         scale_wh: Scale of the noise, at least 1 [Wh, interval of the day].
         core_wh: Core of Huber noise [Wh, interval of the day]; None for the other distributions.
+        prediction: How prices are predicted; None: the best way, if the zone has a forecast.
 
     Returns:
         The plan, with the cost of each promise.
@@ -204,7 +230,7 @@ def prove_plan(
     """
     _check_provable(zone)
     noise = NoiseSchedule.from_scales(distribution, scale_wh, core_wh)
-    return Plan(zone=zone, noise=noise, costs=_proven_costs(zone, noise), habits=habit_inference_risks(zone, noise))
+    return _make(zone, noise, _proven_costs(zone, noise), prediction)
 
 
 def _proven_costs(zone: Zone, noise: NoiseSchedule) -> tuple[Cost, ...]:

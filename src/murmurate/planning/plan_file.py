@@ -12,7 +12,10 @@ import numpy as np
 from murmurate.errors import PrivacyError
 from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import Plan, prove_plan
+from murmurate.planning.plan_prediction import check_stated_prediction
 from murmurate.planning.zone_file import MeterSummary, parse_zone
+from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.time_zones import LocalClock
 
@@ -49,17 +52,21 @@ def load_plan(text: str) -> Plan:
         tested = document["tested"] is True
         distribution, scale_wh = NoiseDistribution(document["noise"]), np.array(document["scale_wh"], np.float64)
         core_wh, clock = np.array(document["core_wh"], np.int64), _clock_from_document(document["clock"])
+        prediction = ZonePrediction.from_document(document["prediction"]) if "prediction" in document else None
         source, digest, cost = str(document["zone_file"]), document["digest"], _release_costs_micro(document)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None
     if digest != compute_plan_digest(document):
         raise PrivacyError("digest", digest, "must be the digest of the plan: the file was changed")
-    plan = prove_plan(
-        parse_zone(source, files.__getitem__, tested=tested, read_clock=lambda _: clock),
-        distribution,
-        scale_wh,
-        core_wh,
+    zone = parse_zone(
+        source,
+        files.__getitem__,
+        read_forecast=lambda _: _stated_forecast(prediction),
+        tested=tested,
+        read_clock=lambda _: clock,
     )
+    check_stated_prediction(zone, prediction)
+    plan = prove_plan(zone, distribution, scale_wh, core_wh, prediction)
     computed = plan.to_document() | {"digest": digest}
     same_cost = cost.shape == _release_costs_micro(computed).shape and bool(
         (np.abs(cost - _release_costs_micro(computed)) <= 1).all()
@@ -69,6 +76,13 @@ def load_plan(text: str) -> Plan:
     stated = [promise["spent"] for promise in document["promises"]]
     costs = tuple(replace(cost, spent=spent) for cost, spent in zip(plan.costs, stated, strict=True))
     return replace(plan, costs=costs)
+
+
+def _stated_forecast(prediction: ZonePrediction | None) -> PublicForecast:
+    """Return the public forecast that the plan was made with."""
+    if prediction is None:
+        raise PrivacyError("prediction", "missing", "must be in a plan whose zone file names a forecast")
+    return prediction.model.public
 
 
 def _clock_from_document(clock: dict[str, Any]) -> LocalClock:

@@ -10,17 +10,29 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from murmurate.errors import PrivacyError, TariffError
-from murmurate.planning.digest import compute_plan_digest
+from murmurate.planning.digest import parse_plan
 from murmurate.planning.hidden_households import HiddenHouseholds
+from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseDistribution, check_scales
 from murmurate.privacy.promise import HabitGuessBound
 from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHouseholds:
+    """The households of one kind in a plan."""
+
+    kind: str
+    count: int
+    bound_wh: int
+    public_share: Fraction  # of the intervals of a day, in which anyone may know whether they are home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +51,11 @@ class ReleaseTerms:
     forecast_ticks: IntArray  # [interval of the day] the price where no demand is usable
     hidden_households: HiddenHouseholds
     promises: tuple[str, ...] = ()  # as text
+    spent: tuple[float, ...] = ()  # [promise] what the noise costs of each; no more than what is promised
+    households: tuple[PlannedHouseholds, ...] = ()
     habits: tuple[HabitGuessBound, ...] = ()  # leakage about habits, if a moment is promised
+    household_count: int = 0  # of all kinds
+    prediction: ZonePrediction | None = None  # how prices are predicted; None: made from the last release alone
 
     def __post_init__(self) -> None:
         columns = (self.scale_wh, self.core_wh, self.epsilon_micro, self.rho_micro, self.forecast_ticks)
@@ -82,10 +98,10 @@ class ReleaseTerms:
     def from_json(cls, text: str) -> ReleaseTerms:
         """Read a `plan.json`. Raises PrivacyError if its digest does not match."""
         try:
-            document: dict[str, Any] = json.loads(text)
+            document, digest = parse_plan(text)
             if document["filter"] is not None:
                 raise TariffError("filter", "true", "is not supported by the publisher yet")
-            curve = _rate_curve(document["tariff"])
+            curve = _rate_curve(json.dumps(document["tariff"]))
             terms = cls(
                 plan_digest=str(document["digest"]),
                 zone=str(document["zone"]),
@@ -95,19 +111,40 @@ class ReleaseTerms:
                 scale_wh=np.array(document["scale_wh"], np.float64),
                 core_wh=np.array(document["core_wh"], np.int64),
                 promises=tuple(str(entry["promise"]) for entry in document["promises"]),
+                spent=tuple(float(entry["spent"]) for entry in document["promises"]),
+                households=tuple(_planned_households(kind) for kind in document["households"]),
                 habits=tuple(HabitGuessBound(**entry) for entry in document["habits"]),
                 epsilon_micro=np.array(document["cost"]["epsilon_micro"], np.int64),
                 rho_micro=np.array(document["cost"]["rho_micro"], np.int64),
                 forecast_ticks=curve.price_ticks(np.array(document["forecast_wh"], np.int64)),
                 hidden_households=HiddenHouseholds.from_document(document),
+                household_count=sum(int(kind["count"]) for kind in document["households"]),
+                prediction=_zone_prediction(document),
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None
-        if terms.plan_digest != compute_plan_digest(document):
+        if terms.plan_digest != digest:
             raise PrivacyError("digest", terms.plan_digest, "must be the digest of the plan: the file was changed")
         return terms
 
 
-def _rate_curve(tariff: dict[str, Any]) -> RateCurve:
+def _planned_households(kind: dict[str, Any]) -> PlannedHouseholds:
+    public = [bool(is_public) for is_public in kind["public"]]
+    share = Fraction(sum(public), len(public)) if public else Fraction(0)
+    return PlannedHouseholds(str(kind["name"]), int(kind["count"]), int(kind["bound_wh"]), share)
+
+
+def _zone_prediction(document: dict[str, Any]) -> ZonePrediction | None:
+    if "prediction" not in document:
+        return None
+    found = ZonePrediction.from_document(document["prediction"])
+    if found.model.slots_per_day != len(document["scale_wh"]):
+        raise PrivacyError("prediction", found.model.slots_per_day, "must have as many intervals a day as the noise")
+    return found
+
+
+@lru_cache(maxsize=4096)  # most zones of an operator have the same tariff
+def _rate_curve(text: str) -> RateCurve:
+    tariff: dict[str, Any] = json.loads(text)
     pieces = [Segment(int(from_wh), Fraction(price), Fraction(slope)) for from_wh, price, slope in tariff["segments"]]
     return RateCurve.from_segments(pieces, tick=tariff["tick"], floor=tariff["floor"], cap=tariff["cap"])

@@ -7,8 +7,8 @@ differs between hours. A numerical search finds the scales. No proof relies on i
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
 
+from murmurate.extras import require_extra
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.privacy.leakage import ReleaseLoss, periodic_leakage
 from murmurate.privacy.leakage_over_time import shift_calendar
@@ -24,6 +24,9 @@ def uneven_noise_factors(zone: Zone, kind: HouseholdKind, target: float, epsilon
     The function minimises the mean square of the noise, subject to a limit on the leakage of every moment of the day.
     It starts from the even noise at which an interval costs `epsilon`.
     """
+    require_extra("plan", "scipy")
+    from scipy.optimize import minimize  # noqa: PLC0415 - slow to import, and few plans are uneven
+
     day = zone.intervals_per_day
     groups = min(_MAX_GROUPS, day)
     group = np.arange(day) * groups // day

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.planning.plan import Plan
+from murmurate.planning.plan_prediction import expected_day
 from murmurate.pricing.forecast import make_kalman_filter, profile_error_bias
+from murmurate.pricing.rate import RateCurve
 from murmurate.units import WH_PER_KWH, FloatArray, IntArray
 
 DAYS_PER_YEAR = 365
@@ -65,10 +67,13 @@ def plan_utility(plan: Plan) -> Utility:
         _rms(kalman.error_variance + profile_error_bias(kalman, bias) ** 2),
         _rms(forecast.variance + bias**2),
     )
-    slope = _forecast_slope(plan)
-    price = np.array([float(zone.curve.price(int(wh))) for wh in forecast.profile_wh])
-    error_kwh = np.sqrt(kalman.error_variance if zone.filtered else noise) / WH_PER_KWH
-    use_kwh = forecast.profile_wh / WH_PER_KWH / zone.household_count
+    profile_wh, error_wh = forecast.profile_wh, np.sqrt(kalman.error_variance if zone.filtered else noise)
+    if plan.prediction is not None:
+        profile_wh = expected_day(zone, plan.prediction)
+        error_wh = plan.prediction.predicted_error * profile_wh
+    slope = _price_slope(zone.curve, profile_wh)
+    price = np.array([float(zone.curve.price(int(wh))) for wh in profile_wh])
+    error_kwh, use_kwh = error_wh / WH_PER_KWH, profile_wh / WH_PER_KWH / zone.household_count
     return Utility(
         right_profile=right,
         wrong_profile=wrong,
@@ -84,12 +89,17 @@ def _rms(variance: FloatArray) -> float:
     return float(np.sqrt(np.mean(variance)))
 
 
-def _forecast_slope(plan: Plan) -> FloatArray:
-    """Return the slope alpha of the curve at the forecast [money/kWh per kWh, interval of the day]."""
-    segments = plan.zone.curve.segments
-    starts = np.array([segment.from_wh for segment in segments[1:]])
-    piece = np.searchsorted(starts, plan.zone.forecast.profile_wh, side="right")
-    return np.array([float(segment.slope) for segment in segments])[piece]
+def _price_slope(curve: RateCurve, demand_wh: FloatArray) -> FloatArray:
+    """Return the slope alpha of the curve at demands [money/kWh per kWh]: 0 where the price is at its floor or cap."""
+    starts = np.array([segment.from_wh for segment in curve.segments[1:]])
+    piece = np.searchsorted(starts, demand_wh, side="right")
+    slope = np.array([float(segment.slope) for segment in curve.segments])[piece]
+    for at, wh in enumerate(demand_wh):
+        cost = curve.marginal_cost(int(wh))
+        below, above = curve.floor is not None and cost < curve.floor, curve.cap is not None and cost > curve.cap
+        if below or above:
+            slope[at] = 0.0
+    return slope
 
 
 class ClippingBound(NamedTuple):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from murmurate.errors import MeterError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability
+from murmurate.planning.learned_habits import LearnedHabits
+from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.pricing.forecast import Forecast
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.calibration import Calibration
@@ -65,6 +69,25 @@ class HouseholdKind:
         return mean, variance, covariance
 
 
+def sum_consumption_moments(kinds: Sequence[HouseholdKind], intervals: int) -> FloatArray:
+    """Return mean, variance and lag-1 covariance of the demand of all households [moment, interval of the day]."""
+    total = np.zeros((3, intervals))
+    for kind in kinds:
+        total += kind.count * np.array(kind.consumption_moments(intervals))
+    return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictedDemand:
+    """What the operator says about the demand of the zone: prices are made for a prediction."""
+
+    forecast: PublicForecast  # of one household
+    level: float = 1.0  # what a household of the zone uses, relative to the forecast's
+    elasticity: float = 0.0  # percent of demand for one percent of price
+    reference_price: Fraction | None = None  # at which demand is as forecast [money/kWh]; None: that of the forecast
+    pool_homes: int = 0  # households of the other zones of its shard, whose releases help to predict; 0: they do not
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Zone:
     """A tariff zone: its tariff, its households and its promises. Everything in it is public. See `parse_zone`.
@@ -81,10 +104,13 @@ class Zone:
         distribution: Distribution of the noise; None: the one that needs least noise.
         profile_wh: Public forecast of the demand [Wh, interval of the day]; None: expected from the first model of each
             kind.
+        predicted: Public forecast by which prices are made for the interval that pays; None: a price is made from the
+            last release.
         filtered: Whether prices come from the filtered release instead of the raw one.
         tested: Whether a consented sample passed the test of the distributions, as `exact` and `robust` need.
         clock: Local time of the hours in the zone file. Intervals of the day are those of UTC.
         uneven_noise: Whether the noise of a moment promise may differ by the time of day.
+        learned: The occupancy models that were learned from a consented sample, and what that spent.
         source_text: The zone file, so that a reader can prove the plan again.
 
     Raises:
@@ -108,10 +134,12 @@ class Zone:
     eta: float = 0.0
     distribution: NoiseDistribution | None = None
     profile_wh: tuple[int, ...] | None = None
+    predicted: PredictedDemand | None = None
     filtered: bool = False
     tested: bool = False
     clock: LocalClock = UTC_CLOCK
     uneven_noise: bool = False
+    learned: tuple[LearnedHabits, ...] = ()
     source_text: str = ""
 
     def __post_init__(self) -> None:
@@ -178,11 +206,7 @@ class Zone:
     @cached_property
     def forecast(self) -> Forecast:
         """The public profile of the demand, and the variance of the true demand around it."""
-        day = self.intervals_per_day
-        total = np.zeros((3, day))
-        for kind in self.kinds:
-            total += kind.count * np.array(kind.consumption_moments(day))
-        mean, variance, covariance = total
+        mean, variance, covariance = sum_consumption_moments(self.kinds, self.intervals_per_day)
         profile = mean if self.profile_wh is None else np.array(self.profile_wh, np.float64)
         ar_coefficient = np.clip(covariance / np.maximum(np.roll(variance, 1), 1e-9), 0.0, 0.999)
         return Forecast(profile_wh=profile, variance=variance, ar_coefficient=ar_coefficient)

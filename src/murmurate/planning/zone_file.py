@@ -5,17 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from murmurate.errors import MeterError, ModelError, MurmurateError, ZoneFileError
+from murmurate.errors import MeterError, ModelError, MurmurateError, TariffError, ZoneFileError
 from murmurate.household.occupancy import OccupancyChains, per_interval_probability
-from murmurate.planning.household_values import read_consumption_pmf, read_public_hours
+from murmurate.planning.household_values import MAX_BOUND_WH, read_consumption_pmf, read_public_hours
+from murmurate.planning.learned_habits import read_learned_habits
 from murmurate.planning.local_hours import LocalHours
 from murmurate.planning.zone import HouseholdKind, Zone
+from murmurate.planning.zone_forecast import (
+    ReadForecast,
+    names_forecast_file,
+    read_predicted_demand,
+    read_profile,
+    reject_forecast_file,
+)
+from murmurate.planning.zone_name import check_zone_name
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import SecretPair
@@ -72,14 +81,14 @@ class MeterSummary:
 
 
 ReadMeters = Callable[[str], MeterSummary]
+CHOOSE = "choose"  # in place of a bound: murmurate plan chooses it
 
 _ALLOWED_KEYS: dict[str, set[str]] = {
     "": {"name", "currency", "interval_minutes", "promise", "calibration", "eta", "noise", "tariff", "occupancy"}
-    | {"households", "forecast", "filter", "time_zone", "budget"},
+    | {"households", "forecast", "filter", "time_zone", "budget", "learned"},
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
-    "forecast": {"profile_kwh"},
 }
 
 
@@ -91,6 +100,7 @@ def parse_zone(
     text: str,
     read_meters: ReadMeters = _reject_meters_file,
     *,
+    read_forecast: ReadForecast = reject_forecast_file,
     tested: bool = False,
     read_clock: Callable[[str], LocalClock] = local_clock,
 ) -> Zone:
@@ -103,6 +113,8 @@ def parse_zone(
         text: The zone file.
         read_meters: Returns count and largest bound [Wh] for the name of a file of meters. Without it, a zone file that
             names such a file is refused.
+        read_forecast: Returns the public forecast for the name of a forecast file. Without it, a zone file that names
+            one is refused.
         tested: Whether a sample of readings passed the test of the consumption distributions. The calibrations `exact`
             and `robust` need it.
         read_clock: Returns the clock for the name of a time zone. The default reads the time zone database.
@@ -124,15 +136,16 @@ def parse_zone(
     hours = _read_hours(reader, top, read_clock)
     models = reader.get(top, (), "occupancy", dict, {})
     occupancy = {name: _read_chains(reader, ("occupancy", name), hours) for name in models}
+    calibration, eta, distribution = _read_noise(reader, top)
+    clipped = calibration is Calibration.RANGE and names_forecast_file(reader, top)
     kinds = [
-        _read_household_kind(reader, n, hours, occupancy, read_meters)
+        _read_household_kind(reader, n, hours, occupancy, read_meters, clipped=clipped)
         for n, _ in enumerate(reader.require(top, (), "households", list))
     ]
     promises = _read_promises(reader, top, hours.intervals_per_day)
-    calibration, eta, distribution = _read_noise(reader, top)
     with reader.locate_errors((), "name"):
         return Zone(
-            name=reader.require(top, (), "name", str),
+            name=check_zone_name(reader.require(top, (), "name", str)),
             currency=reader.require(top, (), "currency", str),
             intervals_per_day=hours.intervals_per_day,
             curve=_read_rate_curve(reader),
@@ -141,11 +154,13 @@ def parse_zone(
             calibration=calibration,
             eta=eta,
             distribution=distribution,
-            profile_wh=_read_profile(reader, top, hours),
+            profile_wh=read_profile(reader, top, hours),
+            predicted=read_predicted_demand(reader, top, hours, read_forecast, kinds),
             filtered=reader.get(top, (), "filter", bool, False),
             tested=tested,
             clock=hours.clock,
             uneven_noise=_read_uneven_noise(reader, top),
+            learned=read_learned_habits(reader, top),
             source_text=text,
         )
 
@@ -196,14 +211,23 @@ def _read_rate_curve(reader: TomlReader) -> RateCurve:
     limits |= {key: tariff[key] for key in ("floor", "cap") if key in tariff}
     shapes = [key for key in ("segments", "knots", "alpha") if key in tariff]
     with reader.locate_errors(path, shapes[-1] if shapes else "tick"):
-        if len(shapes) > 1:
-            raise MurmurateError("tariff", " and ".join(shapes), "must be given in one of these ways")
-        if "segments" in tariff:
-            return RateCurve.from_segments([Segment(*segment) for segment in tariff["segments"]], **limits)
-        if "knots" in tariff:
-            return RateCurve.from_knots([(wh, price) for wh, price in tariff["knots"]], **limits)
-        alpha, beta = (reader.require(tariff, path, key, (str, int, float)) for key in ("alpha", "beta"))
-        return RateCurve.affine(alpha=alpha, beta=beta, **limits)
+        curve = _make_rate_curve(reader, tariff, shapes, limits)
+        if curve.falls:
+            raise TariffError("tariff", "falling", "must not fall where demand rises: it would reward a peak")
+        return curve
+
+
+def _make_rate_curve(
+    reader: TomlReader, tariff: Mapping[str, Any], shapes: Sequence[str], limits: Mapping[str, Any]
+) -> RateCurve:
+    if len(shapes) > 1:
+        raise MurmurateError("tariff", " and ".join(shapes), "must be given in one of these ways")
+    if "segments" in tariff:
+        return RateCurve.from_segments([Segment(*segment) for segment in tariff["segments"]], **limits)
+    if "knots" in tariff:
+        return RateCurve.from_knots([(wh, price) for wh, price in tariff["knots"]], **limits)
+    alpha, beta = (reader.require(tariff, ("tariff",), key, (str, int, float)) for key in ("alpha", "beta"))
+    return RateCurve.affine(alpha=alpha, beta=beta, **limits)
 
 
 def _read_uneven_noise(reader: TomlReader, top: Mapping[str, Any]) -> bool:
@@ -241,28 +265,40 @@ def _read_chains(reader: TomlReader, path: tuple[Any, ...], hours: LocalHours) -
         )
 
 
+def _read_count_and_bound(
+    reader: TomlReader, path: tuple[Any, ...], table: Mapping[str, Any], read_meters: ReadMeters
+) -> MeterSummary:
+    if "meters" in table:
+        with reader.locate_errors(path, "meters"):
+            found = read_meters(reader.get(table, path, "meters", str, ""))
+    with reader.locate_errors(path, "bound_wh"):
+        if "meters" not in table:
+            if table.get("bound_wh") == CHOOSE:
+                allowed = "must be a number here; murmurate plan without --noise-of chooses one"
+                raise MeterError("bound_wh", repr(CHOOSE), allowed)
+            found = MeterSummary(*(reader.require(table, path, key, int) for key in ("count", "bound_wh")))
+        if not 1 <= found.bound_wh <= MAX_BOUND_WH:
+            raise MeterError("bound_wh", found.bound_wh, f"must be at least 1 Wh and at most {MAX_BOUND_WH:,}")
+    return found
+
+
 def _read_household_kind(
     reader: TomlReader,
     number: int,
     hours: LocalHours,
     occupancy: Mapping[str, OccupancyChains],
     read_meters: ReadMeters,
+    *,
+    clipped: bool,
 ) -> HouseholdKind:
     path = ("households", number)
     table = reader.read_table(path, _ALLOWED_KEYS["households"])
-    if "meters" in table:
-        with reader.locate_errors(path, "meters"):
-            summary = read_meters(reader.get(table, path, "meters", str, ""))
-            count, bound_wh = summary.count, summary.bound_wh
-    else:
-        count, bound_wh = (reader.require(table, path, key, int) for key in ("count", "bound_wh"))
-    with reader.locate_errors(path, "bound_wh"):
-        if bound_wh < 1:
-            raise MeterError("bound_wh", bound_wh, "must be at least 1 Wh")
+    meters = _read_count_and_bound(reader, path, table, read_meters)
     distributions = {}
     for key in ("away", "home"):
         with reader.locate_errors(path, key):
-            distributions[key] = read_consumption_pmf(key, reader.require(table, path, key, dict), bound_wh)
+            law = reader.require(table, path, key, dict)
+            distributions[key] = read_consumption_pmf(key, law, meters.bound_wh, clipped=clipped)
     named = table.get("occupancy", [])
     names = [named] if isinstance(named, str) else list(named)
     with reader.locate_errors(path, "occupancy"):
@@ -275,22 +311,9 @@ def _read_household_kind(
     with reader.locate_errors(path, "count"):
         return HouseholdKind(
             name=reader.require(table, path, "name", str),
-            count=count,
+            count=meters.count,
             secret_pair=SecretPair(away=distributions["away"], home=distributions["home"]),
             models=tuple(occupancy[name] for name in names),
             public=public,
             meters_file=table.get("meters", ""),
         )
-
-
-def _read_profile(reader: TomlReader, top: Mapping[str, Any], hours: LocalHours) -> tuple[int, ...] | None:
-    if "forecast" not in top:
-        return None
-    table = reader.read_table(("forecast",), _ALLOWED_KEYS["forecast"])
-    kwh = reader.require(table, ("forecast",), "profile_kwh", list)
-    with reader.locate_errors(("forecast",), "profile_kwh"):
-        if len(kwh) != hours.intervals_per_day:
-            raise MurmurateError(
-                "profile_kwh", f"{len(kwh)} numbers", f"must be one for each of {hours.intervals_per_day} intervals"
-            )
-        return tuple(hours.to_standard_time([round(1000 * float(value)) for value in kwh]).tolist())

@@ -210,6 +210,15 @@ class RateCurve:
             raise TariffError("segments", len(self.segments), "must be one: only an affine rate has one slope alpha")
         return self.segments[0].slope
 
+    @property
+    def falls(self) -> bool:
+        """Whether the price is lower at some larger demand."""
+        ends = [
+            before.price + before.slope * wh_to_kwh(after.from_wh - before.from_wh) > after.price
+            for before, after in pairwise(self.segments)
+        ]
+        return any(ends) or any(segment.slope < 0 for segment in self.segments)
+
     def price_ticks(self, demand_wh: Any, inelastic_wh: Any = 0) -> IntArray:
         """Return prices in ticks: Eq. 1, rounded half up, then clamped to floor and cap.
 

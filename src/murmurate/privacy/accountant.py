@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.divergence import PrivacyCurve
+from murmurate.privacy.loss_distribution import LossDistribution
 from murmurate.units import FloatArray
 
 _GRID_POINTS = 400  # grid points up to the largest loss of the narrowest event
 _MAX_GRID_POINTS = 2_000
 _MAX_SEQUENTIAL = 4
-_PLD_SLACK = 1e-9  # dp-accounting may lie 3e-11 below the exact value
+_PLD_SLACK = 1e-9  # rounding of Fourier transforms: results may lie 3e-11 below the exact value
 
 EventCounts = Sequence[tuple["PrivacyEvent", int]]  # an event and its number of occurrences
 
@@ -102,8 +102,8 @@ class PureDpAccountant:
 class PldAccountant:
     """Composes the releases of several intervals by their privacy loss distributions.
 
-    Each event becomes the distribution that its envelope dominates (connect-the-dots: never below the true curve);
-    dp-accounting convolves them. The cost grows more slowly than the number of intervals.
+    Each event becomes the distribution that its envelope dominates (connect-the-dots: never below the true curve),
+    and these are convolved. The cost grows more slowly than the number of intervals.
 
     Args:
         grid_points: Points of the grid up to the largest loss of an event. Fewer points are faster and give a slightly
@@ -142,8 +142,8 @@ class PldAccountant:
         costly = _nonzero_events(events)
         if not costly:
             return 0.0
-        epsilon = self._compose_events(costly).get_epsilon_for_delta(delta)
-        return min(float(epsilon) + _PLD_SLACK, PureDpAccountant().epsilon(costly, delta))
+        epsilon = self._compose_events(costly).epsilon(delta)
+        return min(epsilon + _PLD_SLACK, PureDpAccountant().epsilon(costly, delta))
 
     def delta(self, events: EventCounts, epsilon: float) -> float:
         """Return the delta that the events cost together. At epsilon 0 it is the total variation distance.
@@ -163,7 +163,7 @@ class PldAccountant:
         costly = _nonzero_events(events)
         if not costly:
             return 0.0
-        delta = float(self._compose_events(costly).get_delta_for_epsilon(epsilon))
+        delta = self._compose_events(costly).delta(epsilon)
         # a clearly negative delta means that rounding errors dominate
         return min(1.0, delta + _PLD_SLACK) if delta > -_PLD_SLACK else 1.0
 
@@ -186,31 +186,28 @@ class PldAccountant:
         """
         return PureDpAccountant().within_budget(events, epsilon, delta) or self.delta(events, epsilon) <= delta
 
-    def _compose_events(self, events: EventCounts) -> Any:
+    def _compose_events(self, events: EventCounts) -> LossDistribution:
         reaches = [event.max_loss for event, _ in events]
         step = max(min(reaches) / self._grid_points, max(reaches) / _MAX_GRID_POINTS)
-        composed = reduce(_compose, (_self_compose(_loss_distribution(event, step), count) for event, count in events))
-        return privacy_loss_distribution.PrivacyLossDistribution(composed)
+        composed = (_self_compose(_loss_distribution(event, step), count) for event, count in events)
+        return reduce(LossDistribution.compose, composed)
 
 
 def _nonzero_events(events: EventCounts) -> EventCounts:
     return [(event, count) for event, count in events if event.max_loss > 0 and count > 0]
 
 
-def _compose(left: Any, right: Any) -> Any:
-    return left.compose(right)
+def _self_compose(distribution: LossDistribution, count: int) -> LossDistribution:
+    """Compose `distribution` with itself: pairwise if that is faster, and it cuts off nothing."""
+    if count > _MAX_SEQUENTIAL:
+        return distribution.self_compose(count)
+    return reduce(LossDistribution.compose, [distribution] * count)
 
 
-def _self_compose(distribution: Any, count: int) -> Any:
-    """Compose `distribution` with itself. For a few times, pairwise composition is faster than `self_compose`."""
-    return distribution.self_compose(count) if count > _MAX_SEQUENTIAL else reduce(_compose, [distribution] * count)
-
-
-def _loss_distribution(event: PrivacyEvent, step: float) -> Any:
+def _loss_distribution(event: PrivacyEvent, step: float) -> LossDistribution:
     edge = int(np.ceil(event.max_loss / step)) + 1
-    grid = np.arange(-edge, edge + 1)
-    deltas = np.minimum.accumulate(event.delta(np.asarray(grid * step, np.float64)))
-    return pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, deltas).to_dense_pmf()
+    deltas = np.minimum.accumulate(event.delta(np.asarray(np.arange(-edge, edge + 1) * step, np.float64)))
+    return LossDistribution.connect_dots(step, -edge, deltas)
 
 
 def count_events(events: Iterable[PrivacyEvent]) -> EventCounts:

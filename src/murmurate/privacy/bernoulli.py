@@ -18,31 +18,33 @@ _GUARD_BITS = 12  # bits beyond the requested ones
 
 
 def bernoulli_exp(
-    numerators: Sequence[int], denominator: int, random_bytes: RandomBytes, word_bytes: int = _WORD_BYTES
+    exponents: Sequence[tuple[int, int]], random_bytes: RandomBytes, word_bytes: int = _WORD_BYTES
 ) -> list[bool]:
-    """Draw one independent bit for each n of `numerators`: True with probability e^(-n/denominator), exactly.
+    """Draw one independent bit for each (n, d) of `exponents`: True with probability e^(-n/d), exactly.
 
     The first `word_bytes` bytes of all samples come from one call of `random_bytes`. A sample that is still undecided
     draws as many bytes again.
 
     >>> import os
-    >>> bernoulli_exp([0, 10**9], 1, os.urandom)
+    >>> bernoulli_exp([(0, 1), (10**9, 1)], os.urandom)
     [True, False]
     """
-    if denominator < 1 or min(numerators, default=0) < 0:
+    if any(numerator < 0 or denominator < 1 for numerator, denominator in exponents):
         raise PrivacyError("chance", "e^(-n/d)", "must have integers n >= 0 and d >= 1")
-    drawn = random_bytes(word_bytes * len(numerators))
+    drawn = random_bytes(word_bytes * len(exponents))
     return [
         _is_below_exp(drawn[word_bytes * i : word_bytes * (i + 1)], numerator, denominator, random_bytes)
-        for i, numerator in enumerate(numerators)
+        for i, (numerator, denominator) in enumerate(exponents)
     ]
 
 
 def _is_below_exp(first: bytes, numerator: int, denominator: int, random_bytes: RandomBytes) -> bool:
-    """Whether V, whose leading bytes are `first`, lies below e^(-n/d)."""
+    """Whether V, whose leading bytes are `first`, lies below e^(-n/d), which is at least 1 - n/d."""
     drawn = first
     while True:
         bits, value = 8 * len(drawn), int.from_bytes(drawn)
+        if (value + 1) * denominator <= (denominator - numerator) << bits:
+            return True
         low, high = exp_bounds(numerator, denominator, bits)
         if value < low:
             return True

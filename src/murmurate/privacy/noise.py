@@ -2,27 +2,21 @@
 
 Pr[K = k] is proportional to e^(-|k|/b), to e^(-k^2/(2 b^2)), or to e^(-rho(k)) with rho(k) = k^2/(2 b c) for |k| <= c
 and |k|/b - c/(2b) beyond, on the integers; b is the scale, c the core.
-`SystemNoise` samples it exactly, with OpenDP and `privacy.bernoulli`, from the operating system's random bytes. It has
+`SystemNoise` samples it exactly (`privacy.exact_noise`), from the operating system's random bytes. It has
 no seed. `SeededNoise` samples the same distributions from a seed, for simulations. Its releases are marked `test_only`.
 Proofs: `noise.md`.
 """
 
 from __future__ import annotations
 
-import math
-import os
 from enum import Enum
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.privacy.bernoulli import bernoulli_exp
+from murmurate.privacy.exact_noise import draw_gaussian_noise, draw_huber_noise
 from murmurate.units import FloatArray, IntArray, as_int64_array, raise_where
-
-os.environ.setdefault("RUST_BACKTRACE", "0")  # OpenDP needs 100 ms for the backtrace of each error
-import opendp.prelude as dp
 
 MIN_SCALE_WH = 1.0  # smaller noise would publish the exact demand most of the time
 MAX_SCALE_WH = 2.0**40
@@ -97,68 +91,11 @@ class SystemNoise:
             murmurate.errors.PrivacyError: scale_wh[0] is 0.0: must be at least 1 Wh, or the exact demand ...
         """
         check_scales(scale_wh)
-        plain = NoiseDistribution.LAPLACE if distribution is NoiseDistribution.HUBER else distribution
-        drawn = np.zeros(scale_wh.size, np.int64)
-        for (scale, core), same in _group_by_scale(scale_wh, _checked_cores(distribution, scale_wh, core_wh)).items():
-            if core:
-                drawn[same] = _draw_huber(scale, core, len(same))
-            else:
-                drawn[same] = opendp_measurement(plain, scale)([0] * len(same))
+        cores = _checked_cores(distribution, scale_wh, core_wh)
+        gaussian = distribution is NoiseDistribution.GAUSSIAN
+        scales = scale_wh.ravel()
+        drawn = draw_gaussian_noise(scales) if gaussian else draw_huber_noise(scales, cores.ravel())
         return drawn.reshape(scale_wh.shape)
-
-
-def _group_by_scale(scale_wh: FloatArray, core_wh: IntArray) -> dict[tuple[float, int], list[int]]:
-    """Return the positions of each pair of scale and core."""
-    positions: dict[tuple[float, int], list[int]] = {}
-    for position, pair in enumerate(zip(scale_wh.ravel().tolist(), core_wh.ravel().tolist(), strict=True)):
-        positions.setdefault(pair, []).append(position)
-    return positions
-
-
-def _draw_huber(scale: float, core: int, count: int) -> IntArray:
-    """Return `count` exact samples of Huber noise, by rejection from wider Laplace noise."""
-    wider = proposal_scale(scale, core)
-    drawn = np.zeros(count, np.int64)
-    waiting = np.arange(count)
-    while len(waiting):
-        proposed = opendp_measurement(NoiseDistribution.LAPLACE, wider)([0] * len(waiting))
-        numerators, denominator = huber_acceptance_exponents(proposed, scale, core, wider)
-        accepted = np.array(bernoulli_exp(numerators, denominator, os.urandom))
-        drawn[waiting[accepted]] = np.array(proposed, np.int64)[accepted]
-        waiting = waiting[~accepted]
-    return drawn
-
-
-def proposal_scale(scale: float, core: int) -> float:
-    """Return the scale t [Wh] of the Laplace proposals for Huber noise: b, or about sqrt(b c) if that is larger.
-
-    At least half of all proposals are accepted, for every scale and core.
-    """
-    return scale if core <= scale else float(math.isqrt(int(scale) * core) + 1)
-
-
-def huber_acceptance_exponents(noise_wh: list[int], scale: float, core: int, wider: float) -> tuple[list[int], int]:
-    """Return integers n and d: a Laplace proposal k of scale t is accepted with probability e^(-n/d).
-
-    n/d = rho(k) - |k|/t + b c/(2 t^2), which is (|k| - b c/t)^2/(2 b c) for |k| <= c. A double is an exact
-    fraction here.
-    """
-    (p, q), (f, g) = scale.as_integer_ratio(), wider.as_integer_ratio()
-    near, far = p * core * g, 2 * (q * f - p * g) * q * f
-    edge = core * (p * p * g * g - q * q * f * f)
-    sizes = [abs(k) for k in noise_wh]
-    numerators = [(k * q * f - near) ** 2 if k <= core else core * (k * far + edge) for k in sizes]
-    return numerators, 2 * p * q * core * f * f
-
-
-@lru_cache(maxsize=1024)
-def opendp_measurement(distribution: NoiseDistribution, scale: float) -> Any:
-    """Return the measurement of OpenDP. Its `check` bounds epsilon for Laplace and rho (zCDP) for Gaussian noise."""
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    if distribution is NoiseDistribution.GAUSSIAN:
-        return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
-    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
 
 
 class SeededNoise:

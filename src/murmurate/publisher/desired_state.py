@@ -1,21 +1,26 @@
-"""What an operator wants of a chain, and the next record that brings it closer.
+"""What an operator wants of a shard, and the next tile that brings it closer.
 
-A desired state is a target ("every interval up to 5 is decided, under this plan, signed by this key"), not a command.
-Two publishers, or one after a crash, may have the same: the chain itself shows what is left to do.
+A desired state is a target ("every interval up to 5 is decided, these zones are open, this key signs"), not a command.
+Two publishers, or one after a crash, may have the same: the shard itself shows what is left to do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from murmurate.public_log.record import Entry, RecordKind
+from murmurate.public_log.tile import TileKind
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.public_log.zone_table import MAX_ZONES, MovedFrom, ZoneRow, ZoneTable
+
+UNTIL_NO_INTERVAL = -(2**62)  # decides no interval
 
 
 class Change(NamedTuple):
     """From one plan or key to another. It is made once: where `before` no longer stands, nothing is left to change.
 
-    Two publishers must not desire opposite changes: the chain would change back and forth.
+    Two publishers must not desire opposite changes: the shard would change back and forth.
     """
 
     before: str
@@ -23,46 +28,159 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """How the chain of a zone begins."""
+class ShardOpening:
+    """How a shard begins."""
 
-    plan: str  # digest
     key: str
-    first: int  # the first interval that gets a price
+    interval_s: int
     lead: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneOpening:
+    """How a zone enters a shard."""
+
+    plan: str  # digest
+    currency: str
+    tick: str  # one price step [currency/kWh], as a fraction
+    first: int  # the first interval that gets a price; a later one where the shard has passed it
+    moved_from: MovedFrom | None = None
+    came_from: ShardOpening | None = None  # key in force, interval length and lead of the shard that it left
+    claim: int = 0  # number of its claim in the log: 0 where it is opened, one more with each move
+
+    @property
+    def earliest(self) -> int:
+        """The first interval that may be decided for it in this shard: none that another shard has decided."""
+        return self.first if self.moved_from is None else max(self.first, self.moved_from.interval + 1)
+
+
+class PlanChange(NamedTuple):
+    """Another plan for a zone, with the currency and price step of its prices."""
+
+    before: str
+    after: str
+    currency: str
+    tick: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredState:
-    """What should stand in the public log about one zone."""
+    """What should stand in the public log about one shard."""
 
     until: int  # every interval up to and with this one is decided
     priced_from: int = 0  # earlier ones come too late for a price and are withheld
-    opening: Opening | None = None
-    plan_change: Change | None = None
+    opening: ShardOpening | None = None
+    zones: Mapping[str, ZoneOpening] = field(default_factory=dict)  # that should be in the shard
+    plan_changes: Mapping[str, PlanChange] = field(default_factory=dict)  # by zone
+    moves: Mapping[str, str] = field(default_factory=dict)  # zones that should leave, and the shards that they go to
     key_change: Change | None = None
 
 
-class NextRecord(NamedTuple):
-    """The next record of a chain, not yet written."""
+class NextTile(NamedTuple):
+    """The next tile of a shard, not yet written."""
 
-    kind: RecordKind | None  # none: measured or forecast, whichever the demand allows
-    interval: int
+    kind: TileKind
+    interval: int  # that is released; the last decided one where nothing is
+    table: ZoneTable  # in force from this tile on
     desired: DesiredState
 
+    @property
+    def withheld(self) -> bool:
+        """Whether its prices come too late."""
+        return self.interval < self.desired.priced_from
 
-def find_next_record(head: Entry | None, desired: DesiredState) -> NextRecord | None:
-    """What to append after `head`, or None where the chain is as desired."""
+
+def find_unfit_zones(head: ShardHead | None, desired: DesiredState) -> dict[str, str]:
+    """Return the zones that cannot be moved into the shard, with the reason: it is unlike the shard that they left.
+
+    One key must go on signing for a zone, its intervals keep their length, and each is paid as long after it as before.
+    """
+    here = _shard_terms(head, desired)
+    inside: Collection[str] = () if head is None else head.table.position
+    return {
+        zone: f"was moved from a shard with {_describe_terms(opening.came_from)}; this one has {_describe_terms(here)}"
+        for zone, opening in desired.zones.items()
+        if here is not None and opening.came_from not in {None, here} and zone not in inside
+    }
+
+
+def _shard_terms(head: ShardHead | None, desired: DesiredState) -> ShardOpening | None:
+    """Return key in force, interval length and lead of a shard, or those that it should be opened with."""
     if head is None:
-        return None if desired.opening is None else NextRecord(RecordKind.OPEN, desired.opening.first - 1, desired)
-    last = head.record.interval
-    if desired.key_change is not None and head.key_in_force == desired.key_change.before != desired.key_change.after:
-        return NextRecord(RecordKind.KEY, last, desired)
-    if desired.plan_change is not None and head.record.plan == desired.plan_change.before != desired.plan_change.after:
-        return NextRecord(RecordKind.PLAN, last, desired)
-    if last >= desired.until:
-        return None
-    return NextRecord(RecordKind.WITHHELD if last + 1 < desired.priced_from else None, last + 1, desired)
+        return desired.opening
+    header = head.tile.header
+    return ShardOpening(key=head.tile.key_in_force, interval_s=header.interval_s, lead=header.lead)
 
 
-UNTIL_NO_INTERVAL = -(2**62)  # decides no interval
+def _describe_terms(terms: ShardOpening | None) -> str:
+    return "" if terms is None else f"key {terms.key}, intervals of {terms.interval_s} s and lead {terms.lead}"
+
+
+def zones_to_enter(head: ShardHead | None, desired: DesiredState) -> dict[str, ZoneOpening]:
+    """Return the zones that can enter the shard now, or open it: they must be claimed in the log first."""
+    unfit = find_unfit_zones(head, desired)
+    if head is None:
+        due = {} if desired.opening is None else desired.zones
+        room = MAX_ZONES
+    else:
+        left = dict(head.table.moved)
+        due = {
+            zone: opening
+            for zone, opening in desired.zones.items()
+            if zone not in head.table.position and zone not in left and opening.earliest <= head.interval + 1
+        }
+        room = MAX_ZONES - len(head.table)
+    return {zone: due[zone] for zone in sorted(due.keys() - unfit.keys())[:room]}
+
+
+def find_next_tile(head: ShardHead | None, desired: DesiredState, claimed: Collection[str]) -> NextTile | None:
+    """Return what to append after `head`, or None where the shard is as desired. Only `claimed` zones may enter.
+
+    Raises ChainError where the zones would break a rule of zone tables.
+    """
+    entering = {zone: opening for zone, opening in zones_to_enter(head, desired).items() if zone in claimed}
+    if head is None:
+        return _open_shard(desired, entering) if entering else None
+    last = head.interval
+    change = desired.key_change
+    if change is not None and head.tile.key_in_force == change.before != change.after:
+        return NextTile(TileKind.KEY, last, head.table, desired)
+    table = _next_table(head, desired, entering)
+    if table.digest != head.table.digest:
+        return NextTile(TileKind.ZONES, last, table, desired)
+    return None if last >= desired.until else NextTile(TileKind.RELEASE, last + 1, table, desired)
+
+
+def _open_shard(desired: DesiredState, entering: Mapping[str, ZoneOpening]) -> NextTile:
+    """A shard begins with the zones that can be decided first. Later ones enter when it comes to them."""
+    first = min(opening.earliest for opening in entering.values())
+    due = {zone: opening for zone, opening in entering.items() if opening.earliest == first}
+    return NextTile(TileKind.OPEN, first - 1, ZoneTable.from_rows(_enter(due, first)), desired)
+
+
+def _next_table(head: ShardHead, desired: DesiredState, entering: Mapping[str, ZoneOpening]) -> ZoneTable:
+    changes = {
+        zone: change
+        for zone, change in desired.plan_changes.items()
+        if (row := head.table.find_row(zone)) is not None and row.plan == change.before != change.after
+    }
+    leaving = {zone: shard for zone, shard in desired.moves.items() if zone in head.table.position}
+    if len(leaving) == len(head.table) and not entering:
+        del leaving[max(leaving)]  # a shard without a zone could release nothing
+    if not changes and not leaving and not entering:
+        return head.table
+    rows = [
+        row._replace(plan=changes[row.zone].after, currency=changes[row.zone].currency, tick=changes[row.zone].tick)
+        if row.zone in changes
+        else row
+        for row in head.table.rows
+        if row.zone not in leaving
+    ]
+    return ZoneTable.from_rows([*rows, *_enter(entering, head.interval + 1)], dict(head.table.moved) | leaving)
+
+
+def _enter(entering: Mapping[str, ZoneOpening], since: int) -> list[ZoneRow]:
+    return [
+        ZoneRow(zone, opening.plan, opening.currency, opening.tick, since, opening.moved_from)
+        for zone, opening in entering.items()
+    ]

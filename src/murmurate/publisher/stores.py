@@ -2,20 +2,23 @@
 
 The state is confidential and may be lost, set back or split in two; the log is public, in another failure domain, and
 must never lose what it has taken. A log needs no more than a conditional write: an object store that creates
-`zone/number` only where it does not exist yet can be one.
+`shard/number` only where it does not exist yet can be one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from murmurate.public_log.record import Entry
-from murmurate.publisher.protocol import (
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.publisher.steps import (
     AppendToLog,
+    Claim,
+    ClaimZones,
     LoadDemand,
-    LockZones,
+    LockShards,
     LogTail,
+    Offer,
     ReadLog,
     SaveState,
     SeenState,
@@ -30,16 +33,16 @@ Result = TypeVar("Result")
 class StateStore(Protocol):
     """What the publisher keeps for itself. From `lock` to `save` or `rollback` is one transaction."""
 
-    def lock(self, zones: Iterable[str]) -> dict[str, SeenState]:
-        """What is known of these zones, each locked; those that another publisher has locked are left out."""
+    def lock(self, shards: tuple[str, ...]) -> dict[str, SeenState]:
+        """What is known of these shards, each locked; those that another publisher has locked are left out."""
         ...
 
-    def load_demand(self, intervals: Mapping[str, int]) -> Demand:
-        """The demand of one interval of each zone; zones without one are left out."""
+    def load_demand(self, intervals: Mapping[str, tuple[int, tuple[str, ...]]]) -> Demand:
+        """The demand of one interval of the zones of each shard; zones without one are left out."""
         ...
 
-    def save(self, new_entries: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
-        """Store both durably and unlock. A pending entry that was seen in the log or is None is dropped."""
+    def save(self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]) -> None:
+        """Store both durably and unlock. A pending tile that was seen in the log or is None is dropped."""
         ...
 
     def rollback(self) -> None:
@@ -48,14 +51,18 @@ class StateStore(Protocol):
 
 
 class LogStore(Protocol):
-    """The public log: for each zone lines numbered 0, 1, 2, .., of which the last is the head."""
+    """The public log: for each shard tiles numbered 0, 1, 2, .., of which the last is the head."""
 
     def read(self, after_seq: Mapping[str, int]) -> dict[str, LogTail]:
-        """The next lines of each zone after a number (not all, if they are many), and number and hash of its head."""
+        """The next tiles of each shard after a number (not all, if they are many), and number and hash of its head."""
         ...
 
-    def append(self, entries: Iterable[Entry]) -> None:
-        """Take each entry that follows the head of its zone, durably; ignore the others."""
+    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+        """Create the claim of each zone, durably, unless its number exists; return the newest claim of each zone."""
+        ...
+
+    def append(self, offers: Mapping[str, Offer]) -> None:
+        """Create each tile whose number does not exist yet, durably, with its zone table; ignore the others."""
         ...
 
 
@@ -78,16 +85,18 @@ def drive_steps(
 def perform_step(step: Step, state: StateStore, log: LogStore, wait_for_slot: Callable[[], None]) -> object:
     """Perform one step and return its answer."""
     match step:
-        case LockZones(zones):
-            return state.lock(zones)
+        case LockShards(shards):
+            return state.lock(shards)
         case ReadLog(after):
             return log.read(after)
-        case LoadDemand(interval):
-            return state.load_demand(interval)
-        case SaveState(seen, pending):
-            state.save(seen, pending)
+        case ClaimZones(claims):
+            return log.claim(claims)
+        case LoadDemand(intervals):
+            return state.load_demand(intervals)
+        case SaveState(new_heads, pending):
+            state.save(new_heads, pending)
         case WaitForSlot():
             wait_for_slot()
-        case AppendToLog(entries):
-            log.append(entries.values())
+        case AppendToLog(offers):
+            log.append(offers)
     return None

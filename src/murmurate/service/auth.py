@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hmac
+import math
 import os
 import re
-from collections.abc import Collection
+import threading
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import quote, unquote
@@ -14,9 +17,23 @@ from murmurate.errors import MurmurateError
 from murmurate.service.storage.session import TransactionSource, open_source
 
 TOKEN_LIFETIME_S = 3600
+TOKEN_CACHE_S = 5.0  # for so long after a client was removed its tokens may still be accepted [s]
+MAX_CACHED_TOKENS = 100_000
+MAX_TOKENS_PER_CLIENT = 1000  # a client that takes more loses its oldest ones
+PURGE_PIECE = 100  # tokens that are deleted when one is issued, so that no request deletes a million
+MAX_CACHED_ZONES = 10_000_000  # zones of all cached tokens
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SCOPE_PREFIX = "readings:"
 _DUMMY_DIGEST = bytes(32)
+# By an array: rows are found in the order of their digests, so two that delete the same ones wait for each other once.
+_DELETE_EXPIRED_TOKENS = """
+    DELETE FROM access.token WHERE digest = ANY(ARRAY(
+        SELECT digest FROM access.token WHERE expires < now() ORDER BY expires LIMIT %s
+    ))"""
+_DELETE_OLDEST_TOKENS = """
+    DELETE FROM access.token WHERE digest = ANY(ARRAY(
+        SELECT digest FROM access.token WHERE client = %s ORDER BY expires DESC OFFSET %s LIMIT %s
+    ))"""
 
 
 class AuthError(MurmurateError):
@@ -105,7 +122,8 @@ class AuthStore:
         token = os.urandom(32).hex()
         query = "INSERT INTO access.token VALUES (%s, %s, %s, now() + make_interval(secs => %s))"
         with self._session.transaction() as connection:
-            connection.execute("DELETE FROM access.token WHERE expires < now()")
+            connection.execute(_DELETE_EXPIRED_TOKENS, (PURGE_PIECE,))
+            connection.execute(_DELETE_OLDEST_TOKENS, (client.id, MAX_TOKENS_PER_CLIENT - 1, PURGE_PIECE))
             connection.execute(query, (_digest(token), client.id, sorted(zones), TOKEN_LIFETIME_S))
         return AccessToken(value=token, zones=zones)
 
@@ -114,18 +132,71 @@ class AuthStore:
 
         A client may have lost zones since it got the token: what counts is what both name.
         """
+        return self.find_token(token)[0]
+
+    def find_token(self, token: str) -> tuple[frozenset[str], float]:
+        """As `authorized_zones`, and for how long the token is still valid [s]."""
         query = """
-            SELECT t.zones, c.zones FROM access.token t JOIN access.client c ON c.id = t.client
+            SELECT t.zones, c.zones, extract(epoch FROM t.expires - now())::float8
+            FROM access.token t JOIN access.client c ON c.id = t.client
             WHERE t.digest = %s AND t.expires > now()"""
         with self._session.transaction() as connection:
             row = connection.execute(query, (_digest(token),)).fetchone()
         if row is None:
             raise AuthError("invalid_token", "token", "not valid", "is unknown or has expired; get another one")
-        return frozenset(row[0]) & frozenset(row[1])
+        return frozenset(row[0]) & frozenset(row[1]), row[2]
 
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""
         self._session.close()
+
+
+class TokenCache:
+    """The zones of tokens that were valid a moment ago. Threads may share it.
+
+    A client that is removed, or loses a zone, may send readings for `TOKEN_CACHE_S` more. A token that expires is
+    refused at once. A token that is not valid is never cached.
+    """
+
+    def __init__(self, access: AuthStore, now: Callable[[], float] = time.monotonic) -> None:
+        self._access = access
+        self._now = now
+        self._lock = threading.Lock()
+        self._entries: dict[bytes, tuple[float, frozenset[str]]] = {}  # by digest: until when, zones; oldest first
+        self._zone_count = 0
+
+    def cached_zones(self, token: str) -> frozenset[str] | None:
+        """The zones of a token, if they were looked up a moment ago."""
+        with self._lock:
+            until_s, zones = self._entries.get(_digest(token), (-math.inf, None))
+        return zones if self._now() < until_s else None
+
+    def was_valid(self, token: str) -> bool:
+        """Whether a token was valid when it was last looked up."""
+        with self._lock:
+            return _digest(token) in self._entries
+
+    def authorized_zones(self, token: str) -> frozenset[str]:
+        """As `AuthStore.authorized_zones`, looked up now."""
+        asked_s = self._now()  # before the database answers, so that no answer is older than it seems
+        digest = _digest(token)
+        try:
+            zones, valid_s = self._access.find_token(token)
+        except AuthError:
+            with self._lock:
+                self._remove(digest)
+            raise
+        with self._lock:
+            self._remove(digest)
+            self._entries[digest] = asked_s + min(TOKEN_CACHE_S, valid_s), zones
+            self._zone_count += len(zones)
+            while len(self._entries) > MAX_CACHED_TOKENS or self._zone_count > MAX_CACHED_ZONES:
+                self._remove(next(iter(self._entries)))
+        return zones
+
+    def _remove(self, digest: bytes) -> None:
+        if (entry := self._entries.pop(digest, None)) is not None:
+            self._zone_count -= len(entry[1])
 
 
 def _digest(secret: str) -> bytes:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from murmurate.errors import MurmurateError
-from murmurate.publisher.desired_state import DesiredState, Opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,19 +17,21 @@ class ReleaseSchedule:
     lead_intervals: int
     grace_s: int = 60  # how long after its end an interval waits for its readings
 
-    def desired_state(self, now: float, opening: Opening | None = None) -> DesiredState:
-        """What should be public by `now` [s of UTC].
+    def due_interval(self, now: float) -> int:
+        """The last interval that should be public by `now` [s of UTC]: its grace is over.
 
-        An interval is due when its grace is over, and too late for a price once the interval that pays it has begun.
-
-        >>> ReleaseSchedule(interval_s=900, lead_intervals=2).desired_state(now=9000 + 61)
-        DesiredState(until=9, priced_from=9, opening=None, plan_change=None, key_change=None)
-        >>> ReleaseSchedule(interval_s=900, lead_intervals=2).desired_state(now=9000 + 59).until
-        8
+        >>> [ReleaseSchedule(interval_s=900, lead_intervals=2).due_interval(9000 + s) for s in (59, 61)]
+        [8, 9]
         """
-        due = int((now - self.grace_s) // self.interval_s) - 1
-        too_late = int(now // self.interval_s) - self.lead_intervals
-        return DesiredState(until=due, priced_from=too_late + 1, opening=opening)
+        return int((now - self.grace_s) // self.interval_s) - 1
+
+    def first_in_time(self, now: float) -> int:
+        """The first interval whose price is not too late: the interval that pays it has not begun.
+
+        >>> ReleaseSchedule(interval_s=900, lead_intervals=2).first_in_time(9000 + 61)
+        9
+        """
+        return int(now // self.interval_s) - self.lead_intervals + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,22 @@ class ServiceClock:
     def wall_at(self, simulated_s: float) -> float:
         """The time of the wall clock at which this clock shows `simulated_s` [s of UTC]."""
         return self.wall_s + (simulated_s - self.simulated_s) / self.speed
+
+
+MAX_CLOCK_AHEAD_S = 5.0  # of this machine against the state database: more is a wrong clock, not a slow answer
+
+
+def bounded_now(clock: ServiceClock, now: float, database_s: float) -> tuple[float, float]:
+    """Return the time to act by [s of UTC], and how far this machine's clock is ahead of the database's [s].
+
+    `now` is what the clock showed just before the database said `database_s` [s of UTC]. An interval that is closed too
+    early stays closed, so of two clocks that disagree the earlier one counts.
+
+    >>> bounded_now(ServiceClock(), 1000.0, 998.0), bounded_now(ServiceClock(), 1600.0, 1000.0)
+    ((1000.0, 2.0), (1000.0, 600.0))
+    """
+    ahead_s = clock.wall_at(now) - database_s
+    return (now if ahead_s <= MAX_CLOCK_AHEAD_S else clock.simulated_at(database_s)), ahead_s
 
 
 _MAX_LAST_SLEEP_S = 0.05

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
 from murmurate.public_log.signing import Ed25519Signer
+from murmurate.service.storage import durable
 
 _KEY_FILE_NAME = "signing-{:03d}.key"
 _KEY_FILE_GLOB = "signing-*.key"
@@ -22,6 +23,28 @@ class Keyring:
     @property
     def newest_signer(self) -> Ed25519Signer:
         return self.signers[-1]
+
+
+class ReloadingSigners(Mapping[str, Ed25519Signer]):
+    """The signers of a keyring by public key. A key that is not among them is looked for in the folder again.
+
+    So a rotation that ends between two steps of a publisher is known at the next step, without a restart.
+    """
+
+    def __init__(self, keyring: Keyring, folder: Path | None) -> None:
+        self._folder = folder
+        self._signers = {signer.public_key: signer for signer in keyring.signers}
+
+    def __getitem__(self, public_key: str) -> Ed25519Signer:
+        if public_key not in self._signers and self._folder is not None:
+            self._signers |= {signer.public_key: signer for signer in load_keyring(self._folder).signers}
+        return self._signers[public_key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._signers)
+
+    def __len__(self) -> int:
+        return len(self._signers)
 
 
 def create_keyring(folder: Path) -> Keyring:
@@ -52,5 +75,6 @@ def load_keyring(folder: Path) -> Keyring:
 
 
 def _write_key_file(path: Path, private_key: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(private_key.hex() + "\n")
+    """Whole or not at all: a worker that is running reads the folder at any time."""
+    if not durable.write_once(path, f"{private_key.hex()}\n".encode("ascii")):
+        raise MurmurateError("keys", path, "exists already; run the command again")

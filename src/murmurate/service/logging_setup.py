@@ -1,18 +1,34 @@
 """The log of a service: one JSON object a line, on standard error. Facts and counts, never a reading.
 
 Modules log as usual: `logger.warning("aggregation failed", extra={"interval": ..., "reason": ...})`. The message is the
-event; whatever stands in `extra` becomes a member of the line.
+event; whatever stands in `extra` becomes a member of the line. What a library logs or prints, and every error that is
+not caught, becomes such a line too, with its type and place and without its text, which could quote a request.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
 import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
+from types import TracebackType
 
+logger = logging.getLogger(__name__)
+
+MAX_LINE_BYTES = 4096  # what a pipe takes whole (PIPE_BUF): lines of several processes never mix
+MAX_TEXT_CHARS = 500  # of one member, where a line would be longer
+MAX_TRACE_FRAMES = 12  # the innermost
+LIBRARY_PERIOD_S = 1.0  # a library may log what a client does, so it gets one line of a kind in this time
 _OWN = "murmurate"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+_ErrorInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 class JsonFormatter(logging.Formatter):
@@ -26,7 +42,7 @@ class JsonFormatter(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line.
+        """Return the line, of at most MAX_LINE_BYTES.
 
         >>> facts = {"name": "murmurate.x", "levelname": "INFO", "msg": "purged", "intervals": 3}
         >>> line = json.loads(JsonFormatter("worker").format(logging.makeLogRecord(facts)))
@@ -38,21 +54,124 @@ class JsonFormatter(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "process": self._process,
-            "event": record.getMessage() if is_own else "library message",
+            "event": _event(record) if is_own else "library message",
         }
-        if is_own:
-            line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        else:
+        if not is_own:
             line["logger"] = record.name
-        return json.dumps(line, default=str)
+        line |= _error_members(record.exc_info or (None, None, None))
+        if is_own or hasattr(record, "suppressed"):
+            names = vars(record).keys() - _STANDARD if is_own else {"suppressed"}
+            line |= {name: value for name, value in vars(record).items() if name in names}
+        return _encode_line(line)
+
+
+def _event(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError):  # its arguments do not fit it
+        return str(record.msg)
+
+
+def _error_members(error: _ErrorInfo) -> dict[str, object]:
+    """The type of an error and where it was raised, without its text."""
+    kind, _, trace = error
+    if kind is None:
+        return {}
+    frames = traceback.extract_tb(trace)[-MAX_TRACE_FRAMES:]
+    places = [f"{'/'.join(frame.filename.split('/')[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": kind.__name__, "trace": places}
+
+
+def _encode_line(line: dict[str, object]) -> str:
+    text = json.dumps(line, default=str)
+    if len(text) < MAX_LINE_BYTES:  # with its end; json.dumps writes ASCII
+        return text
+    short = {name: _shorten(value) for name, value in line.items()} | {"shortened": True}
+    text = json.dumps(short, default=str)
+    if len(text) < MAX_LINE_BYTES:
+        return text
+    first = ("at", "level", "process", "event", "logger", "error", "shortened")
+    return json.dumps({name: _shorten(value, 100) for name, value in short.items() if name in first}, default=str)
+
+
+def _shorten(value: object, length: int = MAX_TEXT_CHARS) -> object:
+    if isinstance(value, bool | int | float | None):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return value if len(text) <= length else f"{text[:length]}…"
+
+
+class _LineHandler(logging.Handler):
+    """Writes each line with one call to the operating system. A log that cannot be written stops nothing."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            os.write(self._descriptor, f"{self.format(record)}\n".encode())
+
+
+class _LibraryLimit(logging.Filter):
+    """Passes one message of a kind in LIBRARY_PERIOD_S. The next one has the number of those that were not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[tuple[str, int, str], tuple[float, int]] = {}  # when one was passed, and how many not since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] == _OWN:
+            return True
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        kind = (record.name, record.levelno, error)
+        now = time.monotonic()
+        passed_at, count = self._kinds.get(kind, (-LIBRARY_PERIOD_S, 0))
+        if now - passed_at < LIBRARY_PERIOD_S:
+            self._kinds[kind] = (passed_at, count + 1)
+            return False
+        self._kinds[kind] = (now, 0)
+        if count:
+            record.suppressed = count
+        return True
+
+
+class _PrintedText(io.TextIOBase):
+    """Takes what a library prints. It becomes a line of the log, without its text."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._logger = logging.getLogger(name)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if text.strip():
+            self._logger.warning("printed")
+        return len(text)
 
 
 def configure_logging(process: str) -> None:
     """Send the log of this process to standard error as JSON lines. `process` names it in every line."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _LineHandler(2)
     handler.setFormatter(JsonFormatter(process))
+    handler.addFilter(_LibraryLimit())
     logging.captureWarnings(capture=True)
+    logging.raiseExceptions = False  # no traceback of a message that cannot be formatted
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(_OWN).setLevel(logging.INFO)
+    sys.stdout, sys.stderr = _PrintedText("stdout"), _PrintedText("stderr")
+    sys.excepthook = _log_uncaught
+    sys.unraisablehook = lambda error: _log_uncaught(error.exc_type, error.exc_value, error.exc_traceback)
+    threading.excepthook = lambda error: _log_uncaught(error.exc_type, error.exc_value, error.exc_traceback)
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None = None) -> None:
+    """Log an error that was not caught."""
+    if issubclass(kind, KeyboardInterrupt):
+        logger.info("interrupted")
+    elif not issubclass(kind, SystemExit):
+        logger.critical("crashed", exc_info=(kind, error or kind(), trace))

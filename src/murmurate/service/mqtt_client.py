@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from murmurate.service.settings import MqttBroker
+from murmurate.service.settings import MQTT_5, MqttBroker
 
 logger = logging.getLogger(__name__)
+
+MAX_UNACKNOWLEDGED = 1000  # messages that the broker sends ahead: so many are stored together
+MAX_PACKET_HEAD_BYTES = 2**17  # topic and properties of a message, each at most 64 KiB
+SESSION_EXPIRY_S = 7 * 86_400  # for so long the broker keeps messages for a client that is away
+REPEAT_FAILURE_S = 60.0  # a broker that stays away is said again so often
+BROKER_REMEDY = "start the broker, or correct host, port and tls under [mqtt] in the settings"
 
 
 def connect_mqtt(
@@ -23,34 +32,68 @@ def connect_mqtt(
     *,
     topics: tuple[str, ...] = (),
     on_message: Callable[[MQTTMessage], None] | None = None,
+    max_queued_messages: int = 0,
+    max_message_bytes: int = 0,
 ) -> Client:
     """A client in a thread of its own. The broker keeps what comes for `topics` while it is away (QoS 1).
 
-    A message counts as received when `Client.ack` is called for it, and is sent again otherwise.
+    A message counts as received when `Client.ack` is called for it, and is sent again otherwise. `max_queued_messages`
+    bounds what is sent and not acknowledged yet; 0: no bound. It cannot be set later. With MQTT 5 the broker sends no
+    message that is larger than `max_message_bytes`, and no more than `MAX_UNACKNOWLEDGED` without an acknowledgement.
     """
-    client = Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=not topics, manual_ack=True)
+    speaks_5 = broker.protocol == MQTT_5
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=client_id,
+        clean_session=None if speaks_5 else not topics,
+        protocol=MQTTProtocolVersion.MQTTv5 if speaks_5 else MQTTProtocolVersion.MQTTv311,
+        manual_ack=True,
+    )
     if broker.user:
         client.username_pw_set(broker.user, os.environ.get("MURMURATE_MQTT_PASSWORD"))
     if broker.tls:
         client.tls_set()
     watch = _MqttCallbacks(broker, topics)
     client.on_connect = watch.on_connect
+    client.on_connect_fail = watch.on_connect_fail
     client.on_subscribe = watch.on_subscribe
     client.on_disconnect = watch.on_disconnect
     if on_message is not None:
         client.on_message = lambda _client, _data, message: on_message(message)
+    client.max_queued_messages_set(max_queued_messages)
     client.reconnect_delay_set(1, 30)
-    client.connect_async(broker.host, broker.port, keepalive=30)
+    if speaks_5:
+        properties = _connect_properties(keeps_session=bool(topics), max_message_bytes=max_message_bytes)
+        client.connect_async(broker.host, broker.port, keepalive=30, clean_start=not topics, properties=properties)
+    else:
+        client.connect_async(broker.host, broker.port, keepalive=30)
     client.loop_start()
     return client
 
 
-@dataclass(frozen=True, slots=True)
+def _connect_properties(*, keeps_session: bool, max_message_bytes: int) -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    if keeps_session:
+        properties.SessionExpiryInterval = SESSION_EXPIRY_S
+        properties.ReceiveMaximum = MAX_UNACKNOWLEDGED
+    if max_message_bytes:
+        properties.MaximumPacketSize = max_message_bytes + MAX_PACKET_HEAD_BYTES
+    return properties
+
+
+@dataclass(slots=True)
 class _MqttCallbacks:
     """Says what becomes of a connection, and subscribes whenever there is one."""
 
     broker: MqttBroker
     topics: tuple[str, ...]
+    _said_s: float = field(default=-inf, init=False)  # monotonic, when it was last said that there is no broker
+
+    def on_connect_fail(self, _client: Client, _data: object) -> None:
+        if time.monotonic() - self._said_s >= REPEAT_FAILURE_S:
+            self._said_s = time.monotonic()
+            address = f"{self.broker.host}:{self.broker.port}"
+            logger.warning("broker unreachable", extra={"address": address, "remedy": BROKER_REMEDY})
 
     def on_connect(
         self, client: Client, _data: object, _flags: ConnectFlags, code: ReasonCode, _: Properties | None
@@ -58,6 +101,7 @@ class _MqttCallbacks:
         if code.is_failure:
             logger.warning("broker refuses", extra={"reason": str(code)})
             return
+        self._said_s = -inf
         logger.info("broker connected", extra={"host": self.broker.host})
         if self.topics:
             client.subscribe([(topic, 1) for topic in self.topics])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from murmurate.errors import ModelError, MurmurateError
+from murmurate.errors import ModelError, MurmurateError, ZoneFileError
 from murmurate.service.clock import ServiceClock
+from murmurate.text_files import read_text
 from murmurate.time_zones import load_time_zone
+from murmurate.toml_reader import parse_toml
+from murmurate.units import SECONDS_PER_DAY
 
 EXAMPLE_SETTINGS = """\
 # A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG.
@@ -21,26 +25,41 @@ meters = "meters.csv"        # meter, zone, bound_wh, imputed_wh; may have id an
 keys = "keys"                # what releases are signed with: murmurate keys keys/
 
 grace_s = 60                 # how long after its end an interval waits for its readings
-quorum = 0.9                 # the share of a zone's meters that must report, or the forecast is released
+quorum = 0.9                 # the share of a zone's meters that must report, or the fallback price is released
 keep_days = 7                # readings and demand are deleted after so many days
 
 public = "127.0.0.1:8080"    # prices for everybody
 private = "127.0.0.1:8081"   # readings from head-ends, and the operator's page
 url = "http://127.0.0.1:8080"  # address of the public API as clients see it
 
+# static_files = "static"    # tiles, documents and complete days also as files, for a web server or a CDN
+
 timezone = "Europe/Zurich"   # whose days devices and pages show
 country = "CH"
+
+# [limits]                   # of each port, at once; streams: of the public one
+# connections = 10000        # never more than the system's limit of open files, less 64
+# connections_per_address = 100
+# streams = 5000             # server-sent events
+# streams_per_address = 50
+# trusted = ["127.0.0.1", "::1"]  # proxies: one address is many clients, so it is not counted
 
 # [mqtt]                     # readings in and notifications out, over a broker
 # host = "127.0.0.1"
 # port = 1883
+# protocol = "5"             # or "3.1.1", for a broker that does not speak MQTT 5
 # readings = true
 # notifications = true
+# openadr_events = true      # among them OpenADR's, which hold whole events: 17 kB a zone and interval
 
 # [zones.harbour]            # where a zone is shown otherwise
 # title = "The old harbour"
 # timezone = "Europe/Lisbon"
 """
+
+
+MQTT_5, MQTT_3 = "5", "3.1.1"
+LOCAL_ADDRESSES = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +79,44 @@ class MqttBroker:
     port: int = 1883
     user: str = ""
     tls: bool = False
+    protocol: str = MQTT_5
     readings: bool = True
     notifications: bool = True
+    openadr_events: bool = True  # among the notifications
     url: str = ""  # where everybody reaches it; otherwise from host and port
+
+    def __post_init__(self) -> None:
+        if self.protocol not in {MQTT_5, MQTT_3}:
+            raise MurmurateError("protocol in [mqtt]", self.protocol, f"must be {MQTT_5} or {MQTT_3}")
+
+    @property
+    def tells_openadr_events(self) -> bool:
+        return self.notifications and self.openadr_events
 
     @property
     def uri(self) -> str:
         return self.url or f"{'mqtts' if self.tls else 'mqtt'}://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """How much clients of a port may hold at once. An address may be one home, a company or a proxy."""
+
+    connections: int = 10_000
+    connections_per_address: int = 100
+    streams: int = 5_000
+    streams_per_address: int = 50
+    trusted: Sequence[str] = LOCAL_ADDRESSES  # addresses or networks that are not counted
+
+    def __post_init__(self) -> None:
+        for name in ("connections", "connections_per_address", "streams", "streams_per_address"):
+            if getattr(self, name) < 1:
+                raise MurmurateError(name, getattr(self, name), "must be at least 1")
+        try:
+            for network in self.trusted:
+                ip_network(network)
+        except (ValueError, TypeError):
+            raise MurmurateError("trusted", network, "must be addresses or networks such as 192.0.2.0/24") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,25 +130,41 @@ class ServiceSettings:
     quorum: float = 0.9
     keep_days: float = 7
     release_slot_s: float = 1.0
+    watchdog_s: float = 60.0  # a worker that makes no progress for so long is killed and started again
     public: str = "127.0.0.1:8080"
     private: str = "127.0.0.1:8081"
     url: str = ""
     timezone: str = "UTC"
     country: str = ""
+    limits: ClientLimits = ClientLimits()
     mqtt: MqttBroker | None = None
     zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     clock: ServiceClock = field(default_factory=ServiceClock)
+    static_files: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.quorum <= 1:
             raise MurmurateError("quorum", self.quorum, "must be a share between 0 and 1")
-        if self.grace_s < 0 or self.keep_days < 0 or self.release_slot_s <= 0:
-            raise MurmurateError("grace_s, keep_days, release_slot_s", "negative", "must be at least 0")
-        for name in ("public", "private"):
-            _parse_address(name, getattr(self, name))
+        if self.grace_s < 0 or self.release_slot_s <= 0 or self.watchdog_s <= 0:
+            raise MurmurateError("grace_s, release_slot_s, watchdog_s", "negative", "must be at least 0")
+        if self.keep_days <= 0:
+            raise MurmurateError("keep_days", self.keep_days, "must be at least two intervals and grace_s, such as 7")
+        if self.public_address == self.private_address:
+            raise MurmurateError("private", self.private, "must be another address than public, such as 127.0.0.1:8081")
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise MurmurateError("url", self.url, "must begin with http:// or https://, such as https://prices.example")
         self.display_of("")
         for zone in self.zones:
             self.display_of(zone)
+
+    def check_keep_days(self, interval_s: int) -> None:
+        """Raise MurmurateError where readings could be deleted before their interval is closed and released."""
+        least = (2 * interval_s + self.grace_s) / SECONDS_PER_DAY
+        if self.keep_days < least:
+            allowed = (
+                f"must be at least {least:.4f}, two intervals of {interval_s} s and grace_s: raise it, such as to 7"
+            )
+            raise MurmurateError("keep_days", self.keep_days, allowed)
 
     @property
     def public_address(self) -> tuple[str, int]:
@@ -125,14 +191,20 @@ class ServiceSettings:
 
 
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("landing", "meters", "keys", "public", "private", "url", "timezone", "country"), (str,)),
-    **dict.fromkeys(("host", "user", "title"), (str,)),
+    **dict.fromkeys(
+        ("landing", "meters", "keys", "static_files", "public", "private", "url", "timezone", "country"), (str,)
+    ),
+    **dict.fromkeys(("host", "user", "protocol", "title"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
-    **dict.fromkeys(("quorum", "keep_days", "release_slot_s", "simulated_s", "wall_s", "speed"), (int, float)),
-    **dict.fromkeys(("tls", "readings", "notifications"), (bool,)),
-    **dict.fromkeys(("mqtt", "zones", "clock"), (dict,)),
+    **dict.fromkeys(
+        ("quorum", "keep_days", "release_slot_s", "watchdog_s", "simulated_s", "wall_s", "speed"), (int, float)
+    ),
+    **dict.fromkeys(("tls", "readings", "notifications", "openadr_events"), (bool,)),
+    **dict.fromkeys(("connections", "connections_per_address", "streams", "streams_per_address"), (int,)),
+    "trusted": (list,),
+    **dict.fromkeys(("mqtt", "zones", "clock", "limits"), (dict,)),
 }
-_TYPE_LABELS: dict[type, str] = {str: "text", dict: "a table", bool: "true or false"}
+_TYPE_LABELS: dict[type, str] = {str: "a text in quotes", dict: "a table", bool: "true or false", list: "a list"}
 _DEFAULT_PATHS = {"landing": "landing", "meters": "meters.csv", "keys": "keys"}
 _ZONE_SETTINGS = {"title", "timezone", "country"}
 
@@ -140,13 +212,15 @@ _ZONE_SETTINGS = {"title", "timezone", "country"}
 def load_settings(path: Path) -> ServiceSettings:
     """Settings from a TOML file. Paths in it are from its folder."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MurmurateError(str(path), "unreadable", str(error)) from None
+        document = parse_toml(read_text(path))
+    except ZoneFileError as error:
+        raise MurmurateError(f"{path}:{error.line}: {error.field}", error.value, error.allowed) from None
     _check_table(document, set(ServiceSettings.__dataclass_fields__), str(path))
     for name, usual in _DEFAULT_PATHS.items():
         document[name] = path.parent / document.get(name, usual)
-    for name, kind in (("mqtt", MqttBroker), ("clock", ServiceClock)):
+    if "static_files" in document:
+        document["static_files"] = path.parent / document["static_files"]
+    for name, kind in (("mqtt", MqttBroker), ("clock", ServiceClock), ("limits", ClientLimits)):
         if name in document:
             _check_table(document[name], set(kind.__dataclass_fields__), f"[{name}] in {path}")
             document[name] = kind(**document[name])
@@ -160,7 +234,9 @@ def _check_table(table: dict[str, Any], known: set[str], where: str) -> None:
         raise MurmurateError(where, "no table", "must be a table")
     for name, value in table.items():
         if name not in known:
-            raise MurmurateError(f"{name} in {where}", "unknown", f"must be one of {', '.join(sorted(known))}")
+            near = get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"must be one of {', '.join(sorted(known))}"
+            raise MurmurateError(f"{name} in {where}", "unknown", remedy)
         if not isinstance(value, _SETTING_TYPES[name]) or (
             isinstance(value, bool) and bool not in _SETTING_TYPES[name]
         ):

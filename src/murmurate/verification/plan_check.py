@@ -1,12 +1,15 @@
-"""Hold each record against its plan, which is proven anew, and each change of plan against what was released before."""
+"""Plans, each proven anew, and changes of plan, each held against what was released before."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from murmurate.errors import MurmurateError
 from murmurate.planning.digest import compute_plan_digest
@@ -15,57 +18,84 @@ from murmurate.planning.plan_change import check_plan_change, lookback_intervals
 from murmurate.planning.plan_file import load_plan
 from murmurate.planning.plan_history import PlanHistory
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.record import RELEASE_KINDS, Record, RecordKind
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.public_log.tile import NoiseCode, Rows
 from murmurate.time_zones import utc_offset_min
+from murmurate.units import BoolArray
 from murmurate.verification.report import PlanSummary
 
-_PLAN_MARKER = '"murmurate_plan"'
 _PLAN_ERRORS = (MurmurateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
+_NOISE_CODES = {
+    NoiseDistribution.LAPLACE: NoiseCode.LAPLACE,
+    NoiseDistribution.HUBER: NoiseCode.HUBER,
+    NoiseDistribution.GAUSSIAN: NoiseCode.GAUSSIAN,
+}
+_EXPECTED_ROW = np.dtype(
+    [
+        ("noise", "u1"),
+        ("scale_wh", "<f8"),
+        ("core_wh", "<i8"),
+        ("epsilon_micro", "<i8"),
+        ("rho_micro", "<i8"),
+        ("forecast_ticks", "<i8"),
+        ("floor_ticks", "<i8"),
+        ("cap_ticks", "<i8"),
+    ]
+)
+NOISE_COLUMNS = ("noise", "scale_wh", "core_wh", "epsilon_micro", "rho_micro")  # that a plan fixes
+_MIN_TICKS, _MAX_TICKS = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProvenPlan:
-    """A plan that was proven anew, in plain numbers by the interval of the day."""
+    """A plan that was proven anew, and what it says about the row of each interval of the day."""
 
     plan: Plan
     terms: ReleaseTerms
-    measured_members: tuple[dict[str, object], ...]  # what a measured record must say
-    forecast_ticks: tuple[int, ...]
+    expected: Rows  # [interval of the day]
 
     @classmethod
     def from_json(cls, text: str) -> ProvenPlan:
         plan, terms = load_plan(text), ReleaseTerms.from_json(text)
-        measured = tuple(terms.noise_members(slot) for slot in range(len(terms.scale_wh)))
-        return cls(plan, terms, measured, tuple(terms.forecast_ticks.tolist()))
+        expected = np.zeros(len(terms.scale_wh), _EXPECTED_ROW)
+        expected["noise"] = _NOISE_CODES[terms.distribution]
+        for column in (*NOISE_COLUMNS[1:], "forecast_ticks"):
+            expected[column] = getattr(terms, column)
+        floor, cap, tick = terms.curve.floor, terms.curve.cap, terms.curve.tick
+        expected["floor_ticks"] = _MIN_TICKS if floor is None else max(_MIN_TICKS, -(-floor // tick))
+        expected["cap_ticks"] = _MAX_TICKS if cap is None else min(_MAX_TICKS, cap // tick)
+        return cls(plan, terms, expected)
+
+    def expected_row(self, interval: int) -> Rows:
+        """Return what the plan says about an interval, as an array of one."""
+        slot = self.terms.slot_of_day(interval)
+        return self.expected[slot : slot + 1]
 
     def summarize(self) -> PlanSummary:
         costs = (f"{cost.promise} (at most {cost.spent:.4g})" for cost in self.plan.costs)
         return PlanSummary(self.terms.plan_digest, self.terms.zone, tuple(costs))
 
-    def disagreements(self, record: Record) -> Iterator[str]:
-        """Where a record does not say what its plan says, in words."""
-        terms, slot = self.terms, self.terms.slot_of_day(record.interval)
-        wanted: dict[str, object] = {"interval_s": terms.interval_s, "currency": terms.currency, "tick": terms.tick}
-        if record.kind is RecordKind.MEASURED:
-            wanted |= self.measured_members[slot]
-            floor, cap = terms.curve.floor, terms.curve.cap
-            price = (record.price_ticks or 0) * terms.curve.tick
-            if (floor is not None and price < floor) or (cap is not None and price > cap):
-                yield f"price_ticks is {record.price_ticks}: the plan's prices lie from {floor} to {cap}"
-        if record.kind is RecordKind.FORECAST:
-            wanted["price_ticks"] = self.forecast_ticks[slot]
-        for name, value in wanted.items():
-            if getattr(record, name) != value:
-                yield f"{name} is {getattr(record, name)}: the plan says {value}"
+    def clock_mismatch(self, interval: int, interval_s: int) -> str | None:
+        """Return why the plan does not cover the local time of an interval; None where it does."""
+        return _clock_mismatch(self.plan.zone.clock.name, self.plan.zone.clock.offsets_min, interval, interval_s)
 
-    def clock_mismatch(self, record: Record) -> str | None:
-        """Why the plan does not cover the local time of a record: its clocks show what the plan did not reckon with."""
-        clock, step = self.plan.zone.clock, record.interval_s
-        for at_s in (record.interval * step, (record.interval + 1) * step - 1):
-            found = _utc_offset_min(clock.name, at_s)
-            if found is not None and found not in clock.offsets_min:
-                known = ", ".join(f"{offset:+d}" for offset in clock.offsets_min)
-                return f"clocks of {clock.name} are {found:+d} min from UTC then; the plan is proven for {known}"
+
+@lru_cache(maxsize=4096)
+def _clock_mismatch(time_zone: str, offsets_min: tuple[int, ...], interval: int, interval_s: int) -> str | None:
+    for at_s in (interval * interval_s, (interval + 1) * interval_s - 1):
+        found = _utc_offset_min(time_zone, at_s)
+        if found is not None and found not in offsets_min:
+            known = ", ".join(f"{offset:+d}" for offset in offsets_min)
+            return f"clocks of {time_zone} are {found:+d} min from UTC then; the plan is proven for {known}"
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _utc_offset_min(time_zone: str, at_s: int) -> int | None:
+    """None where this machine knows nothing about that zone or time."""
+    try:
+        return utc_offset_min(time_zone, at_s)
+    except (MurmurateError, OverflowError, OSError, ValueError):
         return None
 
 
@@ -79,7 +109,7 @@ class PlanStore:
     def add_document(self, text: str) -> bool:
         """Keep a plan document; False if it is none."""
         try:
-            document: Any = json.loads(text) if _PLAN_MARKER in text else None
+            document: Any = json.loads(text)
             claimed = document["digest"] if isinstance(document, dict) and "murmurate_plan" in document else None
             right = claimed == compute_plan_digest(document) if isinstance(claimed, str) else False
         except _PLAN_ERRORS:
@@ -100,62 +130,67 @@ class PlanStore:
         return self._proven.get(digest)
 
 
-@dataclass(slots=True)
-class Account:
-    """One zone under its plans: what was released under each, as far back as a change must look."""
+class ReleaseRun(NamedTuple):
+    """Successive intervals of a zone under one plan, all measured or none."""
 
-    plan_in_force: ProvenPlan | None = None
-    _complete: bool = False  # whether it began with the chain
-    _end: int = 0  # the interval after the last one
-    _runs: list[tuple[ProvenPlan, bool, int]] = field(
-        default_factory=list
-    )  # (plan, measured, so many intervals), in order
+    plan: ProvenPlan
+    measured: bool
+    length: int  # intervals
 
-    def book_record(self, record: Record, proven: ProvenPlan) -> Iterator[tuple[str, str]]:
-        """Hold a record against its plan: each rule that it breaks, with words."""
-        for words in proven.disagreements(record):
-            yield "terms", words
-        if self.plan_in_force is not proven:
-            yield from self._check_change(proven)
-            self.plan_in_force = proven
-        if record.kind is RecordKind.OPEN:
-            self._complete = True
-        if record.kind in RELEASE_KINDS:
-            if record.kind is RecordKind.MEASURED and (wrong := proven.clock_mismatch(record)):
-                yield "clock", wrong
-            self._release(record, proven)
 
-    def _release(self, record: Record, proven: ProvenPlan) -> None:
-        if self._runs and record.interval != self._end:  # records are missing: nothing is known of the time before
-            self._runs, self._complete = [], False
-        measured, count = record.kind is RecordKind.MEASURED, 0
-        if self._runs and self._runs[-1][:2] == (proven, measured):
-            count = self._runs.pop()[2]
-        self._runs.append((proven, measured, count + 1))
-        self._end = record.interval + 1
+def encode_runs(plan: ProvenPlan, measured: BoolArray) -> list[ReleaseRun]:
+    """Return the runs of successive intervals under one plan."""
+    if not len(measured):
+        return []
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(measured)) + 1, [len(measured)]])
+    return [ReleaseRun(plan, bool(measured[at]), int(end - at)) for at, end in pairwise(starts)]
 
-    def history(self, after: Plan) -> PlanHistory:
-        """The newest intervals, as many as a change to `after` must look back."""
-        longest = lookback_intervals([*dict.fromkeys(proven.plan for proven, _, _ in self._runs), after])
+
+@dataclass(frozen=True, slots=True)
+class ReleaseHistory:
+    """What was released for one zone, as far back as it is known."""
+
+    runs: tuple[ReleaseRun, ...]  # oldest first
+    end: int  # the interval after the last one
+    complete: bool  # whether they reach back to where the zone was opened
+
+    @classmethod
+    def from_runs(cls, runs: Iterable[ReleaseRun], *, end: int, complete: bool) -> ReleaseHistory:
+        """Return the history of these runs. Neighbours of one kind are joined."""
+        joined: list[ReleaseRun] = []
+        for run in runs:
+            if joined and joined[-1][:2] == run[:2]:
+                joined[-1] = run._replace(length=joined[-1].length + run.length)
+            else:
+                joined.append(run)
+        return cls(tuple(joined), end, complete)
+
+    def to_plan_history(self, after: Plan) -> PlanHistory:
+        """Return the newest intervals, as many as a change to `after` must look back."""
+        longest = lookback_intervals([*dict.fromkeys(run.plan.plan for run in self.runs), after])
         releases: list[tuple[Plan, bool]] = []
-        for proven, measured, count in reversed(self._runs):
-            releases += [(proven.plan, measured)] * min(count, longest - len(releases))
-        whole = self._complete and len(releases) == sum(count for _, _, count in self._runs)
-        return PlanHistory.from_releases(releases[::-1], first=self._end - len(releases), complete=whole)
-
-    def _check_change(self, after: ProvenPlan) -> Iterator[tuple[str, str]]:
-        if not self._runs:
-            return
-        try:
-            check_plan_change(self.history(after.plan), after.plan)
-        except MurmurateError as error:
-            yield "change", f"moments or windows across this change may cost more than promised: {error}"
+        for run in reversed(self.runs):
+            releases += [(run.plan.plan, run.measured)] * min(run.length, longest - len(releases))
+        whole = self.complete and len(releases) == sum(run.length for run in self.runs)
+        return PlanHistory.from_releases(releases[::-1], first=self.end - len(releases), complete=whole)
 
 
-@lru_cache(maxsize=4096)
-def _utc_offset_min(time_zone: str, at_s: int) -> int | None:
-    """None where this machine knows nothing about that zone or time."""
-    try:
-        return utc_offset_min(time_zone, at_s)
-    except (MurmurateError, OverflowError, OSError, ValueError):
-        return None
+@dataclass(slots=True)
+class ChangeCheck:
+    """Changes of plan. Zones with one history are checked together."""
+
+    _results: dict[tuple[ReleaseHistory, ProvenPlan], str | None] = field(default_factory=dict)
+
+    def find_broken_promise(self, history: ReleaseHistory, after: ProvenPlan) -> str | None:
+        """Return why a change to `after` may cost more than was promised; None where it does not."""
+        if not history.runs:
+            return None
+        key = (history, after)
+        if key not in self._results:
+            try:
+                check_plan_change(history.to_plan_history(after.plan), after.plan)
+                self._results[key] = None
+            except MurmurateError as error:
+                words = f"moments or windows across this change may cost more than promised: {error}"
+                self._results[key] = words
+        return self._results[key]

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from murmurate.errors import ChainError
-from murmurate.public_log.chain import VerifySignature
-from murmurate.public_log.record import RELEASE_KINDS, Entry, parse_entry
-
-LogSource = Callable[[], Iterable[str]]  # the lines of a log, from the beginning each time it is called
-
-MAX_FINDINGS = 20  # findings kept of one zone; the rest is counted
+MAX_FINDINGS = 20  # findings kept of one zone or shard; the rest is counted
 
 
 class LogFinding(NamedTuple):
     """One rule that a log breaks."""
 
-    zone: str  # empty where a line cannot be read
-    seq: int | None
+    shard: str  # empty where an item cannot be read
+    seq: int | None  # number of the tile
+    zone: str  # empty where the whole tile is meant
     rule: str  # as in docs/how-to/verify.md
     message: str
     source: str
 
 
 class MisbehaviourProof(NamedTuple):
-    """Two lines that one key has signed and that cannot both be true. A reader checks it without trusting anyone."""
+    """Two headers that one key has signed and that cannot both be true. A reader checks it without trusting anyone."""
 
-    zone: str
-    contradicts: str  # what both lines are about
+    shard: str
+    zone: str  # empty where the headers alone contradict each other
+    contradicts: str  # what both are about
     key: str
-    lines: tuple[str, str]
+    headers: tuple[str, str]
+    lines: tuple[str, ...] = ()  # two lines of a zone, where both were given as such or its rows contradict each other
 
 
 @dataclass(slots=True)
@@ -40,36 +36,35 @@ class ZoneSummary:
     """What the log says about one zone."""
 
     zone: str
-    first_key: str = ""  # the key of the first record
-    records: int = 0
+    first_key: str = ""  # the key of the first tile
+    records: int = 0  # rows
     kinds: Counter[str] = field(default_factory=Counter)
     first_interval: int | None = None  # the first and the last interval that was decided
     last_interval: int | None = None
     interval_s: int = 0
     total_epsilon_micro: int = 0
     total_rho_micro: int = 0
+    shards: list[str] = field(default_factory=list)  # in the order in which they were read
     keys: list[str] = field(default_factory=list)  # in the order of their use
     plans: list[str] = field(default_factory=list)  # likewise
     finding_count: int = 0  # findings, those that are not kept included
 
-    def add_entry(self, entry: Entry) -> None:
-        """Count a record that has its place."""
-        record = entry.record
-        self.first_key = self.first_key or record.key
-        self.records += 1
-        self.kinds[record.kind.value] += 1
-        self.interval_s = record.interval_s
-        self.total_epsilon_micro, self.total_rho_micro = record.total_epsilon_micro, record.total_rho_micro
-        if record.kind in RELEASE_KINDS:
-            self.first_interval = (
-                record.interval if self.first_interval is None else min(self.first_interval, record.interval)
-            )
-            self.last_interval = (
-                record.interval if self.last_interval is None else max(self.last_interval, record.interval)
-            )
-        for seen, new in ((self.keys, record.key), (self.keys, entry.key_in_force), (self.plans, record.plan)):
+    def add_terms(self, *, shard: str, key: str, plan: str, interval_s: int) -> None:
+        """Note under what the zone is from here on."""
+        self.first_key = self.first_key or key
+        self.interval_s = interval_s
+        for seen, new in ((self.shards, shard), (self.keys, key), (self.plans, plan)):
             if seen[-1:] != [new]:
                 seen.append(new)
+
+    def add_rows(self, kinds: Counter[str], first: int, last: int, totals: tuple[int, int]) -> None:
+        """Count rows that have their place, from one interval to another."""
+        self.records += kinds.total()
+        self.kinds += kinds
+        self.first_interval = first if self.first_interval is None else min(self.first_interval, first)
+        if self.last_interval is None or last >= self.last_interval:
+            self.last_interval = last
+            self.total_epsilon_micro, self.total_rho_micro = totals
 
 
 class PlanSummary(NamedTuple):
@@ -82,7 +77,7 @@ class PlanSummary(NamedTuple):
 
 @dataclass(slots=True)
 class VerificationReport:
-    """Everything that was found. It says nothing about time: whether the last record is late, a reader must judge."""
+    """Everything that was found. It says nothing about time: whether the last tile is late, a reader must judge."""
 
     zones: dict[str, ZoneSummary] = field(default_factory=dict)
     findings: list[LogFinding] = field(default_factory=list)
@@ -91,8 +86,10 @@ class VerificationReport:
     missing_plans: dict[str, str] = field(
         default_factory=dict
     )  # digest of each plan that was not given: a zone that names it
-    records_by_source: Counter[str] = field(default_factory=Counter)  # records in each source
+    records_by_source: Counter[str] = field(default_factory=Counter)  # rows in each source
+    tiles_by_source: Counter[str] = field(default_factory=Counter)  # tiles, or lines of a zone
     finding_count: int = 0
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # findings by shard and zone
 
     @property
     def is_valid(self) -> bool:
@@ -110,33 +107,9 @@ class VerificationReport:
     def add_finding(self, finding: LogFinding) -> None:
         """Keep a finding; of one zone only so many, so that a wholly wrong log does not fill the memory."""
         self.finding_count += 1
-        about = self.zone_summary(finding.zone) if finding.zone else None
-        kept = about.finding_count if about else self.finding_count - 1
-        if about:
-            about.finding_count += 1
-        if kept < MAX_FINDINGS:
+        if finding.zone:
+            self.zone_summary(finding.zone).finding_count += 1
+        about = (finding.shard, finding.zone)
+        self._counts[about] += 1
+        if self._counts[about] <= MAX_FINDINGS:
             self.findings.append(finding)
-
-
-def prove_contradiction(first_line: str, second_line: str, verify: VerifySignature) -> MisbehaviourProof | None:
-    """The proof that the holder of a key has signed two lines that cannot both stand; None if they can.
-
-    Each zone has one record of each number, and one release of each interval. Both signatures are checked here again.
-    """
-    try:
-        first, second = parse_entry(first_line), parse_entry(second_line)
-    except (ChainError, RecursionError):
-        return None
-    about, again = first.record, second.record
-    if about.zone != again.zone or about.key != again.key or about == again:
-        return None
-    same_interval = about.interval == again.interval and {about.kind, again.kind} <= RELEASE_KINDS
-    if about.seq != again.seq and not same_interval:
-        return None
-    if not all(verify(each.record.key, each.signed_bytes(), each.signature) for each in (first, second)):
-        return None
-    number = f"record {about.seq}" if about.seq == again.seq else ""
-    interval = f"interval {about.interval}" if same_interval else ""
-    return MisbehaviourProof(
-        about.zone, " and ".join(filter(None, (number, interval))), about.key, (first_line, second_line)
-    )

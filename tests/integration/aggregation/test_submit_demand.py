@@ -37,9 +37,7 @@ class Scene:
 
     def __init__(self, operator):
         self.operator, self.printed = operator, {}
-        operator.open(hours_ago=2)
-        operator.run("murmurate export log.jsonl")
-        self.first = json.loads(operator.lines("log.jsonl")[-1])["interval"] + 1
+        self.first = operator.open_and_find_first()
         operator.run("murmurate landing landing --minutes 5 --shard-meters 3")
         self.landing = Landing.open(operator.folder / "landing")
 
@@ -89,14 +87,14 @@ def scene(tmp_path_factory):
             query = "UPDATE confidential.demand SET bounds = %s WHERE interval = %s"
             scene.state(query, text, scene.first + ODD + at)
         operator.run("murmurate release --slot 0.02")
-        operator.run("murmurate export log.jsonl")
+        operator.run("murmurate export --zone harbour log.jsonl")
         yield scene
 
 
 def kinds(scene):
     """What the log says of each interval from the first on."""
-    records = [json.loads(line) for line in scene.operator.lines("log.jsonl")[1:]]
-    return {record["interval"] - scene.first: record["kind"] for record in records if record["kind"] != "open"}
+    lines = [json.loads(line) for line in scene.operator.lines("log.jsonl")[1:]]
+    return {line["tile"]["interval"] - scene.first: line["row"]["kind"] for line in lines if line["row"]}
 
 
 def test_what_was_aggregated_is_in_the_state_and_then_in_the_log_as_measured(scene):
@@ -138,9 +136,9 @@ def test_a_household_that_the_noise_does_not_hide_blocks_its_zone(scene, name):
 
 def test_what_was_blocked_is_released_as_forecast(scene):
     assert scene.demand(4) == []
-    assert kinds(scene)[4] == "forecast"
+    assert kinds(scene)[4] == "fallback"
     assert scene.demand(2) == []
-    assert kinds(scene)[2] == "forecast"
+    assert kinds(scene)[2] == "fallback"
 
 
 def test_intervals_of_another_length_are_blocked(scene):
@@ -148,23 +146,23 @@ def test_intervals_of_another_length_are_blocked(scene):
     assert summary == "Demand of 0 of 1 zone submitted to the state."
     assert complaint == f"harbour: blocked: is planned for intervals of {STEP_S} s, not 900 s"
     assert scene.kept == [("harbour", scene.first), ("harbour", scene.first + 1)]
-    assert kinds(scene)[3] == "forecast"
+    assert kinds(scene)[3] == "fallback"
 
 
 def test_a_demand_whose_bounds_are_not_known_is_not_used(scene):
     assert [line[-1] for line in scene.demand(OLD)] == [None]
-    assert kinds(scene)[OLD] == "forecast"
+    assert kinds(scene)[OLD] == "fallback"
 
 
 def test_bounds_that_cannot_be_read_are_not_known(scene):
     read = [kinds(scene)[ODD + at] for at in range(len(UNREADABLE))]
-    assert dict(zip(UNREADABLE, read, strict=True)) == dict.fromkeys(UNREADABLE, "forecast")
+    assert dict(zip(UNREADABLE, read, strict=True)) == dict.fromkeys(UNREADABLE, "fallback")
 
 
 def test_the_record_writer_uses_no_demand_that_its_noise_does_not_hide_wherever_it_came_from(scene):
     assert [line[-1] for line in scene.demand(BEYOND)] == [{"": PLANNED_WH + 1}]
-    assert kinds(scene)[BEYOND] == "forecast"
-    assert kinds(scene)[NOTHING] == "forecast"
+    assert kinds(scene)[BEYOND] == "fallback"
+    assert kinds(scene)[NOTHING] == "fallback"
 
 
 def test_nothing_printed_or_published_holds_a_demand(scene):

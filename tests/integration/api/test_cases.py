@@ -1,16 +1,27 @@
 """Requests to every route of both APIs: the status is the expected one, and every response follows the rules."""
 
+import json
 import re
+import time
 from base64 import b64encode
 from datetime import UTC, datetime
 
 import httpx
 import pytest
 
+from murmurate.commands.log_source import open_log_source
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.public_log.signing import verify_signature
+from murmurate.public_log.tile import parse_tile
+from murmurate.public_log.tile_chain import check_next
+from murmurate.public_log.zone_line import check_zone_follows, parse_zone_line
+from murmurate.public_log.zone_table import ZoneTable
+from murmurate.verification.verifier import check_log
 from tests.support.api_cases import PAGES, PRIVATE_PAGES, Case
 from tests.support.api_servers import NOW_S, TODAY, WHOLE_DAYS
 from tests.support.query_cases import FAMILIES
 from tests.support.response_rules import FOR_EVER, check_rules
+from tests.support.web_server import web_server
 
 _GAP = re.compile(r"\{(plan|upper|token|secret|basic|at)(?::([^}]*))?\}")
 
@@ -122,7 +133,7 @@ def test_who_has_the_answer_gets_304_without_a_body(path, clients, apis):
 @pytest.mark.parametrize("path", WITH_ETAG)
 def test_only_what_never_changes_may_be_kept_for_ever(path, clients, apis):
     answer = ask(Case("public", "GET", path, 200), clients, apis)
-    never = path.startswith("/plans/") or "/days/" in path
+    never = path.startswith(("/plans/", "/tiles/", "/documents/")) or "/days/" in path
     assert answer.headers["cache-control"] == (FOR_EVER if never else "public, max-age=5")
 
 
@@ -173,8 +184,77 @@ def test_head_of_a_stream_ends(apis):
 
 def test_any_number_of_heads_leave_the_log_free(clients):
     for _ in range(12):
-        assert clients["public"].head("/log.jsonl").status_code == 200
-    assert clients["public"].get("/log.jsonl").status_code == 200
+        assert clients["public"].head("/zones/harbour/log.jsonl").status_code == 200
+    assert clients["public"].get("/zones/harbour/log.jsonl").status_code == 200
+
+
+def test_zones_come_in_pages_and_each_names_the_next(clients):
+    first = clients["public"].get("/zones", params={"limit": 1})
+    assert [row["zone"] for row in first.json()] == ["harbour"]
+    second = clients["public"].get(first.links["next"]["url"])
+    assert [row["zone"] for row in second.json()] == ["old town"]
+    assert second.links == {}
+    assert [row["zone"] for row in clients["public"].get("/zones").json()] == ["harbour", "old town"]
+
+
+def test_the_tiles_are_the_log_and_every_zone_table_and_plan_is_a_document(clients):
+    for row in clients["public"].get("/shards").json():
+        head = None
+        for seq in range(row["seq"] + 1):
+            tile = parse_tile(clients["public"].get(f"/tiles/{row['shard']}/{seq}").content)
+            table = ZoneTable.from_json(clients["public"].get(f"/documents/{tile.header.table}").text)
+            head = check_next(head, tile, table, verify_signature)
+        assert (head.tile.hash, head.interval, head.table.digest) == (row["hash"], row["interval"], row["table"])
+        assert row["zones"] == len(head.table)
+        for zone in head.table.rows:
+            text = clients["public"].get(f"/documents/{zone.plan}").text
+            assert ReleaseTerms.from_json(text).plan_digest == zone.plan
+            assert clients["public"].get(f"/plans/{zone.plan}.json").text == text
+
+
+def test_the_lines_of_a_zone_prove_its_prices(clients):
+    lines = clients["public"].get("/zones/harbour/log.jsonl").text.splitlines()
+    head, prices = None, {}
+    for text in lines[1:]:  # the first is the plan
+        line = parse_zone_line(text)
+        head = check_zone_follows(head, line)
+        if line.row is not None:
+            prices[line.header.interval + line.header.lead] = int(line.row["price_ticks"][0])
+    day = clients["public"].get(f"/zones/harbour/days/{WHOLE_DAYS[0]}.json").json()
+    at = {datetime.fromisoformat(row["start"]).timestamp() // 900: row["price_ticks"] for row in day["prices"]}
+    assert {interval: prices[interval] for interval in at} == {n: ticks or 0 for n, ticks in at.items()}
+
+
+def test_the_folder_of_files_alone_is_enough_to_verify_the_log_and_to_read_a_day(clients, apis):
+    folder, shards = apis.settings.static_files, clients["public"].get("/shards").content
+    end = time.monotonic() + 120
+    while not (folder / "shards").exists() or (folder / "shards").read_bytes() != shards:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    with web_server(folder) as address:
+        for source in (address, f"{address}/shards", str(folder)):
+            report = check_log({"files": open_log_source(source)})
+            assert (report.is_valid, report.is_complete) == (True, True), report.findings
+            assert report.tiles_by_source["files"] == sum(row["seq"] + 1 for row in json.loads(shards))
+            assert set(report.zones) == set(apis.plans)
+        day = httpx.get(f"{address}/zones/old%20town/days/{WHOLE_DAYS[1]}.json").raise_for_status()
+    assert day.json() == clients["public"].get(f"/zones/old%20town/days/{WHOLE_DAYS[1]}.json").json()
+
+
+def test_what_never_changes_also_lies_in_files_under_the_path_of_its_address(clients, apis):
+    folder = apis.settings.static_files
+    shards = clients["public"].get("/shards").json()
+    paths = [f"tiles/{row['shard']}/{seq}" for row in shards for seq in (0, row["seq"] // 2, row["seq"])]
+    paths += [f"documents/{row['table']}" for row in shards]
+    paths += [path for plan in apis.plans.values() for path in (f"plans/{plan}.json", f"documents/{plan}")]
+    paths += [f"zones/{zone}/days/{day}.json" for zone in ("harbour", "old town") for day in WHOLE_DAYS[1:]]
+    end = time.monotonic() + 120
+    while not all((folder / path).exists() for path in paths) and time.monotonic() < end:
+        time.sleep(0.1)
+    for path in paths:
+        assert (folder / path).read_bytes() == clients["public"].get(f"/{path}").content
+        assert (folder / path).stat().st_mode & 0o444 == 0o444
+    assert list(folder.rglob(".*")) == []
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/operator"])

@@ -22,6 +22,8 @@ KNOWN = {
     "zone": list(ZONES),
     "day": [*WHOLE_DAYS, TODAY],
     "digest": [ReleaseTerms.from_json(plan_of(zone)).plan_digest for zone in ZONES],
+    "shard": ["00000000-0000", "00000000-0001"],
+    "seq": [0, 9],
     "id": ["harbour-PT15M", f"old_20town-PT1H-{WHOLE_DAYS[2]}"],
 }
 _TOGETHER = {"/zones/{zone}/history.csv", "/zones/{zone}/history.parquet", "/zones/{zone}/vse/v1/tariffs"}

@@ -155,10 +155,10 @@ def test_who_never_reads_the_log_leaves_it_to_the_others(apis, clients):
         one = socket.socket()
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.connect(apis.address("public"))
-        one.sendall(b"GET /log.jsonl HTTP/1.1\r\nhost: x\r\n\r\n")
+        one.sendall(b"GET /zones/harbour/log.jsonl HTTP/1.1\r\nhost: x\r\n\r\n")
         hanging.append(one)
     time.sleep(3 * TIMEOUT_S)
-    assert clients["public"].get("/log.jsonl").status_code == 200
+    assert clients["public"].get("/zones/harbour/log.jsonl").status_code == 200
     for one in hanging:
         one.close()
 

@@ -204,7 +204,7 @@ REFUSED = {
     f"aggregate --landing landing {AT} --out x": (
         "--meters is missing for 20250301T1200Z: is needed to close an interval, for example --meters meters.csv"
     ),
-    f"aggregate --landing landing --meters nowhere.csv {AT} --out x": "No such file or directory: nowhere.csv",
+    f"aggregate --landing landing --meters nowhere.csv {AT} --out x": "nowhere.csv is not there",
     f"{AGGREGATE[10:]} --engine magic": "--engine is magic: must be process or spark",
     f"{AGGREGATE[10:]} --grace 10000000000": "--interval is 2025-03-01T12:00Z: is still open; it can be closed in ",
     "aggregate --landing landing --meters meters.csv --out x --interval 2025-03-01T12:00": (
@@ -220,7 +220,7 @@ REFUSED = {
         "is still open; it can be closed in "
     ),
     "landing landing --minutes 5": "is a landing for 900 s and 3 meters a shard: must have the requested layout",
-    "landing other --minutes 7": "interval_s is 420: must be whole minutes that divide a day, such as 900",
+    "landing other --minutes 7": "--minutes is 7: must divide a day, such as 5, 15, 30 or 60",
     "purge nowhere": "nowhere is no landing: has no _layout.json; create one with murmurate landing",
 }
 

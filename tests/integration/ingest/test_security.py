@@ -102,6 +102,14 @@ def test_twice_in_one_batch_counts_once(server):
     assert (answer.json()["accepted"], answer.json()["refused"]) == (1, 2)
 
 
+def test_a_signed_reading_that_came_too_late_is_never_said_to_be_here(server):
+    """Its interval was closed before its deadline, by a worker whose clock was ahead."""
+    server.counted(OPEN_S)
+    body = lines([signed(SIGNING[0])])
+    answers = [server.post(server.bearer("south"), body).json() for _ in range(2)]
+    assert [(answer["accepted"], answer["late"], answer["refused"]) for answer in answers] == [(0, 1, 0)] * 2
+
+
 @pytest.mark.parametrize("energy_wh", [-3, 0, 2**53, 2**63 - 1, -(2**63)])
 def test_a_signed_reading_of_any_value_verifies_before_it_is_clipped(server, energy_wh):
     answer = server.post(server.bearer("south"), lines([signed(SIGNING[0], OPEN_S, energy_wh)]))

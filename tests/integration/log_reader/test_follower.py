@@ -2,165 +2,295 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
 from tests.support.api_servers import plan_of
-from tests.support.sample_chains import NEW_KEY, NO_DEMAND, OLD_KEY, demand
+from tests.support.postgres_stores import ShardWriter
+from tests.support.sample_shards import NEW_KEY, OLD_KEY
 
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.privacy.noise import SystemNoise
-from murmurate.public_log.record import RELEASE_KINDS, sign_record
-from murmurate.publisher.desired_state import Change, DesiredState, Opening, find_next_record
-from murmurate.publisher.record_writer import RecordWriter
+from murmurate.public_log.make_tile import release_interval
+from murmurate.public_log.tile import sign_tile
+from murmurate.publisher.desired_state import Change
+from murmurate.publisher.steps import Claim
+from murmurate.service.log_reader import follower
 from murmurate.service.log_reader.archive import Archive
-from murmurate.service.log_reader.follower import Follower
+from murmurate.service.log_reader.follower import TILES_PER_QUERY, Follower
+from murmurate.service.log_reader.plan_terms import PlanTerms
+from murmurate.service.log_reader.tile_notices import TileNotices
+from murmurate.service.log_reader.zone_views import ZoneViews
 from murmurate.service.settings import ZoneDisplay
-from murmurate.service.storage.public_log_store import PostgresLogStore
 
-ZONE, FIRST, LEAD = "harbour", 1_900_000, 2
+ZONE, OTHER, FIRST = "harbour", "old town", 1_900_000
 
 
-class Writer:
-    """Writes a chain into the log, honestly or not."""
+class Reader:
+    """A follower, and the views that it fills."""
 
     def __init__(self, dsn):
-        self.dsn, self.log, self.head, self.entries = dsn, PostgresLogStore(dsn), None, []
-        text = plan_of(ZONE)
-        self.terms = ReleaseTerms.from_json(text)
-        self.log.publish_plan(self.terms.plan_digest, text)
-        signers = {key.public_key: key for key in (OLD_KEY, NEW_KEY)}
-        plans = {self.terms.plan_digest: self.terms}
-        self.record_writer = RecordWriter(terms_for_plan=plans.get, signers=signers, noise=SystemNoise())
-        self.opening = Opening(plan=self.terms.plan_digest, key=OLD_KEY.public_key, first=FIRST, lead=LEAD)
+        self.follower, self.archive = Follower(dsn), Archive(dsn)
+        self.views = ZoneViews(lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")), PlanTerms(self.archive).get)
 
-    def draft(self, **desired):
-        next_record = find_next_record(self.head, DesiredState(**{"until": 10**9, "opening": self.opening} | desired))
-        used = NO_DEMAND if next_record.interval % 3 else demand(**{ZONE: 400_000})
-        return self.record_writer.write_entries({ZONE: (self.head, next_record)}, used).written[ZONE]
+    def refresh(self):
+        """The intervals that were called new, by shard."""
+        new = {}
+        for change in self.follower.refresh():
+            self.views.put(change.view)
+            new[change.view.name] = [*new.get(change.view.name, []), *change.new_intervals]
+        return new
 
-    def write(self, count=1, **desired):
-        for _ in range(count):
-            self.head = self.draft(**desired)
-            self.log.append([self.head])
-            self.entries.append(self.head)
+    def backfill(self):
+        while not self.follower.is_backfilled:
+            for change in self.follower.backfill(10):
+                self.views.put(change.view)
 
-    def rotate(self):
-        key = self.head.key_in_force
-        other = NEW_KEY.public_key if key == OLD_KEY.public_key else OLD_KEY.public_key
-        self.write(key_change=Change(key, other))
+    def shown(self, zone=ZONE):
+        return {at: price.ticks for at, price in self.views[zone].prices.items()}
 
-    def smuggle(self, entry):
-        """Write past the rules of the log, as the owner of its database could."""
-        with psycopg.connect(self.dsn) as connection:
-            query = "INSERT INTO public_log.entry (zone, seq, line) VALUES (%s, %s, %s)"
-            connection.execute(query, (ZONE, entry.record.seq, entry.line))
-            connection.execute("UPDATE public_log.head SET seq = %s", (entry.record.seq,))
+    def close(self):
+        self.follower.close()
+        self.archive.close()
 
-    def prices(self):
-        return {one.record.applies: one.record.price_ticks for one in self.entries if one.record.kind in RELEASE_KINDS}
+
+@pytest.fixture(scope="module")
+def plans():
+    return {zone: plan_of(zone) for zone in (ZONE, OTHER)}
 
 
 @pytest.fixture
-def writer(log_dsn):
-    made = Writer(log_dsn)
-    yield made
-    made.log.close()
-
-
-@pytest.fixture
-def follower(log_dsn):
-    made = Follower(log_dsn, lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")))
+def writer(log_dsn, plans):
+    made = ShardWriter(log_dsn, plans, first=FIRST)
+    made.write()
     yield made
     made.close()
 
 
-def shown(follower):
-    return {at: price.ticks for at, price in follower.views[ZONE].prices.items()}
+@pytest.fixture
+def reader(log_dsn):
+    made = Reader(log_dsn)
+    yield made
+    made.close()
 
 
-def test_what_is_new_is_shown_and_called_new_once(writer, follower):
-    writer.write(4)
-    assert [prices for _, prices in follower.refresh()] == [[]]  # of old prices none is new
-    assert shown(follower) == writer.prices()
-    assert follower.refresh() == []
+def test_what_is_new_is_shown_and_called_new_once(writer, reader):
+    writer.write(4, 400_000)
+    assert reader.refresh() == {"quay": []}  # of old prices none is new
+    reader.backfill()
+    assert reader.shown() == writer.prices(ZONE)
+    assert reader.refresh() == {}
     writer.write(2)
-    writer.rotate()
-    writer.write(1)
-    ((view, prices),) = follower.refresh()
-    assert [price.interval for price in prices] == sorted(writer.prices())[-3:]
-    assert (view.key, view.seq, view.last_decided) == (NEW_KEY.public_key, writer.head.record.seq, max(writer.prices()))
-    assert shown(follower) == writer.prices()
+    writer.write(key_change=Change(OLD_KEY.public_key, NEW_KEY.public_key))
+    writer.write(1, 400_000)
+    assert reader.refresh() == {"quay": list(range(FIRST + 4, FIRST + 7))}
+    view = reader.views[ZONE]
+    assert (view.shard.opening_key, view.key) == (OLD_KEY.public_key, NEW_KEY.public_key)
+    assert view.last_decided == max(writer.prices(ZONE))
+    for zone in (ZONE, OTHER):
+        assert reader.shown(zone) == writer.prices(zone)
+    assert view.total_epsilon_micro == int(writer.head.totals[0, 0])
 
 
-@pytest.mark.parametrize("forgery", ["another price", "another key", "another past", "a gap", "a second draw"])
-def test_what_does_not_follow_is_not_shown(writer, follower, forgery):
-    writer.write(5)
-    follower.refresh()
-    before, honest = shown(follower), writer.draft()
-    record = honest.record
-    if forgery == "another price":
-        entry = replace(honest, line=honest.line.replace(f'"price_ticks":{record.price_ticks}', '"price_ticks":77777'))
-    elif forgery == "another key":
-        entry = sign_record(replace(record, key=NEW_KEY.public_key), NEW_KEY)
-    elif forgery == "another past":
-        entry = sign_record(replace(record, prev="f" * 64), OLD_KEY)
-    elif forgery == "a gap":
-        entry = sign_record(replace(record, interval=record.interval + 1, applies=record.applies + 1), OLD_KEY)
-    else:
-        entry = sign_record(replace(record, interval=record.interval - 1, applies=record.applies - 1), OLD_KEY)
-    writer.smuggle(entry)
-    assert follower.refresh() == []
-    assert ZONE in follower.broken
-    assert shown(follower) == before
-    assert follower.refresh() == []
+def test_the_prices_that_are_paid_now_are_there_before_those_of_the_days_before(writer, reader):
+    writer.write(3 * TILES_PER_QUERY)
+    reader.refresh()
+    first = sorted(reader.shown())
+    assert first[-1] == max(writer.prices(ZONE))
+    assert 2 <= len(first) < TILES_PER_QUERY
+    reader.backfill()
+    assert reader.shown() == writer.prices(ZONE)
 
 
-def test_a_log_whose_last_record_nobody_signed_is_not_shown_at_all(writer, follower):
-    writer.write(5)
-    honest = writer.draft()
-    writer.smuggle(replace(honest, line=honest.line.replace('"interval_s":900', '"interval_s":901')))
-    assert follower.refresh() == []
-    assert ZONE not in follower.views
-    assert ZONE in follower.broken
-
-
-def test_every_price_is_found_again_whatever_stands_between(writer, follower, log_dsn):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_shard_whose_log_is_mended_is_shown_again(writer, reader, is_known, monkeypatch):
+    monkeypatch.setattr(follower, "BROKEN_RETRY_S", 0.0)
     writer.write(3)
-    for number in range(12):
-        for _ in range(number % 4):
-            writer.rotate()
-        writer.write(1 + number % 3)
-    follower.refresh()
-    view, known, archive = follower.views[ZONE], writer.prices(), Archive(log_dsn)
-    intervals = sorted(known)
-    for first in intervals:
-        for last in intervals:
-            found = {price.interval: price.ticks for price in archive.read_prices(view, first, last)}
-            assert found == {at: ticks for at, ticks in known.items() if first <= at <= last}
-    archive.close()
+    if is_known:
+        reader.refresh()
+    honest = writer.draft().tile
+    forged = replace(honest, rows=honest.rows.copy())
+    forged.rows["price_ticks"][0] += 1
+    writer.smuggle(forged)
+    reader.refresh()
+    assert list(reader.follower.broken) == ["quay"]
+    reader.refresh()  # it is tried again, and is still broken
+    assert list(reader.follower.broken) == ["quay"]
+    with psycopg.connect(writer.dsn) as connection:
+        connection.execute("SET session_replication_role = replica")  # past the rules of the log
+        query = "UPDATE public_log.tile SET body = %s WHERE shard = 'quay' AND seq = %s"
+        connection.execute(query, (honest.to_bytes(), honest.header.seq))
+    reader.refresh()
+    assert reader.follower.broken == {}
+    assert reader.views[ZONE].last_decided == honest.header.interval + honest.header.lead
 
 
-def test_a_verifier_is_told_the_key_that_opened_the_chain_whoever_signs_now(writer, follower):
-    writer.write(2)
-    writer.rotate()
-    writer.write(1)
-    follower.refresh()
-    view = follower.views[ZONE]
-    assert (view.opening_key, view.key) == (OLD_KEY.public_key, NEW_KEY.public_key)
+def test_a_reader_that_was_away_for_long_catches_up_in_steps(writer, reader):
+    reader.refresh()
+    writer.write(2 * TILES_PER_QUERY + 3)
+    changes = [change.new_intervals for change in reader.follower.refresh()]
+    assert [len(new) for new in changes] == [TILES_PER_QUERY, TILES_PER_QUERY, 3]
 
 
-@pytest.mark.parametrize("line", ["{}", "no JSON", '{"kind":"measured"}', "[]"])
-def test_a_line_that_is_no_record_stops_its_zone_and_nobody_else(writer, follower, log_dsn, line):
+@pytest.mark.parametrize("forgery", ["another price", "another key", "another past", "a gap", "a row too many"])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_does_not_follow_is_not_shown(writer, reader, forgery, is_known):
+    writer.write(5)
+    if is_known:
+        reader.refresh()
+    honest = writer.draft().tile
+    if forgery == "another price":
+        rows = honest.rows.copy()
+        rows["price_ticks"][0] += 1
+        tile = replace(honest, rows=rows)
+    elif forgery == "another key":
+        tile = sign_tile(replace(honest.header, key=NEW_KEY.public_key), OLD_KEY, honest.rows)
+    elif forgery == "another past":
+        tile = sign_tile(replace(honest.header, prev="f" * 64), OLD_KEY, honest.rows)
+    elif forgery == "a gap":
+        head = replace(writer.head, tile=replace(writer.head.tile, header=_later(writer.head.tile.header)))
+        tile = release_interval(head, honest.rows, OLD_KEY)
+    else:
+        tile = sign_tile(replace(honest.header, count=3), OLD_KEY, honest.rows[[0, 1, 1]])
+    writer.smuggle(tile)
+    assert reader.refresh() == {}
+    assert list(reader.follower.broken) == ["quay"]
+    if is_known:
+        assert reader.views[ZONE].last_decided == max(writer.prices(ZONE))
+    else:
+        assert ZONE not in reader.views
+    assert reader.refresh() == {}
+
+
+def _later(header):
+    return replace(header, interval=header.interval + 1)
+
+
+@pytest.mark.parametrize("body", [b"{}\n", b"no JSON", b"\xff\n", b"[]\n", b""])
+def test_a_tile_that_is_none_stops_its_shard_and_no_other(writer, reader, log_dsn, body):
     writer.write(3)
     with psycopg.connect(log_dsn) as connection:
-        connection.execute("INSERT INTO public_log.entry (zone, seq, line) VALUES ('odd', 0, %s)", (line,))
+        connection.execute("INSERT INTO public_log.tile (shard, seq, interval, body) VALUES ('odd', 0, 0, %s)", (body,))
         connection.execute(
-            "INSERT INTO public_log.head SELECT 'odd', 0, hash, key, plan, interval, interval_s, lead, 0, 0"
-            " FROM public_log.head"
+            "INSERT INTO public_log.head SELECT 'odd', 0, hash, key, zones, 0, interval_s, lead FROM public_log.head"
         )
-    follower.refresh()
-    assert shown(follower) == writer.prices()
-    assert set(follower.broken) == {"odd"}
+    reader.refresh()
+    reader.backfill()
+    assert reader.shown() == writer.prices(ZONE)
+    assert set(reader.follower.broken) == {"odd"}
+
+
+def test_every_price_is_found_again_whatever_stands_between(writer, reader):
+    for number in range(6):
+        key = writer.head.tile.key_in_force
+        if number % 2:
+            other = NEW_KEY.public_key if key == OLD_KEY.public_key else OLD_KEY.public_key
+            writer.write(key_change=Change(key, other))
+        writer.write(1 + number % 3, 400_000 if number % 2 else None)
+    reader.refresh()
+    view, known = reader.views[OTHER], writer.prices(OTHER)
+    for first in known:
+        for last in known:
+            found = {price.interval: price.ticks for price in reader.archive.read_prices(view, first, last)}
+            assert found == {at: ticks for at, ticks in known.items() if first <= at <= last}
+    reader.backfill()
+    exact = reader.archive.read_prices(view, min(known), max(known))
+    recent = reader.views[OTHER].prices
+    assert [replace(price, scale_wh=None) for price in exact] == [
+        replace(recent[price.interval], scale_wh=None) for price in exact
+    ]
+    assert all(
+        (recent[price.interval].scale_wh or 0) == pytest.approx(price.scale_wh or 0, rel=1e-6) for price in exact
+    )
+
+
+@pytest.fixture
+def many_files():
+    """As many open files as a server with a thousand clients has."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for each in opened:
+        os.close(each)
+
+
+@pytest.mark.parametrize("clients", [0, 1100])
+def test_a_tile_is_announced(writer, log_dsn, clients, request):
+    if clients:
+        request.getfixturevalue("many_files")
+    notices = TileNotices(log_dsn)
+    notices.listen()
+    assert not notices.wait(0.0)
+    writer.write()
+    assert notices.wait(60)
+    assert not notices.wait(0.0)
+    notices.interrupt()
+    assert not notices.wait(60)  # at once
+    notices.close()
+
+
+@pytest.fixture
+def moved(log_dsn, plans, writer):
+    """A function that moves the zone to another shard, which may have passed it by some intervals."""
+    made = []
+
+    def move(ahead=0):
+        target = ShardWriter(log_dsn, {"mill": plans[OTHER]}, shard="mole", first=FIRST)
+        made.append(target)
+        target.write(1 + writer.head.interval - FIRST + 1 + ahead, 300_000)
+        start = writer.head.chain_state(ZONE)
+        writer.write(until=0, moves={ZONE: "mole"})
+        target.log.claim({ZONE: Claim("mole", 1)})
+        target.take(ZONE, plans[ZONE], replace(writer.zones.pop(ZONE), moved_from=start, claim=1))
+        target.write()
+        return target
+
+    yield move
+    for target in made:
+        target.close()
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_zone_that_was_moved_keeps_its_prices(writer, reader, moved, log_dsn, ahead):
+    writer.write(6, 400_000)
+    reader.refresh()
+    reader.backfill()
+    assert reader.shown() == writer.prices(ZONE)
+    target = moved(ahead)
+    later, old = Reader(log_dsn), writer.prices(ZONE)
+    for number in range(3):
+        if number:
+            target.write(1, 500_000)
+        new = target.prices(ZONE)
+        gap = dict.fromkeys(range(max(old) + 1, max(old) + 1 + ahead))  # no shard has decided these
+        for one in (reader, later):
+            one.refresh()
+            one.backfill()
+            view = one.views[ZONE]
+            assert one.shown() == old | gap | new
+            assert (view.shard.name, view.first_priced, view.opened_s) == ("mole", FIRST + 2, FIRST * view.interval_s)
+            exact = view.exact_prices(view.known_intervals)
+            assert [ticks for ticks, _, _ in exact] == list(one.shown().values())
+            archived = one.archive.read_prices(view, view.first_priced, view.last_decided)
+            assert {price.interval: price.ticks for price in archived} == (old | gap if not new else old | gap | new)
+            assert one.shown(OTHER) == writer.prices(OTHER)
+    later.close()
+
+
+def test_prices_before_a_move_that_the_log_does_not_show_are_left_out(writer, moved, log_dsn):
+    writer.write(3, 400_000)
+    target = moved()
+    target.write(2, 400_000)
+    with psycopg.connect(log_dsn) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM public_log.tile WHERE shard = 'quay'")
+        connection.execute("DELETE FROM public_log.head WHERE shard = 'quay'")
+    one = Reader(log_dsn)
+    one.refresh()
+    one.backfill()
+    assert one.shown() == target.prices(ZONE)
+    assert one.views[ZONE].first_priced == min(target.prices(ZONE))
+    assert one.archive.read_opening_key(one.views[ZONE]) == OLD_KEY.public_key  # its page is shown all the same
+    one.close()

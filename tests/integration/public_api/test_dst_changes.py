@@ -11,21 +11,16 @@ from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
-from tests.support.api_servers import LEAD, SIGNER, STEP_S, ZONES, listening, plan_of
+from tests.support.api_servers import LEAD, STEP_S, ZONES, await_backfill, listening, plan_of
 from tests.support.databases import database
 from tests.support.ports import free_port
-from tests.support.sample_chains import NO_DEMAND, demand
+from tests.support.postgres_stores import ShardWriter
 
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.privacy.noise import SystemNoise
-from murmurate.publisher.desired_state import DesiredState, Opening, find_next_record
-from murmurate.publisher.record_writer import RecordWriter
 from murmurate.service.clock import ServiceClock
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.migrate import migrate_database
-from murmurate.service.storage.public_log_store import PostgresLogStore
 
 DAYS = [
     ("harbour", "2026-03-29", 92),
@@ -38,22 +33,11 @@ DAYS = [
 
 def write_log(dsn, zone, first, last):
     """Releases of the intervals first, .., last. Returns the price in ticks of each interval that pays one."""
-    text = plan_of(zone)
-    terms, log = ReleaseTerms.from_json(text), PostgresLogStore(dsn)
-    log.publish_plan(terms.plan_digest, text)
-    opening = Opening(plan=terms.plan_digest, key=SIGNER.public_key, first=first, lead=LEAD)
-    record_writer = RecordWriter(
-        terms_for_plan={terms.plan_digest: terms}.get, signers={SIGNER.public_key: SIGNER}, noise=SystemNoise()
-    )
-    head, ticks = None, {}
+    writer = ShardWriter(dsn, {zone: plan_of(zone)}, first=first, lead=LEAD)
     for interval in range(first - 1, last + 1):
-        task = find_next_record(head, DesiredState(until=interval, opening=opening))
-        used = NO_DEMAND if interval % 9 == 1 else demand(**{zone: 400_000 + interval % 96 * 1000})
-        head = record_writer.write_entries({zone: (head, task)}, used).written[zone]
-        log.append([head])
-        ticks[head.record.applies] = head.record.price_ticks
-    log.close()
-    return ticks, Fraction(terms.tick)
+        writer.write(1, None if interval % 9 == 1 else 400_000 + interval % 96 * 1000)
+    writer.close()
+    return writer.prices(zone), Fraction(writer.terms[zone].tick)
 
 
 @pytest.fixture(scope="module", params=DAYS, ids=lambda case: f"{case[1]} in {case[0]}")
@@ -70,11 +54,11 @@ def changed(request):
         clock = ServiceClock(simulated_s=last * STEP_S - 60, wall_s=time.time(), speed=1e-6)
         port = free_port()
         settings = ServiceSettings(timezone=timezone.key, public=f"127.0.0.1:{port}", clock=clock)
-        live_state = LiveState(dsn, settings)
-        with listening(public_app(live_state), port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        board = LiveState(dsn, settings)
+        with listening(public_app(board), port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            await_backfill(board)
             yield zone, text, count, first, ticks, tick, client
-        live_state.archive.close()
-        live_state._follower.close()
+        board.close()
 
 
 def seconds(text):
@@ -112,8 +96,9 @@ def test_history_and_verification_see_the_same(changed):
     lines = client.get(f"/zones/{zone}/history.csv", params={"start": start, "end": end}).text.splitlines()
     column = lines[0].split(",").index("price_ticks")
     assert [int(line.split(",")[column]) for line in lines[1:]] == [ticks[first + number] for number in range(count)]
-    records = [json.loads(line) for line in client.get(f"/zones/{zone}/log.jsonl").text.splitlines()]
-    assert [one["price_ticks"] for one in records if one.get("applies") == first] == [ticks[first]]
+    lines = [json.loads(line) for line in client.get(f"/zones/{zone}/log.jsonl").text.splitlines()]
+    measured = [line for line in lines if line.get("row") and line["tile"]["interval"] == first - LEAD]
+    assert [line["row"]["price_ticks"] for line in measured] == [ticks[first]]
 
 
 def test_the_next_day_is_not_whole_and_so_not_there(changed):

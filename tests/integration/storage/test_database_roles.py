@@ -7,11 +7,11 @@ from secrets import token_hex
 import psycopg
 import pytest
 from tests.support.databases import SERVER
-from tests.support.postgres_stores import ZONES, desired
-from tests.support.sample_chains import FIRST
+from tests.support.postgres_stores import SHARDS, ZONES
+from tests.support.sample_shards import FIRST
 
 CONFIDENTIAL = ("confidential.demand", "confidential.register", "confidential.seen", "access.client", "access.token")
-CURATORS = ("curator.pending", "curator.head", "curator.release", "curator.heartbeat")
+CURATORS = ("curator.document", "curator.shard", "curator.zone", "curator.tile", "curator.heartbeat")
 
 
 @pytest.fixture
@@ -35,15 +35,20 @@ def test_nobody_but_the_curator_reads_the_state(stores, plain_role, table):
 
 
 def test_everybody_reads_the_log_and_nobody_writes_it(stores, plain_role):
-    stores.publisher().publish(desired(FIRST), timeout_s=60)
+    stores.publish(FIRST)
     with as_role(stores.log_dsn, plain_role) as connection:
-        zones = {zone for (zone,) in connection.execute("SELECT zone FROM public_log.entry")}
+        shards = {shard for (shard,) in connection.execute("SELECT shard FROM public_log.tile")}
+        assert shards == set(SHARDS)
+        zones = {zone for (zone,) in connection.execute("SELECT zone FROM public_log.claim")}
         assert zones == set(ZONES)
         for statement in (
             "SELECT public_log.append('{}')",
-            "INSERT INTO public_log.plan VALUES ('x', 'y')",
+            "SELECT public_log.claim_zones('[]')",
+            "INSERT INTO public_log.document VALUES ('x', 'y')",
+            "INSERT INTO public_log.claim VALUES ('x', 0, 'y')",
+            "INSERT INTO public_log.tile VALUES ('x', 0, 0, now(), '')",
             "UPDATE public_log.head SET seq = 0",
-            "DELETE FROM public_log.entry",
+            "DELETE FROM public_log.tile",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)

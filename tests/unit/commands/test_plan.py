@@ -12,12 +12,15 @@ import pytest
 from rich.console import Console
 from scipy.special import ndtr
 
-from murmurate.commands.plan import print_plan, read_meter_summary
+from murmurate.commands.plan import print_plan
+from murmurate.commands.zone_inputs import read_meter_summary
 from murmurate.errors import MeterError, PrivacyError
 from murmurate.lab.sample_file import LabeledSample, read_sample, with_tested_distributions
 from murmurate.planning.plan import make_plan, prove_plan
 from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan_prediction import forecast_errors
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, MeterSummary, parse_zone
+from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
 
 COMMAND = Path(sys.executable).with_name("murmurate")
 BOTH = 'promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]'
@@ -45,7 +48,9 @@ def write_sample(path, correlation=0.0, intervals=960, homes=8, seed=5, kind=Non
 
 def test_the_page_says_what_an_operator_must_know_and_the_file_proves_it(tmp_path):
     example = run("--example", cwd=tmp_path)
-    assert example.stdout == EXAMPLE_ZONE_FILE
+    assert example.stdout == EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "zone-file.md"
+    assert f"```toml\n{example.stdout}```" in page.read_text(encoding="utf-8")
     (tmp_path / "zone.toml").write_text(example.stdout, encoding="utf-8")
     done = run("zone.toml", "--out", "harbour.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -54,7 +59,8 @@ def test_the_page_says_what_an_operator_must_know_and_the_file_proves_it(tmp_pat
         "any 24 h: epsilon 1, delta 1e-06",
         "an attacker's AUC is at most",
         "forecast only, no data",
-        "profile 10 % too low",
+        "Its error was not measured: deviations are taken as usual.",
+        "It pays: the releases add",
         "Mispricing costs the zone",
         "One household's year",
         "Stands on:",
@@ -179,7 +185,7 @@ def test_meters_of_one_household_are_counted_once_with_the_sum_of_their_bounds(t
     ("arguments", "says"),
     [
         ([], "murmurate: a zone file is needed; murmurate plan --example > zone.toml writes one to begin with"),
-        (["nowhere.toml"], "murmurate: No such file or directory: nowhere.toml"),
+        (["nowhere.toml"], "murmurate: nowhere.toml is not there"),
         (["wrong.toml"], "murmurate: wrong.toml:5: promise is 'any moment 1': must read like"),
         (["right.toml", "--sample", "wrong.toml"], "murmurate: wrong.toml is with columns"),
         (["right.toml", "--sample", "half.csv"], "murmurate: half.csv:2 is not readable: must be whole numbers"),
@@ -207,6 +213,18 @@ def printed(plan):
     console = Console(width=100, record=True, file=io.StringIO())
     print_plan(plan, console)
     return " ".join(console.export_text().split())
+
+
+def test_the_example_pays_by_what_its_page_computes_and_without_a_forecast_it_does_not():
+    zone = parse_zone(EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST)
+    plan = make_plan(zone)
+    errors = forecast_errors(zone, plan.prediction, plan.noise)
+    assert errors.exact < errors.private < 0.8 * errors.forecast
+    share = (errors.forecast**2 - errors.private**2) / (errors.forecast**2 - errors.exact**2)
+    assert f"It pays: the releases add {100 * share:.0f} % of what exact data would add" in printed(plan)
+    assert "Worse than the forecast, filtered or not" in printed(make_plan(parse_zone(EXAMPLE_ZONE_FILE)))
+    tiny = parse_zone((EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST).replace("count = 800", "count = 20"))
+    assert "publish the forecast, join zones" in printed(make_plan(tiny))
 
 
 def test_the_page_says_what_prices_teach_about_habits_and_asks_for_a_long_window():

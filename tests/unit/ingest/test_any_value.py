@@ -156,7 +156,7 @@ def kind_of_record(tmp_path_factory, energy_wh, quorum=0.9):
     body = "\n".join(["meter_id,interval_start,energy_wh", *rows, f"0,{OPEN_S},{energy_wh}"]).encode()
     batch, refused = parse_csv(body, interval_s=INTERVAL_S)
     ingestor.ingest_batch(batch, None, Receipt(refused=refused))
-    return "measured" if demand_of(ingestor, root)["harbour"][1] >= quorum * 10 else "forecast"
+    return "measured" if demand_of(ingestor, root)["harbour"][1] >= quorum * 10 else "fallback"
 
 
 @pytest.mark.parametrize("energy_wh", ["-3", "3", "3.5", "1e30", str(2**53)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.cpu_time import work_of
 from tests.support.ingestors import (
     BOUND_WH,
     GRACE_S,
@@ -22,7 +23,7 @@ from tests.support.ingestors import (
 
 from murmurate.errors import MeterError
 from murmurate.service.ingest import ingestor as counter
-from murmurate.service.ingest.batch import ReadingBatch, Receipt
+from murmurate.service.ingest.batch import MAX_KEPT_REFUSALS, ReadingBatch, Receipt
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing import append as appending
 
@@ -143,3 +144,50 @@ def test_a_table_that_does_not_say_who_is_who_is_refused(tmp_path, rows, why):
     (tmp_path / "meters.csv").write_text(rows)
     with pytest.raises(MeterError if "64" not in why else Exception, match=why):
         MeterRegistry.from_meter_table(tmp_path / "meters.csv")
+
+
+def test_the_cost_of_one_reading_does_not_grow_with_the_meters_that_sign(tmp_path):
+    def work(meters):
+        ingestor = new_ingestor(tmp_path)
+        rows = np.arange(meters)
+        ingestor.registry = MeterRegistry(
+            number=rows,
+            zones=("harbour",),
+            zone_index=np.zeros(meters, np.int64),
+            row_by_name=None,
+            key_by_row=dict.fromkeys(rows.tolist(), "key"),
+        )
+        batch = ReadingBatch.from_numbered_rows([(meters - 1, OPEN_S, 5)])
+
+        def send_some():
+            for _ in range(20):
+                assert ingestor.ingest_batch(batch, None).refused  # without a signature
+
+        send_some()
+        return min(work_of(send_some) for _ in range(3))
+
+    assert work(500_000) < 20 * work(10)
+
+
+def test_a_receipt_of_a_million_unknown_meters_stays_small(tmp_path):
+    ingestor, count = new_ingestor(tmp_path), 50_000
+    batch = ReadingBatch.from_numbered_rows([(9, OPEN_S, 5)] * count)
+    receipt = ingestor.ingest_batch(batch, None)
+    assert (receipt.refused_count, len(receipt.refused)) == (count, MAX_KEPT_REFUSALS)
+    assert receipt.to_document()["refused"] == ingestor.counts["refused"] == count
+
+
+def test_a_meter_table_that_is_loaded_while_a_batch_is_checked_changes_no_meter(tmp_path, monkeypatch):
+    ingestor = new_ingestor(tmp_path)
+    rows = [f"{meter},harbour,{BOUND_WH},{IMPUTED_WH}" for meter in (0, 1, 2, 3, 4, 5, 7)]
+    (tmp_path / "later.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh", *rows]) + "\n")
+    later, find_rows = MeterRegistry.from_meter_table(tmp_path / "later.csv"), MeterRegistry.find_rows
+
+    def find_and_load(registry, meter):
+        found = find_rows(registry, meter)
+        ingestor.registry = later
+        return found
+
+    monkeypatch.setattr(MeterRegistry, "find_rows", find_and_load)
+    assert ingestor.ingest_batch(ReadingBatch.from_numbered_rows([(5, OPEN_S, 77)]), {"quay"}).accepted == 1
+    assert demand_of(ingestor, tmp_path)["quay"] == (77 + IMPUTED_WH, 1)

@@ -6,9 +6,11 @@ import sys
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.forged_parquet import forged_parquet
 from tests.support.request_bodies import CANARY, INTERVAL_S, columns, energy, names, parquet, starts, table
 
 from murmurate.errors import ReadingError
@@ -218,3 +220,17 @@ def test_no_spoiled_byte_of_a_parquet_file_ends_the_process():
 def test_no_rule_has_room_for_a_value():
     """What a refusal says is made of constants and of the interval's length alone."""
     assert all(not re.search(r"\d{5,}", rule) for rule in parquet_module._fault_texts(INTERVAL_S))
+
+
+def test_a_name_of_many_bytes_is_refused_without_a_look_at_its_characters(monkeypatch):
+    looked_at, is_printable = [], pc.utf8_is_printable
+    monkeypatch.setattr(pc, "utf8_is_printable", lambda names: looked_at.append(names.nbytes) or is_printable(names))
+    batch, refused = parse_parquet(forged_parquet(16), interval_s=INTERVAL_S)
+    assert (len(batch), list(refused)) == (0, [1])
+    assert max(looked_at) < 1000
+
+
+@pytest.mark.parametrize(("length", "taken"), [(128, 1), (129, 0)])
+def test_a_name_is_measured_in_characters_of_up_to_four_bytes(length, taken):
+    batch, _ = parse_parquet(parquet(table(["\N{GRINNING FACE}" * length], [900], [1])), interval_s=INTERVAL_S)
+    assert len(batch) == taken

@@ -17,7 +17,7 @@ CANARY = 8675309
 
 @given(st.integers(-MAX_WH, MAX_WH))
 def test_a_bare_number_is_wh_at_the_time_of_its_arrival(wh):
-    assert parse_register_reading(str(wh).encode(), 77) == RegisterReading(77, wh)
+    assert parse_register_reading(str(wh).encode(), 77) == (RegisterReading(77, wh), False)
 
 
 @given(st.integers(0, 2**43), st.sampled_from([("Wh", 0), ("kWh", 3), ("MWh", 6)]), st.integers(0, 4 * 10**9))
@@ -25,7 +25,7 @@ def test_a_register_in_any_unit_is_exact_to_the_wh(wh, unit, at_s):
     name, digits = unit
     text = f"{wh // 10**digits}.{wh % 10**digits:0{digits}d}" if digits else str(wh)
     payload = f'{{"timestamp": {at_s}, "value": {text}, "unit": "{name}"}}'.encode()
-    assert parse_register_reading(payload, 0) == RegisterReading(at_s, wh)
+    assert parse_register_reading(payload, 0) == (RegisterReading(at_s, wh), True)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_a_register_in_any_unit_is_exact_to_the_wh(wh, unit, at_s):
     [b'{"timestamp":"1970-01-01T01:00:30.999+01:00","value":5}', b'{"value": 0.005, "unit": "kWh", "timestamp": 30}'],
 )
 def test_a_time_is_rfc_3339_or_whole_seconds(payload):
-    assert parse_register_reading(payload, 0) == RegisterReading(30, 5)
+    assert parse_register_reading(payload, 0) == (RegisterReading(30, 5), True)
 
 
 @given(st.fractions(max_denominator=10**6).map(lambda one: f"{float(one)!r}"), st.sampled_from(["Wh", "kWh", "MWh"]))
 def test_a_fraction_is_rounded_down(text, unit):
     wh = {"Wh": 1, "kWh": 1000, "MWh": 10**6}[unit]
-    point = parse_register_reading(f'{{"value": {text}, "unit": "{unit}"}}'.encode(), 0)
+    point, _ = parse_register_reading(f'{{"value": {text}, "unit": "{unit}"}}'.encode(), 0)
     assert point.total_wh == min(max(floor(Fraction(text) * wh), -MAX_WH), MAX_WH)
 
 
@@ -59,7 +59,7 @@ CUT = {
 
 @pytest.mark.parametrize("payload", CUT, ids=range(len(CUT)))
 def test_no_value_is_refused_however_large(payload):
-    assert parse_register_reading(payload, 77) == RegisterReading(77, CUT[payload])
+    assert parse_register_reading(payload, 77)[0] == RegisterReading(77, CUT[payload])
 
 
 BAD = [
@@ -112,7 +112,7 @@ def test_what_is_no_register_is_refused_without_a_word_of_its_value(payload):
 )
 def test_no_message_raises_anything_else(payload):
     try:
-        point = parse_register_reading(payload, 0)
+        point, _ = parse_register_reading(payload, 0)
     except ReadingError:
         return
     assert -MAX_WH <= point.total_wh <= MAX_WH

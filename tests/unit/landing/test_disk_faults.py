@@ -26,8 +26,9 @@ from tests.support.sample_landings import (
 
 from murmurate.errors import MeterError, MurmurateError, ReadingError
 from murmurate.service.landing.append import append_readings
-from murmurate.service.landing.interval_manifest import close_interval, manifest_of, purge_intervals
+from murmurate.service.landing.interval_manifest import close_interval, manifest_of
 from murmurate.service.landing.meter_table import pin_table
+from murmurate.service.landing.purge import purge_intervals
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -136,6 +137,41 @@ def test_a_folder_with_an_odd_name_does_not_keep_the_others_from_being_purged(tm
     with pytest.raises(MurmurateError, match=name):
         purge_intervals(landing, START_S + 1)
     assert not landing.interval_folder(START_S).exists()
+
+
+@pytest.mark.parametrize("name", ["20250101T1216Z", "__HIVE_DEFAULT_PARTITION__"])
+def test_readings_in_a_folder_with_an_odd_name_are_purged_when_they_are_old(tmp_path, name):
+    landing, _ = a_landing(tmp_path)
+    odd = landing.root / f"interval={name}"
+    (odd / "shard=0").mkdir(parents=True)
+    pq.write_table(reading_rows(ROWS), odd / "shard=0" / "a.parquet")
+    for path in (odd / "shard=0" / "a.parquet", odd / "shard=0", odd):
+        os.utime(path, (START_S, START_S))
+    with pytest.raises(MurmurateError, match=name):
+        purge_intervals(landing, START_S - 10)
+    purge_intervals(landing, START_S + 1)
+    assert not odd.exists()
+
+
+def test_whatever_lies_among_the_manifests_and_tables_old_readings_go(tmp_path):
+    """Each file emptied, made a stranger, or turned into a folder: the interval is purged, and the next one can be."""
+    landing, table = a_landing(tmp_path)
+    leave(landing, START_S, ROWS)
+    demand_of(landing, table)
+    files = sorted(
+        path for name in ("_closed", "_meters") for path in (landing.root / name).rglob("*") if path.is_file()
+    )
+    assert len(files) >= 4
+    for path in files:
+        for damage in (b"", b"[]", b'{"murmurate_manifest": 1}', None):
+            leave(landing, START_S, ROWS)
+            path.unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir() if damage is None else path.write_bytes(damage)
+            purge_intervals(landing, START_S + 1)
+            assert not landing.interval_folder(START_S).exists()
+            if path.is_dir():
+                path.rmdir()
 
 
 def test_a_folder_that_is_called_like_a_file_is_looked_into(tmp_path):

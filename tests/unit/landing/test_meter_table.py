@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -31,9 +32,11 @@ from tests.support.sample_landings import (
 )
 
 from murmurate.errors import MeterError
+from murmurate.service.ingest.meter_registry import MeterRegistry
+from murmurate.service.landing import meter_table
 from murmurate.service.landing.interval_manifest import manifest_of
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.meter_table import load_shard, pin_table, pinned_table
+from murmurate.service.landing.meter_table import load_shard, pin_table, pinned_table, read_table
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -198,6 +201,14 @@ def test_what_is_no_table_at_all_is_refused(tmp_path, landing):
         pin_table(landing, tmp_path / "nowhere.csv")
 
 
+def test_a_parquet_table_with_texts_that_are_not_utf_8_is_refused(tmp_path, landing):
+    damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xe1("], pa.binary()).buffers())
+    rows = {"meter": [0], "zone": ["hill"], "bound_wh": [5], "kind": damaged}
+    pq.write_table(pa.table(rows), tmp_path / "meters.parquet")
+    with pytest.raises(MeterError, match="unreadable"):
+        pin_table(landing, tmp_path / "meters.parquet")
+
+
 def test_numbers_with_wide_gaps_are_refused(tmp_path):
     """A file a shard: a table of serial numbers would make as many files as meters."""
     landing = Landing.create(tmp_path / "landing", shard_meters=1000)
@@ -289,3 +300,87 @@ def test_a_shard_is_read_from_the_file_of_its_number(tmp_path, landing):
     assert np.concatenate([load_shard(table.folder, n).meters.number for n in table.shards]).tolist() == [
         meter.number for meter in METERS
     ]
+
+
+TEXTS = ("zone", "id", "key", "kind", "household")
+
+
+@pytest.mark.parametrize("how", ["csv", "string", "dictionary", "string_view"])
+def test_no_text_has_32_bit_offsets_when_chunks_are_combined(tmp_path, monkeypatch, how):
+    """2 GiB is where 32 bits end: a column of more text would be an error of Arrow, not of ours."""
+    rows = meter_rows(METERS)
+    for name in TEXTS:
+        plain = pa.array([f"{name} {number}" for number in range(len(rows))])
+        kind = {"dictionary": pa.dictionary(pa.int32(), pa.string()), "string_view": pa.string_view()}.get(how)
+        column = plain.cast(kind) if kind else plain
+        rows = rows.drop_columns(name) if name in rows.column_names else rows
+        rows = rows.append_column(name, column)
+    source = tmp_path / ("meters.csv" if how == "csv" else "meters.parquet")
+    if how == "csv":
+        pa_csv.write_csv(rows, source)
+    else:
+        pq.write_table(rows, source)
+    seen = []
+
+    def combine(parts, real=meter_table.pa.concat_tables):
+        whole = real(parts)
+        seen.append(whole.schema)
+        return whole
+
+    monkeypatch.setattr(meter_table.pa, "concat_tables", combine)
+    table = read_table(source)
+    for schema in (*seen, table.schema):
+        assert {schema.field(name).type for name in TEXTS} == {pa.large_string()}
+
+
+@pytest.mark.parametrize("broken", ["dictionary_encode", "fill_null"])
+@pytest.mark.parametrize(
+    "error", [pa.ArrowInvalid("offset overflow while concatenating"), pa.ArrowMemoryError("malloc")]
+)
+def test_what_arrow_cannot_do_with_a_table_is_an_error_of_ours_that_says_what_to_do(
+    tmp_path, landing, monkeypatch, broken, error
+):
+    def fail(*_, **__):
+        raise error
+
+    source = meter_csv(tmp_path / "meters.csv", [meter._replace(kind="flat") for meter in METERS])
+    monkeypatch.setattr(meter_table.pc, broken, fail)
+    with pytest.raises(MeterError, match=r"meters\.csv is more than Arrow can handle: must fit in memory; shorten"):
+        pin_table(landing, source)
+    if broken == "dictionary_encode":
+        with pytest.raises(MeterError, match="is more than Arrow can handle"):
+            MeterRegistry.from_meter_table(source)
+
+
+def test_a_folder_with_a_table_for_each_region_is_one_table(tmp_path, landing):
+    """CSV and Parquet, columns in another order, texts packed otherwise."""
+    folder = tmp_path / "regions"
+    folder.mkdir()
+    meter_csv(folder / "south.csv", METERS[:2])
+    rows = meter_rows(METERS[2:4])
+    pq.write_table(rows.select(rows.column_names[::-1]), folder / "north.parquet")
+    rows = meter_rows(METERS[4:])
+    zone = rows["zone"].cast(pa.dictionary(pa.int32(), pa.string()))
+    pq.write_table(rows.set_column(rows.column_names.index("zone"), "zone", zone), folder / "west.parquet")
+    (folder / "_draft.csv").write_text("no table")
+    (folder / "README.md").write_text("no table either")
+    table = pin_table(landing, folder)
+    assert meters_of(table) == list(METERS)
+    assert MeterRegistry.from_meter_table(folder).number.tolist() == [meter.number for meter in METERS]
+    assert demand_of(landing, table) == BY_HAND
+    meter_csv(folder / "south.csv", [METERS[0]._replace(bound_wh=1000), METERS[1]])
+    assert pin_table(landing, folder).version != table.version
+
+
+def test_a_region_that_does_not_fit_the_others_is_named(tmp_path, landing):
+    folder = tmp_path / "regions"
+    folder.mkdir()
+    meter_csv(folder / "a.csv", METERS[:2])
+    (folder / "b.csv").write_text("meter,zone,bound_wh\n7,hill,5\n")
+    with pytest.raises(
+        MeterError, match=r"b\.csv is with other columns: must have the columns meter, zone, bound_wh, "
+    ):
+        pin_table(landing, folder)
+    meter_csv(folder / "b.csv", METERS[1:])
+    with pytest.raises(MeterError, match="must be there once"):
+        MeterRegistry.from_meter_table(folder)

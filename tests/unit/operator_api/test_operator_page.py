@@ -5,8 +5,9 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from tests.support.zone_views import seconds, view_of
+from tests.support.zone_views import seconds, view_of, with_keys
 
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.auth import ApiClient
 from murmurate.service.operator_api.page import operator_page
 from murmurate.service.operator_api.status import service_status
@@ -15,13 +16,14 @@ NOW_S = seconds(2026, 11, 14, 0, 20)
 
 
 def page_of(name):
-    """A page on which `name` stands as zone, title, key, plan, client, reason and broken zone."""
-    view = view_of(zone=name)
-    view = replace(view, display=replace(view.display, title=name), key=name, plan_digest=name)
+    """A page on which `name` stands as zone, title, key, plan, client, reason and broken shard."""
+    view = with_keys(view_of(zone=name), name, name)
+    shard = replace(view.shard, head=replace(view.shard.head, table=ZoneTable((view.row._replace(plan=name),))))
     return operator_page(
         service_status(
-            {name: view},
+            [shard],
             {f"{name} too": name},
+            display_of=lambda zone: replace(view.display, title=zone),
             now_s=NOW_S,
             grace_s=60,
             reading_counts={},

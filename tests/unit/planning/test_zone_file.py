@@ -60,6 +60,7 @@ def test_a_class_of_models_is_a_list_of_names():
     ("old", "new", "says"),
     [
         ("bound_wh = 1000", "bound_wh = 0", "line 23: bound_wh is 0: must be at least 1 Wh"),
+        ("bound_wh = 1000", "bound_wh = 2000000", "line 23: bound_wh is 2000000: must be at least 1 Wh and at most"),
         ("bound_wh = 1000", "bound_wh = 9.5", "line 23: bound_wh is 9.5: must be a whole number"),
         ("count = 800", "cont = 800", "line 22: key is 'cont': did you mean 'count'?"),
         ("count = 800\n", "", "line 20: count is missing: must be given in [[households]] number 1"),
@@ -71,7 +72,11 @@ def test_a_class_of_models_is_a_list_of_names():
         ("uniform_to = 600", "mean = 3", "line 25: home is ['mean']: must be { uniform_to = 600 } or"),
         ('= "resident"', '= "student"', "line 26: occupancy is ['student']: must name one or more of resident"),
         ("[tariff]", "[tarif]", "line 8: key is 'tarif': did you mean 'tariff'?"),
-        ('name = "harbour"', "name = harbour", "line 1: file is Invalid value: must be TOML"),
+        (
+            'name = "harbour"',
+            "name = harbour",
+            "line 1: 'name = harbour' is not TOML: write a text in quotes, as in name =",
+        ),
         ("0.98", "1.0", "line 17: arrive is [1.0, 0.05, 0.99, 0.01]: must be chances, 0 or more and below 1"),
         ("noon = 0.05, evening", "moon = 0.05, evening", "line 17: arrive is ['evening', 'moon', 'morning', 'night']"),
         ('"range"', '"rage"', "line 6: calibration is 'rage': must be one of range, shift, robust, exact"),

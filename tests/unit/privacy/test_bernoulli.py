@@ -57,7 +57,7 @@ def once(string):
 
 def verdict(numerator, denominator, string):
     try:
-        return bernoulli_exp([numerator], denominator, once(string), word_bytes=1)[0]
+        return bernoulli_exp([(numerator, denominator)], once(string), word_bytes=1)[0]
     except ExhaustedError:
         return None
 
@@ -87,17 +87,17 @@ def test_many_coins_share_one_call_for_their_first_bits():
         asked.append(count)
         return bytes(count)
 
-    assert bernoulli_exp([0, 1, 2, 40], 1, random_bytes) == [True] * 4
+    assert bernoulli_exp([(n, 1) for n in (0, 1, 2, 40)], random_bytes) == [True] * 4
     assert asked[0] == 16
     assert set(asked[1:]) == {4}
 
 
 def test_certain_and_impossible_coins_need_no_luck():
     ones = bytes([255] * 4)
-    assert bernoulli_exp([0, 10**30], 1, lambda count: (ones * 2)[:count]) == [True, False]
+    assert bernoulli_exp([(0, 1), (10**30, 1)], lambda count: (ones * 2)[:count]) == [True, False]
 
 
 @pytest.mark.parametrize(("numerators", "denominator"), [([-1], 2), ([1], 0), ([1], -3)])
 def test_an_exponent_that_is_no_chance_is_refused(numerators, denominator):
     with pytest.raises(PrivacyError, match="must have integers n >= 0 and d >= 1"):
-        bernoulli_exp(numerators, denominator, bytes)
+        bernoulli_exp([(n, denominator) for n in numerators], bytes)

@@ -16,7 +16,7 @@ from murmurate.privacy.calibration import (
     naive_sensitivity,
 )
 from murmurate.privacy.divergence import SecretPair
-from murmurate.privacy.noise import NoiseDistribution, opendp_measurement
+from murmurate.privacy.exact_noise import opendp_laplace
 from murmurate.units import round_down_to_double
 
 EPSILONS = st.fractions(Fraction(1, 1000), 20, max_denominator=10_000)
@@ -33,18 +33,16 @@ def test_the_scale_keeps_the_promise_exactly_and_is_the_smallest_that_does(sensi
 @given(sensitivity_wh=st.integers(1, 10**9), epsilon=EPSILONS)
 def test_opendp_agrees_that_the_scale_keeps_the_promise(sensitivity_wh, epsilon):
     scale = laplace_scale(sensitivity_wh, epsilon)
-    assert opendp_measurement(NoiseDistribution.LAPLACE, scale).check(sensitivity_wh, round_down_to_double(epsilon))
-    assert not opendp_measurement(NoiseDistribution.LAPLACE, nextafter(scale, 0) * (1 - 1e-12)).check(
-        sensitivity_wh, round_down_to_double(epsilon)
-    )
+    assert opendp_laplace(scale).check(sensitivity_wh, round_down_to_double(epsilon))
+    assert not opendp_laplace(nextafter(scale, 0) * (1 - 1e-12)).check(sensitivity_wh, round_down_to_double(epsilon))
 
 
 def test_plain_division_would_sometimes_fail_opendps_check():
     """FACTS: sensitivity/epsilon failed the check in 240 of 500 random cases; so rounding up is not decoration."""
     rng = np.random.default_rng(1)
     cases = [(int(s), float(e)) for s, e in zip(rng.integers(1, 10**6, 200), rng.uniform(0.01, 2, 200), strict=True)]
-    plain = [opendp_measurement(NoiseDistribution.LAPLACE, s / e).check(s, e) for s, e in cases]
-    ours = [opendp_measurement(NoiseDistribution.LAPLACE, laplace_scale(s, Fraction(e))).check(s, e) for s, e in cases]
+    plain = [opendp_laplace(s / e).check(s, e) for s, e in cases]
+    ours = [opendp_laplace(laplace_scale(s, Fraction(e))).check(s, e) for s, e in cases]
     assert not all(plain)
     assert all(ours)
 

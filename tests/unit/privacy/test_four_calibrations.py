@@ -18,7 +18,8 @@ from murmurate.privacy.divergence import (
     gaussian_curve,
     laplace_curve,
 )
-from murmurate.privacy.noise import NoiseDistribution, laplace_log_pmf, opendp_measurement
+from murmurate.privacy.exact_noise import opendp_laplace
+from murmurate.privacy.noise import laplace_log_pmf
 from murmurate.units import round_down_to_double
 
 HALF = Fraction(1, 2)
@@ -148,9 +149,7 @@ def test_equal_laws_are_not_apart(secret):
 def test_opendp_agrees_with_range_and_shift(secret, epsilon):
     for kind, moved in ((Calibration.RANGE, secret.bound_wh), (Calibration.SHIFT, secret.shift_wh())):
         if moved:
-            assert opendp_measurement(NoiseDistribution.LAPLACE, calibrate_scale(secret, epsilon, kind)).check(
-                moved, round_down_to_double(epsilon)
-            )
+            assert opendp_laplace(calibrate_scale(secret, epsilon, kind)).check(moved, round_down_to_double(epsilon))
 
 
 @pytest.mark.parametrize(

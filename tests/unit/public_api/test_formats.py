@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.support.zone_views import seconds, view_of, views
 
 from murmurate.errors import MurmurateError
-from murmurate.public_log.record import RecordKind
-from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
+from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView, format_rfc3339
 from murmurate.service.public_api.formats.current_price import current_price_document
 from murmurate.service.public_api.formats.day import day_document
 from murmurate.service.public_api.formats.evcc import evcc_list
@@ -211,7 +210,7 @@ def test_there_is_a_now_if_and_only_if_its_interval_has_a_price(view: ZoneView, 
     interval = view.first_priced + later
     price = view.prices.get(interval)
     found = current_price_document(view, view.start_s(interval) + 0.5)
-    assert (found is None) == (price is None or price.kind is RecordKind.WITHHELD)
+    assert (found is None) == (price is None or price.kind is PriceKind.WITHHELD)
 
 
 @given(views(), st.integers(min_value=-300, max_value=300), st.booleans())

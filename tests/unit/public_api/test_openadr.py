@@ -1,7 +1,7 @@
 """OpenADR 3.1 as others read it: by the specification, and never a day with a hole."""
 
+import json
 import re
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
@@ -11,13 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.openadr_schema import errors_in
-from tests.support.zone_views import seconds, view_of, views
+from tests.support.zone_views import seconds, until, view_of, views
 
 from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
-from murmurate.service.public_api.formats.openadr_event import changed_events, event_documents, notification_document
+from murmurate.service.public_api.formats.openadr_event import (
+    changed_events,
+    event_days,
+    event_document,
+    event_documents,
+    notification_json,
+)
 from murmurate.service.public_api.formats.openadr_program import (
     notifier_topics,
-    program_documents,
+    program_document,
     programs_of_zone,
     zone_slug,
 )
@@ -25,6 +31,10 @@ from murmurate.service.public_api.local_days import day_of_interval, intervals_o
 
 BASE = "https://rates.example"
 LENGTHS = {"H": 3600, "M": 60, "S": 1}
+
+
+def program_documents(view: ZoneView, base_url: str = BASE) -> list[dict[str, object]]:
+    return [program_document(program, base_url) for program in programs_of_zone(view)]
 
 
 def length_s(duration: str) -> int:
@@ -50,16 +60,24 @@ def parts_of(view: ZoneView, step: Any) -> list[int]:
 
 @given(views())
 def test_programs_and_events_are_what_the_specification_says(view: ZoneView) -> None:
-    for program in program_documents([view], BASE):
+    for program in program_documents(view):
         assert errors_in(program, "program") == []
     for event in event_documents(view):
         assert errors_in(event, "event") == []
 
 
 def test_what_is_told_of_an_event_is_what_the_specification_says() -> None:
-    event = event_documents(view_of())[0]
-    assert errors_in(notification_document("UPDATE", event), "notification") == []
+    for program in programs_of_zone(view_of()):
+        told = json.loads(notification_json("UPDATE", event_days(program)[0]))
+        assert errors_in(told, "notification") == []
     assert errors_in(notifier_topics("harbour-PT15M"), "notifierTopicsResponse") == []
+
+
+@given(views(), st.sampled_from(("CREATE", "UPDATE")))
+def test_a_notification_holds_the_event_that_can_be_read_to_the_letter(view: ZoneView, operation: Any) -> None:
+    for day in (day for program in programs_of_zone(view) for day in event_days(program)):
+        envelope = {"objectType": "EVENT", "operation": operation, "object": event_document(day)}
+        assert notification_json(operation, day) == json.dumps(envelope, separators=(",", ":"))
 
 
 def test_the_specification_is_read_in_earnest() -> None:
@@ -109,7 +127,7 @@ def test_only_what_is_decided_is_a_price(view: ZoneView) -> None:
 def exact(view: ZoneView, interval: int) -> Fraction | None:
     price: Price | None = view.prices.get(interval)
     if interval > view.last_decided:
-        return view.expected_ticks[interval % len(view.expected_ticks)] * view.tick
+        return view.expected_ticks(interval) * view.tick
     return None if price is None or price.ticks is None else price.ticks * price.tick
 
 
@@ -138,9 +156,9 @@ def test_an_event_is_dated_by_the_log(view: ZoneView) -> None:
 
 @given(st.lists(views(), max_size=4))
 def test_lists_are_in_order(several: list[ZoneView]) -> None:
-    ids = [str(program["id"]) for program in program_documents(several, BASE)]
-    assert ids == sorted(set(ids))
     for view in several:
+        ids = [str(program["id"]) for program in program_documents(view)]
+        assert ids == sorted(set(ids))
         found: list[Any] = event_documents(view)
         order = [(event["programID"], event["intervalPeriod"]["start"]) for event in found]
         assert order == sorted(set(order))
@@ -173,7 +191,7 @@ def test_long_names_stay_apart_and_within_the_ids_of_the_specification(zone: str
 
 
 def test_a_program_says_where_it_is_and_whether_its_prices_bind() -> None:
-    found: list[Any] = program_documents([view_of(zone="fish market")], f"{BASE}/")
+    found: list[Any] = program_documents(view_of(zone="fish market"), f"{BASE}/")
     assert [program["id"] for program in found] == ["fish_20market-PT15M", "fish_20market-PT1H"]
     assert [program["attributes"][-1]["values"] for program in found] == [[True], [False]]
     assert found[0]["programDescriptions"] == [{"URL": f"{BASE}/zones/fish%20market"}]
@@ -181,13 +199,13 @@ def test_a_program_says_where_it_is_and_whether_its_prices_bind() -> None:
         {"type": "COUNTRY", "values": ["CH"]},
         {"type": "LOCATION", "values": ["fish market"]},
     ]
-    assert found[0]["createdDateTime"] == "2026-11-13T21:59:59Z"
+    assert found[0]["createdDateTime"] == "2026-11-13T23:30:00Z"
     assert [one["payloadType"] for one in found[0]["payloadDescriptors"]] == ["PRICE", "PRICE_FORECAST", "NO_PRICE"]
 
 
 def test_a_zone_of_hours_or_of_odd_intervals_has_no_companion() -> None:
     for interval_s in (3600, 7200, 2700):
-        assert len(program_documents([view_of(interval_s=interval_s)], BASE)) == 1
+        assert len(program_documents(view_of(interval_s=interval_s))) == 1
 
 
 def test_an_hour_that_is_half_decided_is_a_forecast() -> None:
@@ -234,10 +252,9 @@ def test_a_client_that_receives_every_notification_has_every_event(view: ZoneVie
     intervals = sorted(view.prices)
     for at in range(0, len(intervals), at_once):
         new = intervals[at : at + at_once]
-        known = {interval: view.prices[interval] for interval in intervals if interval <= new[-1]}
-        for operation, event in changed_events(replace(view, prices=known, last_decided=new[-1]), new):
-            assert operation == ("UPDATE" if event["id"] in events else "CREATE")
-            events[str(event["id"])] = event
+        for operation, day in changed_events(until(view, new[-1]), range(new[0], new[-1] + 1)):
+            assert operation == ("UPDATE" if day.id in events else "CREATE")
+            events[day.id] = json.loads(notification_json(operation, day))["object"]
     assert [events[name] for name in sorted(events)] == sorted(
         event_documents(view), key=lambda event: str(event["id"])
     )

@@ -15,25 +15,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.routing import Match
-from tests.support.zone_views import TICK, seconds, view_of, views
+from tests.support.zone_views import TICK, seconds, view_of, views, with_keys, with_prices, with_terms, with_totals
 
 from murmurate.planning.hidden_households import HiddenHouseholds
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import HabitGuessBound
-from murmurate.public_log.record import RecordKind
 from murmurate.service.clock import ServiceClock
-from murmurate.service.log_reader.zone_view import Price
+from murmurate.service.log_reader.follower import ChangedShard
+from murmurate.service.log_reader.zone_view import Price, PriceKind
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
+from murmurate.service.public_api.pages.plan_page import plan_page
 from murmurate.service.public_api.pages.routes import page_routes
-from murmurate.service.public_api.pages.zone_page import zone_page, zones_page
+from murmurate.service.public_api.pages.zone_list import zones_page
+from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.service.settings import ServiceSettings
 
 BASE = "https://prices.example.ch"
+KEY = "ab" * 32
 NOW_S = seconds(2026, 11, 14, 0, 20)
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>'&amp;{{ 7 * 7 }}{% raw %}"
 VOID = {"meta", "link", "br", "circle", "rect", "line", "path"}  # those of SVG close themselves
@@ -97,7 +100,9 @@ def live_state_of(*of, clock=None):
         "postgresql://nobody@127.0.0.1:1/none",
         ServiceSettings(url=BASE, clock=clock or ServiceClock()),
     )
-    live_state.views = {view.zone: view for view in of}
+    for view in of:
+        live_state.show_shard(ChangedShard(view.shard, range(0)))
+        live_state.plan_terms.put(view.plan_digest, view.terms)
     return live_state
 
 
@@ -109,34 +114,41 @@ def fetch(app, path, **headers):
     return asyncio.run(get())
 
 
-def ticks_of(text, tick):
-    return None if text == "none" else Fraction(text) / tick
+def ticks_of(text, view):
+    """Prices are shown in cents where the currency has some."""
+    units = 100 if view.currency in {"CHF", "EUR", "GBP", "USD"} else 1
+    return None if text == "none" else Fraction(text) / (view.tick * units)
+
+
+def day_rows(page):
+    """The decided prices in the table of the day: start, price, level, kind."""
+    return [row for row in page.rows if len(row) == 4 and row[3] != "Expected"]
 
 
 @settings(max_examples=60, deadline=None)
 @given(view=views(), at=st.floats(min_value=-0.2, max_value=1.2))
 def test_every_price_of_the_day_is_on_the_page_tick_for_tick(view, at):
     now_s = view.start_s(view.first_priced) + at * (view.last_decided + 1 - view.first_priced) * view.interval_s
-    page = Parsed(zone_page(view, now_s, BASE))
+    page = Parsed(zone_page(view, now_s, BASE, KEY))
     own = [
         view.prices[n]
         for n in intervals_of_day(view, day_of_interval(view, view.interval_at(now_s)))
         if n in view.prices
     ]
-    shown = [row for row in page.rows if len(row) == 3]
-    assert [ticks_of(row[1], view.tick) for row in shown] == [price.ticks for price in own]
-    words = {RecordKind.MEASURED: "Measured", RecordKind.FORECAST: "Forecast", RecordKind.WITHHELD: "No price"}
-    assert [row[2] for row in shown] == [words[price.kind] for price in own]
+    shown = day_rows(page)
+    assert [ticks_of(row[1], view) for row in shown] == [price.ticks for price in own]
+    words = {PriceKind.MEASURED: "Measured", PriceKind.FALLBACK: "Fallback", PriceKind.WITHHELD: "No price"}
+    assert [row[3] for row in shown] == [words[price.kind] for price in own]
 
 
 @settings(max_examples=60, deadline=None)
 @given(view=views(), at=st.floats(min_value=0, max_value=1))
 def test_the_price_now_is_that_of_the_log_tick_for_tick(view, at):
     now_s = view.start_s(view.first_priced) + at * (view.last_decided + 1 - view.first_priced) * view.interval_s
-    found = re.search(r'<p class="big">(.*?)(?:<small>.*)?</p>', zone_page(view, now_s, BASE))
+    found = re.search(r'<p class="big">(.*?)(?:<small>.*)?</p>', zone_page(view, now_s, BASE, KEY))
     price = view.prices.get(view.interval_at(now_s))
     expected = None if price is None else price.ticks
-    assert (None if found[1] == "No price" else Fraction(found[1]) / view.tick) == expected
+    assert (None if found[1] == "No price" else ticks_of(found[1], view)) == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -144,7 +156,7 @@ def test_the_price_now_is_that_of_the_log_tick_for_tick(view, at):
 def test_a_page_is_the_same_at_every_moment_of_an_interval(view, at):
     interval = view.first_priced + int(at * (view.last_decided + 1 - view.first_priced))
     begin_s = view.start_s(interval)
-    pages = {zone_page(view, begin_s + part * view.interval_s, BASE) for part in (0, 0.3, 0.999)}
+    pages = {zone_page(view, begin_s + part * view.interval_s, BASE, KEY) for part in (0, 0.3, 0.999)}
     assert len(pages) == 1
 
 
@@ -154,13 +166,14 @@ def test_a_page_is_the_same_at_every_moment_of_an_interval(view, at):
 )
 def test_what_others_have_named_is_text_and_never_markup(name):
     """`tidy` has the same page with an innocent name: a name that adds an element or an attribute is markup."""
-    view, tidy = (replace(view_of(zone=one, currency=one), terms=promising(one)) for one in (name, "x"))
+    view, tidy = (with_terms(view_of(zone=one, currency=one), promising(one)) for one in (name, "x"))
     titled = tuple(replace(one, display=replace(one.display, title=f"{one.zone}!")) for one in (view, tidy))
     for bad, good in ((view, tidy), titled):
-        html, calm = zone_page(bad, NOW_S, BASE), zone_page(good, NOW_S, BASE)
-        assert "<script" not in html
-        assert _skeleton(html) == _skeleton(calm)
-        assert Parsed(html).text.count(name) >= 5  # zone, currency and promises
+        for page in (zone_page, plan_page):
+            html, calm = page(bad, NOW_S, BASE, KEY), page(good, NOW_S, BASE, KEY)
+            assert "<script" not in html
+            assert _skeleton(html) == _skeleton(calm)
+            assert Parsed(html).text.count(name) >= 5  # zone, currency and promises
     html = zones_page([view], NOW_S, BASE)
     assert "<script" not in html
     assert _skeleton(html) == _skeleton(zones_page([tidy], NOW_S, BASE))
@@ -176,7 +189,8 @@ def _skeleton(html):
 
 def test_there_is_no_script_and_nothing_from_elsewhere():
     view = view_of()
-    for html in (zone_page(view, NOW_S, BASE), zones_page([view], NOW_S, BASE)):
+    pages = (zone_page(view, NOW_S, BASE, KEY), plan_page(view, NOW_S, BASE, KEY), zones_page([view], NOW_S, BASE))
+    for html in pages:
         elements = Parsed(html).elements
         assert not {tag for tag, _ in elements} & {"script", "iframe", "object", "embed", "img", "form", "base"}
         assert not [own for _, own in elements if any(name.startswith("on") for name in own)]
@@ -191,7 +205,8 @@ def test_every_link_leads_to_a_route(zone, currency):
     view = view_of(zone=zone, currency=currency)
     live_state = live_state_of(view)
     routes = public_app(live_state, page_routes(live_state))._inner.routes
-    links = [*Parsed(zone_page(view, NOW_S, BASE)).links, *Parsed(zones_page([view], NOW_S, BASE)).links]
+    pages = (zone_page(view, NOW_S, BASE, KEY), plan_page(view, NOW_S, BASE, KEY), zones_page([view], NOW_S, BASE))
+    links = [link for page in pages for link in Parsed(page).links]
     assert len(links) > 9
     assert any("/vse/" in link for link in links) == (currency == "CHF")
     for link in links:
@@ -203,13 +218,13 @@ def test_every_link_leads_to_a_route(zone, currency):
 
 
 def test_the_words_for_each_kind_are_on_the_page():
-    kinds = (RecordKind.MEASURED, RecordKind.FORECAST, RecordKind.WITHHELD)
-    for kind, words in zip(kinds, ("with noise added", "No reading was used", "No price"), strict=True):
+    kinds = (PriceKind.MEASURED, PriceKind.FALLBACK, PriceKind.WITHHELD)
+    for kind, words in zip(kinds, ("with noise added", "uses no reading", "No price"), strict=True):
         view = view_of((100,) * 4)
         at = view.first_priced + 1
-        price = Price(at, kind, None if kind is RecordKind.WITHHELD else 100, TICK, None, 0.0)
-        view = replace(view, prices=view.prices | {at: price})
-        html = zone_page(view, view.start_s(at), BASE)
+        price = Price(at, kind, None if kind is PriceKind.WITHHELD else 100, TICK, None, 0.0)
+        view = with_prices(view, {at: price})
+        html = zone_page(view, view.start_s(at), BASE, KEY)
         assert words in html[html.index('class="now"') : html.index("<h2>")]
     assert html.count('class="gap"') == 1
     assert 'class="key gap"' in html
@@ -217,8 +232,8 @@ def test_the_words_for_each_kind_are_on_the_page():
 
 def test_each_hour_of_a_day_on_which_the_clock_changes_has_its_own_name():
     view = view_of((100,) * 120, begin_s=seconds(2026, 10, 24, 22))
-    page = Parsed(zone_page(view, seconds(2026, 10, 25, 12), BASE))
-    names = [row[0] for row in page.rows if len(row) == 3]
+    page = Parsed(zone_page(view, seconds(2026, 10, 25, 12), BASE, KEY))
+    names = [row[0] for row in day_rows(page)]
     assert len(names) == len(set(names)) == 100
     assert {"02:00 (UTC+02:00)", "02:00 (UTC+01:00)"} <= set(names)
 
@@ -227,7 +242,7 @@ def test_each_hour_of_a_day_on_which_the_clock_changes_has_its_own_name():
 def test_the_band_is_the_tariff_at_the_95_percent_points_of_the_noise(law, factor):
     terms = terms_of(law)
     ticks = int(terms.curve.price_ticks(300_000))
-    ((low, high),) = noise_band(terms, [Price(7, RecordKind.MEASURED, ticks, TICK, 5000.0, 0.0)]).values()
+    ((low, high),) = noise_band(terms, [Price(7, PriceKind.MEASURED, ticks, TICK, 5000.0, 0.0)]).values()
     assert low == pytest.approx(0.08 + 0.0002 * (300 - 5 * factor), abs=3e-5)
     assert high == pytest.approx(0.08 + 0.0002 * (300 + 5 * factor), abs=3e-5)
 
@@ -244,16 +259,15 @@ def test_huber_noise_stays_within_its_reach_95_times_in_100(scale_wh, cores):
     assert weight[reach + 1 :].sum() / weight.sum() == pytest.approx(0.05, abs=0.002)
 
 
-def test_the_page_has_the_promises_and_never_understates_what_habits_prices_may_teach():
+def test_the_page_never_understates_what_habits_prices_may_teach():
     habits = (
         HabitGuessBound(days=1, any_habits=0.6, home_by_day=0.5301),
         HabitGuessBound(days=30, any_habits=1.0, home_by_day=0.999),
     )
-    terms = replace(terms_of(), promises=("any 24 h: epsilon 1", "any moment, habits known: 1"), habits=habits)
-    text = Parsed(zone_page(replace(view_of(), terms=terms), NOW_S, BASE)).text
-    assert "any 24 h: epsilon 1; any moment, habits known: 1." in text
-    assert "at most 54 after a day, 100 after 30 days are right" in text
-    silent = Parsed(zone_page(replace(view_of(), terms=replace(terms, habits=())), NOW_S, BASE)).text
+    terms = replace(terms_of(), habits=habits)
+    text = Parsed(zone_page(with_terms(view_of(), terms), NOW_S, BASE, KEY)).text
+    assert "at most 54 after a day and 100 after 30 days are right" in text
+    silent = Parsed(zone_page(with_terms(view_of(), terms_of()), NOW_S, BASE, KEY)).text
     assert "are right" not in silent
 
 
@@ -267,7 +281,7 @@ def test_the_band_holds_the_price_without_noise_wherever_the_noise_stays_within_
     scale_wh = (abs(noise_wh) + 1) / log(20)
     noised = int(curve.price_ticks(demand_wh + noise_wh))
     ((low, high),) = noise_band(
-        terms_of(curve=curve), [Price(7, RecordKind.MEASURED, noised, TICK, scale_wh, 0.0)]
+        terms_of(curve=curve), [Price(7, PriceKind.MEASURED, noised, TICK, scale_wh, 0.0)]
     ).values()
     assert low <= float(curve.price(demand_wh)) <= high
 
@@ -275,7 +289,7 @@ def test_the_band_holds_the_price_without_noise_wherever_the_noise_stays_within_
 def test_prices_at_and_beyond_the_cap_have_a_band_beside_others():
     """No demand makes a price beyond the cap: the search for it ends all the same."""
     prices = [
-        Price(n, RecordKind.MEASURED, ticks, TICK, 5000.0, 0.0)
+        Price(n, PriceKind.MEASURED, ticks, TICK, 5000.0, 0.0)
         for n, ticks in enumerate((8120, 0, -7, 200_000, 10**7, 199_999, 12_345))
     ]
     band = noise_band(terms_of(), prices)
@@ -285,14 +299,14 @@ def test_prices_at_and_beyond_the_cap_have_a_band_beside_others():
 
 def test_a_tariff_that_falls_has_no_band():
     falling = RateCurve.affine(alpha="-0.0002", beta="2", tick="0.00001")
-    assert noise_band(terms_of(curve=falling), [Price(7, RecordKind.MEASURED, 100, TICK, 5000.0, 0.0)]) == {}
+    assert noise_band(terms_of(curve=falling), [Price(7, PriceKind.MEASURED, 100, TICK, 5000.0, 0.0)]) == {}
 
 
 def test_a_page_is_sent_with_headers_that_keep_anything_foreign_out():
     view = view_of()
     live_state = live_state_of(view, clock=ServiceClock(simulated_s=NOW_S + 0.0, wall_s=0.0, speed=1e-12))
     app = public_app(live_state, page_routes(live_state))
-    for path in ("/", "/zones/harbour"):
+    for path in ("/", "/zones/harbour", "/zones/harbour/plan"):
         answer = fetch(app, path)
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -318,23 +332,23 @@ def test_a_page_follows_the_log():
     view = view_of((8120, 9000))
     live_state = live_state_of(view, clock=ServiceClock(simulated_s=NOW_S + 0.0, wall_s=0.0, speed=1e-12))
     app = public_app(live_state, page_routes(live_state))
-    assert "0.09000" in fetch(app, "/zones/harbour").text
-    live_state.views = {"harbour": view_of((8120, 9001))}
-    assert "0.09001" in fetch(app, "/zones/harbour").text
+    assert "9.000" in fetch(app, "/zones/harbour").text
+    live_state.show_shard(ChangedShard(view_of((8120, 9001)).shard, range(0)))
+    assert "9.001" in fetch(app, "/zones/harbour").text
 
 
 def test_the_page_tells_how_to_verify_and_which_key_signs():
-    view = replace(view_of(zone="old town; rm -rf"), opening_key="ab" * 32, key="cd" * 32)
-    text = Parsed(zone_page(view, NOW_S, BASE)).text
-    assert f"murmurate verify {BASE}/zones/old%20town%3B%20rm%20-rf/log.jsonl --key {'ab' * 32}" in text
+    view = with_keys(view_of(zone="old town; rm -rf"), "ab" * 32, "cd" * 32)
+    text = Parsed(zone_page(view, NOW_S, BASE, KEY)).text
+    assert f"murmurate verify {BASE}/zones/old%20town%3B%20rm%20-rf/log.jsonl --key {KEY}" in text
     assert "now signed by cdcdcdcd…, its successor" in text
     assert "Compare it with the one that the operator shows elsewhere" in text
-    assert "successor" not in zone_page(replace(view, key=view.opening_key), NOW_S, BASE)
+    assert "successor" not in zone_page(with_keys(view, "ab" * 32, "ab" * 32), NOW_S, BASE, KEY)
 
 
 def test_the_cost_on_the_page_is_that_of_the_chain():
-    view = replace(view_of(), total_epsilon_micro=12_345_678, total_rho_micro=0, terms=terms_of())
-    assert "ε = 12.345678" in Parsed(zone_page(view, NOW_S, BASE)).text
+    view = with_totals(view_of(), 12_345_678)
+    assert "ε = 12.345678" in Parsed(zone_page(view, NOW_S, BASE, KEY)).text
 
 
 def test_all_text_can_be_read_by_day_and_by_night():
@@ -342,9 +356,9 @@ def test_all_text_can_be_read_by_day_and_by_night():
     style = zones_page([], NOW_S, BASE).partition("<style>")[2]
     for mode in style.split(":root")[1:3]:
         colours = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", mode))
-        assert colours.keys() >= {"paper", "card", "ink", "soft", "accent", "forecast", "withheld", "good", "bad"}
+        assert colours.keys() >= {"paper", "card", "ink", "soft", "accent", "fallback", "withheld", "good", "bad"}
         for under in ("paper", "card"):
-            for name in ("ink", "soft", "accent", "forecast", "withheld", "good", "bad"):
+            for name in ("ink", "soft", "accent", "fallback", "withheld", "good", "bad"):
                 light, dark = sorted((_luminance(colours[name]), _luminance(colours[under])), reverse=True)
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, under)
 
@@ -356,7 +370,13 @@ def _luminance(colour):
 
 
 def test_many_zones_fill_one_page_and_no_more():
-    many = [view_of(zone=f"zone {n}") for n in range(1003)]
-    page = Parsed(zones_page(many, NOW_S, BASE))
+    live_state = live_state_of(*(view_of(zone=f"zone {n:04}") for n in range(1003)))
+    app = public_app(live_state, page_routes(live_state))
+    page = Parsed(fetch(app, "/").text)
     assert sum(len(row) == 3 for row in page.rows) == 1000
-    assert "3 zones more" in page.text
+    assert "More zones: 3." in page.text
+    (following,) = (link for link in page.links if "after=" in link and "lang=en" in link)
+    assert following == f"{BASE}/?after=zone%200999&lang=en"
+    last = Parsed(fetch(app, following).text)
+    assert [row[0] for row in last.rows if len(row) == 3] == ["zone 1000", "zone 1001", "zone 1002"]
+    assert "More zones" not in last.text

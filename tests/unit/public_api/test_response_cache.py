@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.service.public_api.response_cache import MAX_CACHED_BODY_BYTES, CachedResponse, ResponseCache
+from murmurate.service.public_api.response_cache import MAX_AGE_S, MAX_CACHED_BODY_BYTES, CachedResponse, ResponseCache
 
 
 def answer(size: int) -> CachedResponse:
@@ -36,3 +38,19 @@ def test_an_emptied_cache_is_empty_and_counts_it() -> None:
     cache.clear()
     assert cache.get((b"/", b"")) is None
     assert cache.generation == 1
+
+
+def test_a_response_is_not_found_after_its_end_and_no_other_is_either() -> None:
+    cache = ResponseCache()
+    for name in (b"/now", b"/evcc"):
+        cache.put((name, b""), replace(answer(5), expires_s=100.0))
+    assert cache.find((b"/now", b""), 99.9) is not None
+    assert cache.find((b"/now", b""), 100.0) is None
+    assert cache.get((b"/evcc", b"")) is None
+
+
+@given(st.floats(-10, 20))
+def test_no_client_keeps_a_response_beyond_its_end(left_s: float) -> None:
+    response = replace(CachedResponse.from_json({}), expires_s=1000.0).sent_at(1000.0 - left_s)
+    max_age_s = int(dict(response.headers)[b"cache-control"].rpartition(b"=")[2])
+    assert 0 <= max_age_s <= min(MAX_AGE_S, max(0.0, left_s) + 1e-6)

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.zone_views import until as until_decided
 from tests.support.zone_views import view_of
 
 from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.public_api.sse import MAX_QUEUED_PRICES, PriceStream
+from murmurate.service.public_api.worker_threads import WorkerThreads
 
+THREADS = WorkerThreads(1, "test")
 ALL = view_of(tuple(range(8000, 8060)))
 FIRST = ALL.first_priced
 
 
 def until(decided: int) -> ZoneView:
     """The zone when so much was decided."""
-    return replace(ALL, last_decided=decided, prices={at: one for at, one in ALL.prices.items() if at <= decided})
+    return until_decided(ALL, decided)
 
 
-def price_interval(message: bytes) -> int | None:
+def price_intervals(message: bytes) -> list[int]:
+    """The intervals of the prices in some events."""
     lines = message.decode().splitlines()
-    if "event: price" not in lines:
-        return None
-    (data,) = (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: "))
-    (name,) = (int(line.removeprefix("id: ")) for line in lines if line.startswith("id: "))
-    assert data["price_ticks"] == ALL.prices[name].ticks
-    return name
+    prices = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    names = [int(line.removeprefix("id: ")) for line in lines if line.startswith("id: ")]
+    for price, name in zip(prices, names, strict=True):
+        assert price["price_ticks"] == ALL.prices[name].ticks
+    return names
 
 
 async def listen(known: int, published_before: int, published_after: int, after: int | None) -> list[int]:
     """The prices that a client receives that subscribed after `known` of them, while more came before it listened."""
-    stream, views = PriceStream(), [until(FIRST + known - 1)]
+    stream, views = PriceStream(THREADS), [until(FIRST + known - 1)]
     line = stream.subscribe(lambda: views[-1], after)
 
     def publish(count: int) -> None:
@@ -43,14 +45,14 @@ async def listen(known: int, published_before: int, published_after: int, after:
             stream.publish_prices(views[-1], [views[-1].prices[views[-1].last_decided]])
 
     publish(published_before)
-    got = [price_interval(await anext(line))]
+    got = price_intervals(await anext(line))
     publish(published_after)
     last = views[-1].last_decided
-    while got[-1] != last:
-        got.append(price_interval(await asyncio.wait_for(anext(line), 1)))
+    while not got or got[-1] != last:
+        got += price_intervals(await asyncio.wait_for(anext(line), 60))
     await line.aclose()
     assert len(stream) == 0
-    return [one for one in got if one is not None]
+    return got
 
 
 @given(st.integers(1, 20), st.integers(0, 10), st.integers(0, 20), st.none() | st.integers(-5, 25))
@@ -64,7 +66,7 @@ def test_no_price_is_missed_or_received_twice(known: int, before: int, later: in
 
 def test_who_does_not_keep_up_is_let_go() -> None:
     async def slow() -> list[bytes]:
-        stream, view = PriceStream(), until(FIRST)
+        stream, view = PriceStream(THREADS), until(FIRST)
         line = stream.subscribe(lambda: view, None)
         got = [await anext(line)]
         for _ in range(MAX_QUEUED_PRICES + 1):

@@ -1,4 +1,4 @@
-"""A log against its plans: each is proven anew, each record is held against it, each window against its promise."""
+"""A log against its plans: each is proven anew, each row is held against it, each window against its promise."""
 
 import json
 import tracemalloc
@@ -6,37 +6,51 @@ from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 
+import numpy as np
 import pytest
 from tests.support.sample_logs import (
     DIGEST,
     FIRST,
+    OLD,
+    OTHER,
     OTHER_DIGEST,
     PLAN,
     TERMS,
+    F,
+    M,
+    ShardLog,
+    W,
     check,
-    grow,
-    lines,
     log,
-    open_chain,
     plan,
-    record_writer,
-    resign,
     rules,
+    zone_row,
 )
 
 from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import prove_plan
 from murmurate.planning.plan_file import load_plan
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.privacy.noise import SeededNoise
-from murmurate.public_log.record import RecordKind, sign_record
-from murmurate.publisher.desired_state import Change, DesiredState
+from murmurate.public_log.make_tile import open_shard, release_interval
+from murmurate.public_log.tile import row_dtype
+from murmurate.public_log.tile_chain import check_follows
+from murmurate.public_log.zone_line import make_zone_line
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.verification.verifier import check_log
 
 
+def both_ways(made, zones=("harbour",), **more):
+    """The rules that are broken: in tiles, and in lines of zones. They must be the same."""
+    in_tiles = rules(check(made.items(), **more))
+    in_lines = set().union(*(rules(check(made.lines(zone), **more)) for zone in zones))
+    assert in_tiles == in_lines
+    return in_tiles
+
+
 def test_a_missing_plan_is_incomplete_and_not_wrong():
-    report = check(lines(log()), plans=[PLAN])
-    assert (report.is_valid, report.is_complete, report.missing_plans) == (True, False, {OTHER_DIGEST: "harbour"})
+    for items in (log().items(), log().lines("harbour")):
+        report = check(items, plans=[PLAN])
+        assert (report.is_valid, report.is_complete, report.missing_plans) == (True, False, {OTHER_DIGEST: "harbour"})
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -46,72 +60,108 @@ def test_a_changed_plan_proves_nothing(sealed):
     if sealed:  # with the digest of what it says now: its costs do not come out again
         document["digest"] = compute_plan_digest(document)
     text = json.dumps(document)
-    writer = record_writer(
-        terms={document["digest"]: replace(ReleaseTerms.from_json(PLAN), plan_digest=document["digest"])}
-    )
-    entries = grow(
-        open_chain(writer=writer, plan_digest=document["digest"]), DesiredState(until=FIRST), 170_000, writer=writer
-    )
-    assert rules(check(lines(entries), plans=[text])) == {"plan"}
-    assert check([PLAN, *lines(log()[:3])], plans=[text]).is_valid, "the right document is taken where both are given"
+    digest = document["digest"]
+    made = ShardLog(terms={digest: replace(TERMS[DIGEST], plan_digest=digest)}, plan_digest=digest).release()
+    assert both_ways(made, plans=[text]) == {"plan"}
+    for plans in ([text, PLAN], [PLAN, text]):
+        assert check(log().cut(3).items(), plans=plans).is_valid, "the right document is taken"
 
 
 def test_a_release_at_another_scale_or_price_than_planned_is_found():
     cheaper = replace(TERMS[DIGEST], scale_wh=TERMS[DIGEST].scale_wh / 2)
     dearer = replace(TERMS[DIGEST], forecast_ticks=TERMS[DIGEST].forecast_ticks + 1)
-    for terms, energy_wh in ((cheaper, 170_000), (dearer, None)):
-        writer = record_writer(terms={DIGEST: terms})
-        report = check(lines(grow(open_chain(writer=writer), DesiredState(until=FIRST), energy_wh, writer=writer)))
-        assert rules(report) == {"terms"}
+    for terms, kind in ((cheaper, M), (dearer, F)):
+        assert both_ways(ShardLog(terms={DIGEST: terms}).release(kind)) == {"terms"}
 
 
-def test_a_price_beyond_the_cap_is_found():
-    entries = [*log()[:2]]
-    entries[1] = resign(entries[1], price_ticks=200_001)
-    assert rules(check(lines(entries))) == {"terms"}
+@pytest.mark.parametrize("ticks", [200_001, -1])
+def test_a_price_beyond_floor_or_cap_is_found(ticks):
+    def edit(rows):
+        rows["price_ticks"][2] = ticks
+
+    made = ShardLog().release(edit=edit)
+    report = check(made.items())
+    assert [(finding.zone, finding.rule) for finding in report.findings] == [("ünder the hill", "terms")]
+    assert both_ways(made, ["ünder the hill"]) == {"terms"}
 
 
-def test_test_only_noise_is_never_a_publication():
-    entries = grow(open_chain(), DesiredState(until=FIRST), 170_000, writer=record_writer(SeededNoise(7)))
-    assert rules(check(lines(entries))) == {"noise", "terms"}
+@pytest.mark.parametrize("member", ["currency", "tick"])
+def test_another_currency_or_price_step_than_planned_is_found(member):
+    row = zone_row("harbour")
+    report = check(ShardLog(rows=[row._replace(**{member: f"{getattr(row, member)}0"})]).release().items())
+    assert [(finding.zone, finding.rule, finding.seq) for finding in report.findings] == [("harbour", "terms", 0)]
 
 
-def test_a_later_version_is_not_understood():
-    later = log()[3].line.replace('"murmurate":1', '"murmurate":2')
-    report = check([*lines(log()[:3]), later])
-    assert [finding.message for finding in report.findings if finding.rule == "line"]
+def test_another_length_of_the_interval_than_planned_is_found():
+    table = ZoneTable.from_rows([zone_row("harbour")])
+    tile = open_shard("east", table, interval=FIRST - 1, interval_s=1800, lead=2, signer=OLD)
+    assert rules(check([table.text, tile.to_bytes()])) == {"terms"}
+    assert rules(check([make_zone_line(tile, table, "harbour").to_json()])) == {"terms"}
+
+
+def test_each_zone_is_held_against_its_own_plan():
+    made = ShardLog().change_plan(zones=["hill"]).release(times=3)
+    assert check(made.items()).is_valid
+    swapped = {DIGEST: TERMS[OTHER_DIGEST], OTHER_DIGEST: TERMS[DIGEST]}
+    made.terms = swapped
+    found = check(made.release().items()).findings
+    assert {finding.zone for finding in found} == {"harbour", "hill", "ünder the hill"}
 
 
 def changing(before, after, quiet=0, measured=4):
-    """A chain that goes from one plan to another, both kept to the letter."""
+    """The rules that a shard breaks which goes from one plan to another, both kept to the letter."""
     terms = {at.plan_digest: at for at in (ReleaseTerms.from_json(before), ReleaseTerms.from_json(after))}
     one, other = terms
-    writer = record_writer(terms=terms)
-    entries = open_chain(writer=writer, plan_digest=one)
-    for n in range(measured + quiet):
-        entries = grow(entries, DesiredState(until=FIRST + n), 170_000 if n < measured else None, writer=writer)
-    entries = grow(entries, DesiredState(until=0, plan_change=Change(one, other)), writer=writer)
-    entries = grow(entries, DesiredState(until=FIRST + measured + quiet), 170_000, writer=writer)
-    return check(lines(entries), plans=[before, after])
+    made = ShardLog(terms=terms, plan_digest=one, zones=("harbour",)).release(times=measured).release(F, times=quiet)
+    return both_ways(made.change_plan(other).release(), plans=[before, after])
 
 
 def test_a_change_that_breaks_the_windows_across_it_is_found():
     strict, loose = plan("any 24 h: epsilon 1"), plan("any 12 h: epsilon 1")
-    assert rules(changing(strict, loose, measured=24)) == {"change"}
-    assert rules(changing(strict, loose, measured=24, quiet=11)) == {"change"}
-    assert changing(strict, loose, measured=24, quiet=12).is_valid, "no window across it is too dear"
-    assert changing(strict, loose, measured=0, quiet=1).is_valid, "nothing was measured under the first"
-    assert changing(strict, plan("any 24 h: epsilon 2"), measured=24).is_valid, "a weaker window of the same length"
+    assert changing(strict, loose, measured=24) == {"change"}
+    assert changing(strict, loose, measured=24, quiet=11) == {"change"}
+    assert not changing(strict, loose, measured=24, quiet=12), "no window across it is too dear"
+    assert not changing(strict, loose, measured=0, quiet=1), "nothing was measured under the first"
+    assert not changing(strict, plan("any 24 h: epsilon 2"), measured=24), "a weaker window of the same length"
+
+
+def test_a_change_is_held_against_what_each_zone_released():
+    """One zone was quiet for as long as a window, another was not."""
+    strict, loose = plan("any 24 h: epsilon 1"), plan("any 12 h: epsilon 1")
+    terms = {at.plan_digest: at for at in (ReleaseTerms.from_json(strict), ReleaseTerms.from_json(loose))}
+    one, other = terms
+    made = ShardLog(terms=terms, plan_digest=one, zones=("harbour", "hill")).release(times=24).release([F, M], times=12)
+    report = check(made.change_plan(other).items(), plans=[strict, loose])
+    assert [(finding.rule, finding.zone, finding.seq) for finding in report.findings] == [("change", "hill", 37)]
+
+
+@pytest.mark.parametrize(
+    ("quiet", "waits", "found"), [(0, 0, {"change"}), (11, 0, {"change"}), (12, 0, set()), (6, 6, set())]
+)
+def test_a_change_of_plan_by_a_move_is_held_against_the_shard_before(quiet, waits, found):
+    strict, loose = plan("any 24 h: epsilon 1"), plan("any 12 h: epsilon 1")
+    terms = {at.plan_digest: at for at in (ReleaseTerms.from_json(strict), ReleaseTerms.from_json(loose))}
+    one, other = terms
+    east = ShardLog(terms=terms, plan_digest=one).release(times=24).release(F, times=quiet)
+    state = east.state_of("hill")
+    east = east.leave("hill", "west")
+    west = ShardLog("west", ("mill",), terms=terms, plan_digest=one).release(F, times=24 + quiet + waits)
+    since = west.head.interval + 1
+    west = west.enter([*west.table.rows, zone_row("hill", other, since, state, terms=terms)]).release()
+    assert rules(check([*west.items(), *east.items()], plans=[strict, loose])) == found
+    later = ShardLog("west", ("mill",), terms=terms, plan_digest=one).release(F, times=24 + quiet + waits)
+    later = later.enter([*later.table.rows, zone_row("hill", one, since, state, terms=terms)])
+    assert rules(check([*later.change_plan(other).items(), *east.items()], plans=[strict, loose])) == found
 
 
 @pytest.mark.slow
 def test_a_change_that_tells_more_about_moments_lived_before_it_is_found():
     """From the log alone: the plans that it holds, and the order in which it names them."""
     careful, loud = plan("any moment: 1"), plan("any moment: 3")
-    assert rules(changing(careful, loud, measured=30)) == {"change"}
+    assert changing(careful, loud, measured=30) == {"change"}
     renamed = plan("any moment: 3", old='name = "flat"', new='name = "flats"')
-    assert rules(changing(careful, renamed, measured=30)) == {"change"}
-    assert changing(careful, plan("any moment: 1", old='name = "flat"', new='name = "flats"'), measured=30).is_valid
+    assert changing(careful, renamed, measured=30) == {"change"}
+    assert not changing(careful, plan("any moment: 1", old='name = "flat"', new='name = "flats"'), measured=30)
 
 
 @pytest.mark.slow
@@ -124,17 +174,12 @@ def test_three_plans_in_a_row_are_held_against_all_that_the_log_shows():
     between = prove_plan(loud.zone, careful.distribution, careful.scale_wh)
     texts = [json.dumps(json.loads(each.to_json())) for each in (careful, between, loud)]
     terms = {ReleaseTerms.from_json(text).plan_digest: ReleaseTerms.from_json(text) for text in texts}
-    writer = record_writer(terms=terms)
     first, second, third = terms
     for under_the_second, found in ((1, {"change"}), (120, set())):
-        entries = open_chain(writer=writer, plan_digest=first)
-        for n in range(26 + under_the_second):
-            if n == 26:
-                entries = grow(entries, DesiredState(until=0, plan_change=Change(first, second)), writer=writer)
-            entries = grow(entries, DesiredState(until=FIRST + n), 170_000, writer=writer)
-        assert check(lines(entries), plans=texts).is_valid
-        entries = grow(entries, DesiredState(until=0, plan_change=Change(second, third)), writer=writer)
-        assert rules(check(lines(entries), plans=texts)) == found
+        made = ShardLog(terms=terms, plan_digest=first, zones=("harbour",)).release(times=26)
+        made = made.change_plan(second).release(times=under_the_second)
+        assert not both_ways(made, plans=texts)
+        assert both_ways(made.change_plan(third), plans=texts) == found
 
 
 def test_local_time_that_a_plan_was_not_proven_for_is_found():
@@ -143,65 +188,96 @@ def test_local_time_that_a_plan_was_not_proven_for_is_found():
     assert document["clock"]["offsets_min"] == [60, 120]
     document["clock"] |= {"offsets_min": [60], "changes": []}
     text = json.dumps(document | {"digest": compute_plan_digest(document)})
-    writer = record_writer(terms={compute_plan_digest(document): ReleaseTerms.from_json(text)})
+    terms = {compute_plan_digest(document): ReleaseTerms.from_json(text)}
     for month, found in (("2026-01-15", set()), ("2026-07-15", {"clock"})):
-        first = (
-            int(datetime.fromisoformat(f"{month}T12:00+00:00").timestamp()) // ReleaseTerms.from_json(text).interval_s
-        )
-        entries = open_chain(writer=writer, plan_digest=compute_plan_digest(document), first=first)
-        entries = grow(entries, DesiredState(until=first), 170_000, writer=writer)
-        assert rules(check(lines(entries), plans=[text])) == found
+        first = int(datetime.fromisoformat(f"{month}T12:00+00:00").timestamp()) // 3600
+        made = ShardLog(terms=terms, plan_digest=next(iter(terms)), first=first)
+        assert both_ways(made.release(), plans=[text]) == found
+        assert not both_ways(made.release(F), plans=[text]), "a forecast uses no reading"
 
 
 def test_a_plan_that_spends_all_it_promises_passes_in_spite_of_rounding():
-    entries = open_chain()
-    for n in range(30):
-        entries = grow(entries, DesiredState(until=FIRST + n), 170_000)
-    assert sum(entry.record.epsilon_micro for entry in entries[1:25]) > 1_000_000
-    assert check(lines(entries)).is_valid
-
-
-@pytest.mark.parametrize("junk", ["{", "[" * 100_000, '{"murmurate_plan":1}', "null", '"\\ud800"', "\x00", "\ufffd"])
-def test_whatever_is_no_entry_is_a_finding_and_never_a_crash(junk):
-    assert rules(check([*lines(log()), junk])) == {"line"}
-
-
-def test_a_name_that_no_utf_8_can_hold_is_a_finding():
-    assert rules(check([log()[0].line.replace("harbour", "\\ud800")])) == {"line"}
+    made = ShardLog(zones=("harbour",)).release(times=30)
+    assert sum(int(tile.rows["epsilon_micro"][0]) for tile in made.tiles[1:25]) > 1_000_000
+    assert not both_ways(made)
 
 
 class NotAKey:
     """Signs quickly and proves nothing."""
 
+    public_key = OLD.public_key
+
     def sign(self, message):
         return sha256(message).hexdigest()
 
 
-@pytest.mark.slow
-def test_twenty_thousand_lines_stream_in_bounded_memory(tmp_path):
-    """Signatures are left out: they take time, not memory. 32 bytes a record stay."""
-    path = tmp_path / "log.jsonl"
-    head = open_chain()[0]
-    with path.open("w", encoding="utf-8") as file:
-        print(head.line, file=file)
-        for n in range(20_000):
-            seq, at = n + 1, FIRST + n
-            record = replace(
-                head.record, kind=RecordKind.WITHHELD, seq=seq, interval=at, applies=at + 2, prev=head.hash
-            )
-            head = sign_record(record, NotAKey())
-            print(head.line, file=file)
+def quick_log(zone_count, intervals):
+    """Tiles of a shard that withholds every price, one after the other."""
+    table = ZoneTable.from_rows([zone_row(f"zone {n:04}") for n in range(zone_count)])
+    tile = open_shard("east", table, interval=FIRST - 1, interval_s=3600, lead=2, signer=NotAKey())
+    head = check_follows(None, tile, table)
+    rows = np.zeros(zone_count, row_dtype())
+    rows["kind"] = W
+    yield table, tile
+    for _ in range(intervals):
+        tile = release_interval(head, rows, NotAKey())
+        head = check_follows(head, tile, table)
+        yield table, tile
 
-    def source():
-        with path.open(encoding="utf-8") as file:
-            yield from (line.removesuffix("\n") for line in file)
 
+def traced_peak(source):
     done = []
     tracemalloc.start()
     report = check_log({"long": source}, plans=[PLAN], verify=lambda *_: True, progress=done.append)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert report.is_valid
-    assert report.zones["harbour"].records == 20_001
-    assert done[-1] == 20_000
-    assert peak < 5_900_000 < path.stat().st_size / 2
+    return report, peak, done
+
+
+@pytest.mark.slow
+def test_lines_stream_in_bounded_memory(tmp_path):
+    """Signatures are left out: they take time, not memory. Of each line some 120 bytes stay, a tenth of it."""
+    path, count, before = tmp_path / "log.jsonl", 1200, 200
+    with path.open("w", encoding="utf-8") as file:
+        for table, tile in quick_log(1, count):
+            print(make_zone_line(tile, table, "zone 0000").to_json(), file=file)
+
+    def source():
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file):
+                if number == before:  # what is needed once is there: from here on only lines are added
+                    tracemalloc.reset_peak()
+                    in_use.append(tracemalloc.get_traced_memory()[0])
+                yield line.removesuffix("\n")
+
+    in_use = []
+    check_log({"long": source}, plans=[PLAN], verify=lambda *_: True)  # fills caches
+    report, peak, done = traced_peak(source)
+    assert report.zones["zone 0000"].records == done[-1] == count
+    added = (peak - in_use[-1]) / (count - before)
+    assert added < 250 < path.stat().st_size / count / 3
+
+
+@pytest.mark.slow
+def test_tiles_stream_in_bounded_memory(tmp_path):
+    """64 bytes of each tile and a bit of each row stay, and some megabytes for documents and summaries."""
+    path = tmp_path / "tiles"
+    with path.open("wb") as file:
+        sizes = [file.write(tile.to_bytes()) for _, tile in quick_log(200, 500)]
+    table, _ = next(quick_log(200, 0))
+
+    def source():
+        yield table.text
+        with path.open("rb") as file:
+            yield from (file.read(size) for size in sizes)
+
+    report, peak, done = traced_peak(source)
+    assert report.zones["zone 0007"].records == 500
+    assert done[-1] == 100_000
+    assert peak < 2_500_000 < path.stat().st_size / 3
+
+
+def test_plans_may_stand_among_the_items():
+    assert check([*log().items(), OTHER, PLAN], plans=()).is_complete
+    assert check([*log().lines("hill"), OTHER, PLAN], plans=()).is_complete

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from murmurate.errors import PrivacyError
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.service.aggregation.job import IntervalDemand
 from murmurate.service.storage.state_store import PostgresStateStore
@@ -17,13 +18,28 @@ def submit_demand(
 
     The demand of a zone in which less than `quorum` of the meters have reported is not used for that interval.
     """
-    terms = {zone: state.terms_for_plan(plan) for zone, plan in state.plan_by_zone().items()}
+    terms = terms_by_zone(state)
     unusable: dict[str, str] = {}
     for interval in demands:
         releasable, reasons = releasable_demand(interval.demand, terms, interval_s, quorum)
         unusable |= reasons
         state.store_demand(interval.start_s // interval_s, releasable)
     return unusable
+
+
+def terms_by_zone(state: PostgresStateStore) -> dict[str, ReleaseTerms | None]:
+    """The terms of the plan of each zone; None where it is not registered or damaged."""
+    plans = state.plan_by_zone()
+    state.load_terms(plans.values())
+    return {zone: _find_terms(state, plan) for zone, plan in plans.items()}
+
+
+def _find_terms(state: PostgresStateStore, plan: str) -> ReleaseTerms | None:
+    """Return the terms of a plan, or None where it is not registered or damaged: other zones go on."""
+    try:
+        return state.terms_for_plan(plan)
+    except PrivacyError:
+        return None
 
 
 def releasable_demand(

@@ -1,1 +1,1 @@
-"""A simulated town for the demo."""
+"""The demo: a simulated town, a server of its own, and the process that deletes both."""

@@ -1,12 +1,13 @@
 """A simulated town: who is home, what each home draws, and what an attacker makes of the prices.
 
 The attacker is the strongest of the paper: it knows the model and every reading but one, hears every price, and guesses
-whether that one household is home. Each household is attacked in turn, and how often the guess is right is counted.
+whether that one household is home. Each household of a kind is attacked in turn, and how often the guess is right is
+counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,15 +22,14 @@ from murmurate.privacy.noise import NoiseDistribution, laplace_log_pmf
 from murmurate.units import BoolArray, FloatArray, IntArray
 
 _DEMO_BURN_IN_DAYS = 5
-_DEMAND_STEP_WH = 10  # how finely an attacker reads a price back into a demand
 
 
 @dataclass(slots=True, kw_only=True)
-class DemoZone:
+class SimulatedHomes:
     """Homes of one kind, living from interval to interval."""
 
     kind: HouseholdKind
-    first_interval: int  # the first interval of the day that it lives through
+    first_interval: int  # the first interval of the day that they live through
     rng: np.random.Generator
     is_home: BoolArray = field(init=False)
     occupied: list[BoolArray] = field(default_factory=list, init=False)  # [interval] of each home
@@ -65,6 +65,27 @@ class DemoZone:
         return drew
 
 
+@dataclass(slots=True)
+class SimulatedTown:
+    """Homes of several kinds. The meters are numbered in the order of the kinds."""
+
+    homes: Sequence[SimulatedHomes]
+    demand_wh: list[int] = field(default_factory=list, init=False)  # [interval] of the whole town
+
+    @classmethod
+    def from_kinds(cls, kinds: Sequence[HouseholdKind], first_interval: int, rng: np.random.Generator) -> SimulatedTown:
+        return cls([SimulatedHomes(kind=kind, first_interval=first_interval, rng=rng) for kind in kinds])
+
+    def simulate_interval(self) -> IntArray:
+        """One more interval: what each home draws [Wh, meter]."""
+        drew: IntArray = np.concatenate([part.simulate_interval() for part in self.homes])
+        self.demand_wh.append(int(drew.sum()))
+        return drew
+
+    def homes_of(self, kind: str) -> SimulatedHomes:
+        return next(part for part in self.homes if part.kind.name == kind)
+
+
 class AttackAccuracy(NamedTuple):
     """How often an attacker is right about who is home."""
 
@@ -73,15 +94,26 @@ class AttackAccuracy(NamedTuple):
     with_exact_rates: float  # had they been published
 
 
-def attack_homes(zone: DemoZone, published_wh: IntArray, terms: ReleaseTerms, slots: IntArray) -> AttackAccuracy:
-    """What the prices of the first intervals tell about each household. `slots` are their intervals of the day."""
+def attack_homes(
+    town: SimulatedTown,
+    kind: str,
+    published_wh: IntArray,
+    terms: ReleaseTerms,
+    slots: IntArray,
+    has_price: BoolArray | None = None,
+) -> AttackAccuracy:
+    """What the prices of the first intervals tell about each household of a kind. `slots` are intervals of the day.
+
+    An interval without a measured price (`has_price` is false; None: all have one) tells nothing.
+    """
     intervals = len(published_wh)
-    occupied = np.array(zone.occupied[:intervals]).T
-    energy_wh = np.array(zone.energy_wh[:intervals]).T  # [home, interval]
-    rest_wh = energy_wh.sum(axis=0) - energy_wh
-    initial = np.array([1 - zone.prior, zone.prior])
-    steps = np.stack([zone.transition_at(t) for t in range(intervals)])
-    law = (zone.kind.secret_pair.away, zone.kind.secret_pair.home)
+    targets = town.homes_of(kind)
+    occupied = np.array(targets.occupied[:intervals]).T
+    energy_wh = np.array(targets.energy_wh[:intervals]).T  # [home, interval]
+    rest_wh = np.array(town.demand_wh[:intervals]) - energy_wh
+    initial = np.array([1 - targets.prior, targets.prior])
+    steps = np.stack([targets.transition_at(t) for t in range(intervals)])
+    law = (targets.kind.secret_pair.away, targets.kind.secret_pair.home)
     with_prices = np.stack(
         [
             emission_log_likelihood(
@@ -93,6 +125,8 @@ def attack_homes(zone: DemoZone, published_wh: IntArray, terms: ReleaseTerms, sl
     )
     with np.errstate(divide="ignore"):
         exact = np.stack([np.log(pmf)[energy_wh] for pmf in law], axis=-1)
+    if has_price is not None:
+        with_prices[:, ~has_price] = exact[:, ~has_price] = 0.0
     emissions = (np.zeros_like(with_prices), with_prices, exact)
     return AttackAccuracy(
         *(float(((filtered_log_odds(initial, steps, emission) > 0) == occupied).mean()) for emission in emissions)
@@ -106,13 +140,3 @@ def _noise_log_pmf(terms: ReleaseTerms, slot: int) -> Callable[[IntArray], Float
     if terms.distribution is NoiseDistribution.HUBER:
         return lambda noise_wh: huber_log_pmf(noise_wh, scale_wh, int(terms.core_wh[slot]))
     return lambda noise_wh: -((np.asarray(noise_wh, np.float64) / scale_wh) ** 2) / 2
-
-
-def demand_from_prices(price_ticks: IntArray, terms: ReleaseTerms, max_demand_wh: int) -> IntArray:
-    """The demand [Wh] that a price tells, as finely as its tick allows."""
-    reach = max_demand_wh + 20 * int(terms.scale_wh.max()) + int(terms.core_wh.max())
-    demand_wh = np.arange(-reach, reach + 1, _DEMAND_STEP_WH)
-    ticks = terms.curve.price_ticks(demand_wh)
-    low, high = (np.searchsorted(ticks, price_ticks, side=side) for side in ("left", "right"))
-    middle: IntArray = demand_wh[np.minimum((low + high) // 2, len(demand_wh) - 1)]
-    return middle

@@ -90,14 +90,14 @@ class RegisterState:
         return RegisterState(reading, reading), [] if energy_wh is None else [(start_s, energy_wh)]
 
 
-def parse_register_reading(payload: bytes, received_s: int) -> RegisterReading:
+def parse_register_reading(payload: bytes, received_s: int) -> tuple[RegisterReading, bool]:
     """A point from a message: {"timestamp", "value", "unit"}, all but the value optional, or a bare number of Wh.
 
     A value is rounded down to whole Wh. No value is refused, and no error quotes one. A message that does not tell its
-    time is as old as its arrival.
+    time is as old as its arrival. Returns also whether the message tells its time.
 
     >>> parse_register_reading(b'{"value": 12.3456, "unit": "kWh"}', 1800)
-    RegisterReading(at_s=1800, total_wh=12345)
+    (RegisterReading(at_s=1800, total_wh=12345), False)
     """
     if len(payload) > MAX_READING_LINE_BYTES:
         raise ReadingError("message", "too long", f"must have at most {MAX_READING_LINE_BYTES} bytes")
@@ -110,4 +110,4 @@ def parse_register_reading(payload: bytes, received_s: int) -> RegisterReading:
         raise ReadingError("unit", "unknown", f"must be one of {', '.join(_UNIT_POWER)}")
     at_s = parse_time_ns("timestamp", row["timestamp"]) // NANOSECONDS_PER_SECOND if "timestamp" in row else received_s
     shown_wh = floor_to_wh("value", row["value"], _UNIT_POWER[unit])
-    return RegisterReading(at_s, min(max(shown_wh, -MAX_WH), MAX_WH))
+    return RegisterReading(at_s, min(max(shown_wh, -MAX_WH), MAX_WH)), "timestamp" in row

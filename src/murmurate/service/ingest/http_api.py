@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import parse_qs
 
 import psycopg
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from murmurate.errors import MurmurateError, ReadingError
-from murmurate.service.auth import AuthError, AuthStore
-from murmurate.service.ingest.batch import ReadingBatch, Receipt, Refusals
-from murmurate.service.ingest.formats.green_button import parse_green_button
-from murmurate.service.ingest.formats.parquet import parse_parquet
-from murmurate.service.ingest.formats.text_lines import parse_csv, parse_json_lines
-from murmurate.service.ingest.ingestor import ReadingIngestor
+from murmurate.service.auth import AuthError, AuthStore, TokenCache
+from murmurate.service.ingest.batch import Receipt
+from murmurate.service.ingest.body_formats import PARSERS_BY_MEDIA_TYPE
+from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
+from murmurate.service.ingest.group_commit import IngestBusyError
+from murmurate.service.ingest.ingestor import PendingReceipt, ReadingIngestor
+from murmurate.service.settings import LOCAL_ADDRESSES
 from murmurate.service.web.http_auth import basic_credentials
 from murmurate.service.web.openapi import openapi_document
+from murmurate.service.web.request_limits import (
+    MAX_TOKEN_BURST,
+    MAX_TOKENS_PER_S,
+    AnonymousLimits,
+    HeldRequests,
+    RequestLimit,
+    TooManyRequestsError,
+    check_failure_limit,
+    count_failure,
+    look_up_anonymous,
+)
 from murmurate.service.web.responses import (
     BodyTimeoutError,
     BodyTooLargeError,
@@ -36,19 +52,14 @@ logger = logging.getLogger(__name__)
 
 
 MAX_BODY_BYTES = 32 * 2**20
+MAX_BYTES_IN_FLIGHT = 256 * 2**20  # of bodies that are being checked and stored
 MAX_FORM_BYTES = 8192
+MAX_BODY_THREADS = 32  # bodies that are being checked at the same time
 _NO_STORE_HEADERS = {"cache-control": "no-store"}
-
-
-BodyParser = Callable[..., tuple[ReadingBatch, Refusals]]
-
-PARSERS_BY_MEDIA_TYPE: dict[str, BodyParser] = {
-    "application/x-ndjson": parse_json_lines,
-    "application/jsonl": parse_json_lines,
-    "application/vnd.apache.parquet": parse_parquet,
-    "text/csv": parse_csv,
-    "application/atom+xml": parse_green_button,
-}
+_RETRY_LATER = {"retry-after": "1"}
+_BUSY = (503, "is busy: too many readings wait to be stored; send it again")
+_TOO_MANY = (429, "too many requests without valid credentials, or too many tokens")
+_COUNTED_FAILURES = {"invalid_token", "invalid_client"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +68,17 @@ class IngestApi:
 
     current_ingestor: Callable[[], ReadingIngestor]
     access: AuthStore
+    max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT
+    decoders: DecoderPool = DECODERS
+    _tokens: TokenCache = field(init=False)
+    _bytes_in_flight: int = field(default=0, init=False)
+    _issued: RequestLimit = field(init=False)  # tokens by client
+    _body_threads: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens = TokenCache(self.access)
+        self._issued = RequestLimit(MAX_TOKENS_PER_S, MAX_TOKEN_BURST)
+        self._body_threads = ThreadPoolExecutor(MAX_BODY_THREADS, "body")
 
     def routes(self) -> list[Route]:
         return [
@@ -70,27 +92,52 @@ class IngestApi:
 
     async def post_readings(self, request: Request) -> Response:
         """Take a batch. 200: all is safe or late; 422: the refused ones are listed, the rest is safe."""
-        zones = await run_in_threadpool(self._authorized_zones, request)
+        zones = await self._authorized_zones(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in PARSERS_BY_MEDIA_TYPE:
             return problem_response(415, f"the body must be one of {', '.join(PARSERS_BY_MEDIA_TYPE)}")
         body = await read_body(request, MAX_BODY_BYTES)
-        receipt = await run_in_threadpool(self._ingest_body, PARSERS_BY_MEDIA_TYPE[kind], body, zones)
-        return json_response(receipt.to_document(), status=422 if receipt.refused else 200, headers=_NO_STORE_HEADERS)
+        receipt = await self._ingest_body(kind, body, zones)
+        status = 422 if receipt.refused_count else 200
+        return json_response(receipt.to_document(), status=status, headers=_NO_STORE_HEADERS)
 
-    def _authorized_zones(self, request: Request) -> frozenset[str]:
+    async def _authorized_zones(self, request: Request) -> frozenset[str]:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not (token := token.strip()):
+            await check_failure_limit(request)
             raise AuthError("invalid_token", "authorization", "missing", "must be Bearer and a token of /auth/token")
-        return self.access.authorized_zones(token.strip())
+        if (zones := self._tokens.cached_zones(token)) is not None:
+            return zones
+        look_up = partial(self._tokens.authorized_zones, token)
+        return await (
+            run_in_threadpool(look_up) if self._tokens.was_valid(token) else look_up_anonymous(request, look_up)
+        )
 
-    def _ingest_body(self, parse: BodyParser, body: bytes, zones: frozenset[str]) -> Receipt:
+    async def _ingest_body(self, media_type: str, body: bytes, zones: frozenset[str]) -> Receipt:
+        """Check a body in a thread, then wait without one until its readings are stored."""
+        if self._bytes_in_flight and self._bytes_in_flight + len(body) > self.max_bytes_in_flight:
+            raise IngestBusyError
+        self._bytes_in_flight += len(body)
+        try:
+            pending = await self._in_body_thread(partial(self._start_body, media_type, body, zones))
+            if pending.commits:
+                await asyncio.wait([asyncio.wrap_future(stored) for _, stored in pending.commits])
+            return pending.wait_until_stored()
+        finally:
+            self._bytes_in_flight -= len(body)
+
+    async def _in_body_thread(self, start: Callable[[], PendingReceipt]) -> PendingReceipt:
+        """Bodies have threads of their own, so that look-ups of tokens never wait for them."""
+        return await asyncio.get_running_loop().run_in_executor(self._body_threads, start)
+
+    def _start_body(self, media_type: str, body: bytes, zones: frozenset[str]) -> PendingReceipt:
         ingestor = self.current_ingestor()
-        batch, refused = parse(body, interval_s=ingestor.landing.interval_s)
-        return ingestor.ingest_batch(batch, zones, Receipt(refused=refused))
+        batch, refused = self.decoders.parse(media_type, body, interval_s=ingestor.landing.interval_s)
+        return ingestor.start_batch(batch, zones, Receipt(refused=refused))
 
     async def post_token(self, request: Request) -> Response:
         """Client credentials for a token (RFC 6749, 4.4), in the body or by HTTP Basic."""
+        await check_failure_limit(request)
         text = (await read_body(request, MAX_FORM_BYTES)).decode(errors="replace")
         try:
             form = parse_qs(text, max_num_fields=20)
@@ -106,11 +153,15 @@ class IngestApi:
             parameters.get("client_id", ""),
             parameters.get("client_secret", ""),
         )
-        token = await run_in_threadpool(self._issue_token, name, secret, parameters.get("scope"))
+        token = await look_up_anonymous(request, partial(self._issue_token, name, secret, parameters.get("scope")))
         return json_response(token, headers=_NO_STORE_HEADERS)
 
     def _issue_token(self, name: str, secret: str, scope: str | None) -> dict[str, object]:
-        token = self.access.issue_token(self.access.authenticate(name, secret), scope)
+        client = self.access.authenticate(name, secret)
+        if not self._issued.allows(client.id):
+            raise TooManyRequestsError
+        self._issued.count(client.id)
+        token = self.access.issue_token(client, scope)
         return {
             "access_token": token.value,
             "token_type": "Bearer",
@@ -119,10 +170,12 @@ class IngestApi:
         }
 
 
-def private_app(routes: list[Route]) -> Starlette:
-    """The app behind the private port."""
+def private_app(routes: list[Route], trusted: Sequence[str] = LOCAL_ADDRESSES) -> Starlette:
+    """The app behind the private port. Addresses that are trusted never wait for an answer."""
 
     async def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, AuthError) and error.code in _COUNTED_FAILURES:
+            await count_failure(request)
         return _error_response(request, error)
 
     kinds = (
@@ -131,13 +184,18 @@ def private_app(routes: list[Route]) -> Starlette:
         HTTPException,
         BodyTooLargeError,
         BodyTimeoutError,
+        IngestBusyError,
+        TooManyRequestsError,
         psycopg.Error,
         OSError,
         Exception,
     )
     handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(kinds, refused)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its tracebacks might quote a body
-    app = Starlette(routes=routes, exception_handlers=handlers)
+    limits = AnonymousLimits(trusted)
+    held = Middleware(HeldRequests, limits=limits, limited_elsewhere=frozenset({"/readings", "/auth/token"}))
+    app = Starlette(routes=routes, exception_handlers=handlers, middleware=[held])
+    app.state.anonymous = limits
     app.router.redirect_slashes = False  # it would redirect clients to the host that the request names
     return app
 
@@ -153,6 +211,8 @@ def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, BodyTooLargeError | BodyTimeoutError):
         status, detail = error.status_and_detail
         return problem_response(status, detail, {"connection": "close"})
+    if isinstance(error, IngestBusyError | TooManyRequestsError):
+        return problem_response(*_BUSY if isinstance(error, IngestBusyError) else _TOO_MANY, _RETRY_LATER)
     logger.warning("failing", extra={"route": request.url.path, "reason": type(error).__name__})
     return problem_response(503, "is out of order; what was not acknowledged must be sent again", {"retry-after": "5"})
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
+from murmurate.service.ingest.ingestor import MAX_CLOCK_SKEW_S
 from murmurate.service.storage.session import TransactionSource, open_source
 from murmurate.units import BoolArray, IntArray
 
@@ -43,21 +44,25 @@ class IngestStore:
             meter: RegisterState(RegisterReading(*points[:2]), RegisterReading(*points[2:])) for meter, *points in rows
         }
 
-    def store_registers(self, registers: Mapping[int, RegisterState]) -> None:
-        """Store the values of registers. An older value never replaces a newer one."""
+    def store_registers(self, registers: Mapping[int, RegisterState], *, now_s: int) -> None:
+        """Store the values of registers. An older value never replaces a newer one, unless that one is of the future.
+
+        `now_s` is the time of the service [s of UTC].
+        """
         query = """
             INSERT INTO confidential.register AS old (meter, first_at_s, first_wh, at_s, wh)
             SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]) ORDER BY 1
             ON CONFLICT (meter) DO UPDATE
             SET first_at_s = excluded.first_at_s, first_wh = excluded.first_wh, at_s = excluded.at_s, wh = excluded.wh
-            WHERE old.at_s < excluded.at_s"""
+            WHERE old.at_s < excluded.at_s OR old.at_s > %s"""
         rows = [
             (meter, register.first.at_s, register.first.total_wh, register.last.at_s, register.last.total_wh)
             for meter, register in registers.items()
         ]
         if rows:
             with self._session.transaction() as connection:
-                connection.execute(query, tuple(map(list, zip(*rows, strict=True))))
+                columns = map(list, zip(*rows, strict=True))
+                connection.execute(query, (*columns, now_s + MAX_CLOCK_SKEW_S))
 
     def purge_claims(self, before_s: int) -> None:
         """Signed readings of intervals that began before need not be known any more: they would come late."""

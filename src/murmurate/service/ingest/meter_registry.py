@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurate.errors import MeterError
 from murmurate.public_log.signing import check_public_key
-from murmurate.service.landing.meter_table import read_table
-from murmurate.units import BoolArray, IntArray
+from murmurate.service.landing.meter_file import arrow_errors_as_meter_errors, read_table
+from murmurate.units import BoolArray, FloatArray, IntArray
 
 NOT_FOUND = -1
+MAX_MASK_BYTES = 64 * 2**20  # of all masks of zones that are kept
+MAX_MASKS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,15 +30,28 @@ class MeterRegistry:
     zone_index: IntArray  # [row] which of `zones`
     row_by_name: Mapping[str, int] | None  # by name; none: a meter's name is its number
     key_by_row: Mapping[int, str]  # by row, of meters whose readings must be signed
+    has_key: BoolArray = field(init=False)  # [row] whether it is in `key_by_row`
+    accepted_at_s: FloatArray = field(init=False)  # [zone] newest reading by the monotonic clock, or when this was read
+    _masks: dict[frozenset[str], BoolArray] = field(default_factory=dict, init=False)  # [zone] by the zones allowed
+
+    def __post_init__(self) -> None:
+        has_key = np.zeros(len(self.number), np.bool_)
+        has_key[list(self.key_by_row)] = True
+        object.__setattr__(self, "has_key", has_key)
+        object.__setattr__(self, "accepted_at_s", np.full(len(self.zones), time.monotonic()))
 
     @classmethod
     def from_meter_table(cls, source: Path) -> MeterRegistry:
         """From the meter table that aggregate uses; only ingest uses `id` and `key`."""
-        table = read_table(source)
+        with arrow_errors_as_meter_errors(source):
+            return cls._from_table(source, read_table(source))
+
+    @classmethod
+    def _from_table(cls, source: Path, table: pa.Table) -> MeterRegistry:
         number = table["meter"].to_numpy()
         if (number[1:] == number[:-1]).any():
             raise MeterError(f"{source}: meter", int(number[1:][number[1:] == number[:-1]][0]), "must be there once")
-        named = pc.dictionary_encode(table["zone"].combine_chunks())
+        named = pc.dictionary_encode(table["zone"]).combine_chunks()
         row_by_name = None
         if "id" in table.column_names:
             names = table["id"].to_pylist()
@@ -42,16 +59,22 @@ class MeterRegistry:
             if len(row_by_name) != len(names):
                 raise MeterError(f"{source}: id", "repeated", "must name each meter once")
         keys = table["key"].to_pylist() if "key" in table.column_names else []
+        key_by_row = {row: check_public_key(key) for row, key in enumerate(keys) if key}
         return cls(
             number=number,
             zones=tuple(named.dictionary.to_pylist()),
             zone_index=named.indices.to_numpy().astype(np.int64),
             row_by_name=row_by_name,
-            key_by_row={row: check_public_key(key) for row, key in enumerate(keys) if key},
+            key_by_row=key_by_row,
         )
 
     def __len__(self) -> int:
         return len(self.number)
+
+    def count_by_zone(self) -> dict[str, int]:
+        """The number of meters of each zone."""
+        counts = np.bincount(self.zone_index, minlength=len(self.zones))
+        return dict(zip(self.zones, counts.tolist(), strict=True))
 
     def find_rows(self, meter: IntArray | Sequence[str]) -> IntArray:
         """The row of each meter; NOT_FOUND for a meter that is not in the table."""
@@ -68,8 +91,36 @@ class MeterRegistry:
         known: BoolArray = row != NOT_FOUND
         if zones is None or not len(self.number):
             return known
-        allowed = np.array([zone in zones for zone in self.zones], np.bool_)
-        return known & allowed[self.zone_index[row]]
+        return known & self._zone_mask(frozenset(zones))[self.zone_index[row]]
+
+    def note_accepted(self, row: IntArray) -> None:
+        """Note that readings of the meters of these rows were accepted just now."""
+        self.accepted_at_s[self.zone_index[row]] = time.monotonic()
+
+    def follow(self, before: MeterRegistry) -> MeterRegistry:
+        """This registry, with the times of the newest readings of zones that are in both."""
+        known = dict(zip(before.zones, before.accepted_at_s.tolist(), strict=True))
+        for index, zone in enumerate(self.zones):
+            self.accepted_at_s[index] = known.get(zone, self.accepted_at_s[index])
+        return self
+
+    def must_sign(self, row: IntArray) -> BoolArray:
+        """Whether each row is that of a meter whose readings must be signed. The cost is that of the rows alone."""
+        known: BoolArray = row != NOT_FOUND
+        return known & self.has_key[row] if len(self.number) else known
+
+    def _zone_mask(self, zones: frozenset[str]) -> BoolArray:
+        """Whether each zone of the table is one of these. The last few masks are kept: a client sends often.
+
+        A mask depends on the table and the zones alone, so a right that was lost is never found in one.
+        """
+        mask = self._masks.get(zones)
+        if mask is None:
+            mask = np.array([zone in zones for zone in self.zones], np.bool_)
+            if len(self._masks) >= MAX_MASKS or (len(self._masks) + 1) * len(mask) > MAX_MASK_BYTES:
+                self._masks.clear()
+            self._masks[zones] = mask
+        return mask
 
 
 def _parse_meter_number(name: str) -> int:

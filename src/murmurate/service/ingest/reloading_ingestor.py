@@ -13,15 +13,23 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.ingestor import ClaimStore, ReadingIngestor
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.merging_appender import MergingAppender
+from murmurate.service.landing.table_in_force import describe_losses
 
 logger = logging.getLogger(__name__)
 
 
 RELOAD_CHECK_S = 2.0  # how often to look whether the table has changed
+SECOND_LOOK_S = 60.0  # a table that loses many meters is used when it has been the same for so long
+_TABLE_REMEDY = "put it back, or correct it; until then the table before it is in force"
 
 
 class ReloadingIngestor:
-    """Call it for the current ingestor. If a new table cannot be read, the one before stays in use."""
+    """Call it for the current ingestor.
+
+    If a new table cannot be read, the one before stays in use; and for a minute if a new one has lost many meters, as
+    one that is still being written. A reading too many does no harm: aggregation has a table of its own.
+    """
 
     def __init__(
         self,
@@ -34,7 +42,11 @@ class ReloadingIngestor:
         self._meters = meters
         self._lock = threading.Lock()
         self._file_identity = _file_identity(meters)
-        self._checked_s = time.monotonic()
+        self._doubted: tuple[tuple[int, ...], float] | None = (
+            None  # a file that loses meters, and when it was first seen
+        )
+        self._checked_s = self._confirmed_s = time.monotonic()
+        self.problem: str | None = None  # why the newest table is not in force; without its path
         self._ingestor = ReadingIngestor(
             landing=landing,
             registry=MeterRegistry.from_meter_table(meters),
@@ -42,11 +54,17 @@ class ReloadingIngestor:
             grace_s=grace_s,
             claims=claims,
             counts=Counter(),
+            append=MergingAppender(landing, clock.now, grace_s).append,
         )
 
     @property
     def counts(self) -> Counter[str]:
         return self._ingestor.counts
+
+    @property
+    def table_age_s(self) -> float:
+        """Since the table in force was last found to be that of the file; it grows while the file cannot be read."""
+        return time.monotonic() - self._confirmed_s
 
     def __call__(self) -> ReadingIngestor:
         if time.monotonic() - self._checked_s > RELOAD_CHECK_S and self._lock.acquire(blocking=False):
@@ -60,17 +78,40 @@ class ReloadingIngestor:
     def _reload_if_changed(self) -> None:
         try:
             if (identity := _file_identity(self._meters)) == self._file_identity:
+                self._confirmed_s, self.problem = time.monotonic(), None
                 return
-            self._ingestor.registry = MeterRegistry.from_meter_table(self._meters)
-            self._file_identity = identity
+            if self._doubted is not None and self._doubted[0] == identity and not self._is_second_look_due():
+                return
+            registry = MeterRegistry.from_meter_table(self._meters)
+            if self._is_doubtful(registry, identity):
+                return
+            self._ingestor.registry = registry.follow(self._ingestor.registry)
+            self._file_identity, self._confirmed_s, self._doubted = identity, time.monotonic(), None
+            self.problem = None
             logger.info("meter table read", extra={"meters": len(self._ingestor.registry)})
         except (MurmurateError, OSError) as error:
+            is_gone = isinstance(error, FileNotFoundError)
+            self.problem = f"{'is not there' if is_gone else 'cannot be read'}: {_TABLE_REMEDY}"
             reason = str(error) if isinstance(error, MurmurateError) else type(error).__name__
-            logger.warning("meter table not read", extra={"reason": reason})
+            logger.warning("meter table not read", extra={"reason": reason, "remedy": _TABLE_REMEDY})
+
+    def _is_second_look_due(self) -> bool:
+        return self._doubted is not None and time.monotonic() - self._doubted[1] >= SECOND_LOOK_S
+
+    def _is_doubtful(self, registry: MeterRegistry, identity: tuple[int, ...]) -> bool:
+        """Whether a table loses so many meters that it is used only if it stays the same."""
+        losses = describe_losses(self._ingestor.registry.count_by_zone(), registry.count_by_zone())
+        if not losses or (self._doubted is not None and self._doubted[0] == identity):
+            return False
+        self._doubted = identity, time.monotonic()
+        self.problem = "has lost meters: it is used if it is still the same in a minute"
+        reason = f"has {losses}: it is used if it is still the same in {SECOND_LOOK_S:.0f} s"
+        logger.warning("meter table not read", extra={"reason": reason})
+        return True
 
 
 def _file_identity(path: Path) -> tuple[int, ...]:
     """What changes when a file does; of a folder, when a file in it does."""
-    paths = [path, *sorted(path.glob("*.parquet"))] if path.is_dir() else [path]
+    paths = [path, *sorted(path.glob("*.parquet")), *sorted(path.glob("*.csv"))] if path.is_dir() else [path]
     stats = [file.stat() for file in paths]
     return tuple(number for stat in stats for number in (stat.st_mtime_ns, stat.st_size, stat.st_ino))

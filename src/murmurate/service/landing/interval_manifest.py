@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from murmurate.errors import ReadingError
+from murmurate.service.landing.file_runs import is_replaced, list_merged
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
 from murmurate.service.landing.readings_file import LandedFile, fingerprint_file
 from murmurate.service.storage import durable
 
+CLOSED_FOLDER = "_closed"
 _MANIFEST_FORMAT = 1
 
 
@@ -53,7 +54,7 @@ class IntervalManifest:
                 unfinished=tuple(document["unfinished"]),
                 purged=document["purged"],
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ReadingError(
                 str(path), "unreadable", "must be the manifest of an interval; it decides what counts, so restore it"
             ) from None
@@ -67,35 +68,59 @@ def close_interval(landing: Landing, start_s: int, table_version: str, *, sharde
     """
     if (manifest := manifest_of(landing, start_s)) is not None:
         return manifest
-    durable.make_directory(landing.root / "_closed")
-    durable.write_once(_closing_mark_path(landing, start_s), b"")
-    files, unfinished = [], []
-    for path in _readings_files(landing.interval_folder(start_s)):
-        if (landed := fingerprint_file(landing.root, path)) is None:
-            unfinished.append(path.relative_to(landing.root).as_posix())
-        elif landed.shard is None and sharded:
-            raise ReadingError(
-                landed.path, "in no shard", "must lie in a folder such as shard=0: the table has several"
-            )
-        else:
-            files.append(landed)
+    durable.make_directory(landing.root / CLOSED_FOLDER)
+    durable.write_once(closing_mark_path(landing, start_s), b"")
+    files, unfinished = _counted_files(landing, start_s, sharded=sharded)
     manifest = IntervalManifest(
         start_s=start_s, table_version=table_version, files=tuple(files), unfinished=tuple(unfinished)
     )
-    if durable.write_once(_manifest_path(landing, start_s), manifest.to_json()):
+    if durable.write_once(manifest_path(landing, start_s), manifest.to_json()):
         return manifest
-    return IntervalManifest.from_file(_manifest_path(landing, start_s))
+    return IntervalManifest.from_file(manifest_path(landing, start_s))
+
+
+def _counted_files(landing: Landing, start_s: int, *, sharded: bool) -> tuple[list[LandedFile], list[str]]:
+    """The files of an interval as they are now: those that count, and the names of those that are not whole.
+
+    A part of a run does not count where a whole merged file holds it (`file_runs`).
+    """
+    files: list[LandedFile] = []
+    unfinished: list[str] = []
+
+    def add_file(directory: Path, name: str) -> bool:
+        path = directory / name
+        if (landed := fingerprint_file(landing.root, path)) is None:
+            unfinished.append(path.relative_to(landing.root).as_posix())
+            return False
+        if landed.shard is None and sharded:
+            raise ReadingError(
+                landed.path, "in no shard", "must lie in a folder such as shard=0: the table has several"
+            )
+        files.append(landed)
+        return True
+
+    for directory, names in _readings_folders(landing.interval_folder(start_s)):
+        merged_parts: dict[str, int] = {}
+        merged = list_merged(names)
+        for run, parts, name in merged:
+            if run not in merged_parts and add_file(directory, name):
+                merged_parts[run] = parts
+        seen = {name for _, _, name in merged}
+        for name in names:
+            if name not in seen and not is_replaced(name, merged_parts):
+                add_file(directory, name)
+    return sorted(files, key=lambda file: file.path), sorted(unfinished)
 
 
 def manifest_of(landing: Landing, start_s: int) -> IntervalManifest | None:
     """The manifest of an interval, if it is closed."""
-    path = _manifest_path(landing, start_s)
+    path = manifest_path(landing, start_s)
     return IntervalManifest.from_file(path) if path.exists() else None
 
 
 def is_closing(landing: Landing, start_s: int) -> bool:
     """Whether the interval is closed or being closed."""
-    return _closing_mark_path(landing, start_s).exists() or _manifest_path(landing, start_s).exists()
+    return closing_mark_path(landing, start_s).exists() or manifest_path(landing, start_s).exists()
 
 
 def check_not_purged(manifest: IntervalManifest) -> None:
@@ -106,71 +131,44 @@ def check_not_purged(manifest: IntervalManifest) -> None:
 
 
 def late_files(landing: Landing, manifest: IntervalManifest) -> list[str]:
-    """Files that came after the interval was closed."""
+    """Files that came after the interval was closed. A merged file is none: its parts are there, or it counts."""
     counted = {file.path for file in manifest.files}
-    paths = (
-        path.relative_to(landing.root).as_posix() for path in _readings_files(landing.interval_folder(manifest.start_s))
-    )
-    return [path for path in paths if path not in counted]
+    late = []
+    for directory, names in _readings_folders(landing.interval_folder(manifest.start_s)):
+        folder = directory.relative_to(landing.root).as_posix()
+        merged = list_merged(names)
+        merged_parts: dict[str, int] = {}
+        for run, parts, name in merged:
+            if f"{folder}/{name}" in counted:
+                merged_parts.setdefault(run, parts)
+        skipped = {name for _, _, name in merged}
+        late += [f"{folder}/{name}" for name in names if name not in skipped and not is_replaced(name, merged_parts)]
+    return [path for path in late if path not in counted]
 
 
-def purge_intervals(landing: Landing, before_s: int) -> int:
-    """Delete the readings of every interval that began before `before_s`. Returns how many intervals had some.
+def _readings_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders with the names of their files of readings, in order.
 
-    A manifest with `purged` stays, so that no other demand is computed from what lands there later.
-    """
-    landed, misnamed = landing.list_intervals()
-    decided = {parse_interval_name(path.stem) for path in (landing.root / "_closed").glob("*.json")}
-    durable.make_directory(landing.root / "_closed")
-    for start_s in sorted(start_s for start_s in decided.union(landed) if start_s < before_s):
-        manifest, folder = manifest_of(landing, start_s), landing.interval_folder(start_s)
-        if manifest is None or not manifest.purged:
-            purged_manifest = IntervalManifest(
-                start_s=start_s, table_version=manifest.table_version if manifest else "", files=(), purged=True
-            )
-            durable.write_file(_manifest_path(landing, start_s), purged_manifest.to_json())
-        if folder.exists():
-            shutil.rmtree(folder)
-        _closing_mark_path(landing, start_s).unlink(missing_ok=True)
-    durable.fsync_directory(landing.root)
-    _purge_tables(landing, before_s)
-    if misnamed:
-        allowed = "must be named like interval=20261114T1215Z; the rest was purged"
-        raise ReadingError(misnamed[0], "no interval", allowed)
-    return sum(start_s < before_s for start_s in landed)
-
-
-def _purge_tables(landing: Landing, before_s: int) -> None:
-    """Delete old meter tables that no interval needs any more, and what a run that was killed has left of one."""
-    manifests = (IntervalManifest.from_file(path) for path in (landing.root / "_closed").glob("*.json"))
-    needed = {manifest.table_version for manifest in manifests if not manifest.purged}
-    for folder in (landing.root / "_meters").glob("*"):
-        if folder.name not in needed and folder.stat().st_mtime < before_s:
-            purged_folder = folder.with_name(f".{folder.name.lstrip('.')}.purged")
-            shutil.rmtree(folder.replace(purged_folder))
-
-
-def _readings_files(folder: Path) -> Iterator[Path]:
-    """Files of readings; names that begin with a dot or an underscore are temporary files of a writer.
-
-    A folder that cannot be read is an error: an interval must not be closed without what is in it.
+    Names that begin with a dot or an underscore are temporary files of a writer. A folder that cannot be read is an
+    error: an interval must not be closed without what is in it.
     """
     if not folder.exists():
         return
     for directory, folders, names in os.walk(folder, onerror=_raise_error):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        for name in sorted(names):
-            if name.endswith(".parquet") and not name.startswith((".", "_")):
-                yield Path(directory, name)
+        yield (
+            Path(directory),
+            sorted(name for name in names if name.endswith(".parquet") and not name.startswith((".", "_"))),
+        )
 
 
 def _raise_error(error: OSError) -> None:
     raise error
 
 
-def _manifest_path(landing: Landing, start_s: int) -> Path:
-    return landing.root / "_closed" / f"{interval_name(start_s)}.json"
+def manifest_path(landing: Landing, start_s: int) -> Path:
+    return landing.root / CLOSED_FOLDER / f"{interval_name(start_s)}.json"
 
 
-def _closing_mark_path(landing: Landing, start_s: int) -> Path:
-    return landing.root / "_closed" / f"{interval_name(start_s)}.closing"
+def closing_mark_path(landing: Landing, start_s: int) -> Path:
+    return landing.root / CLOSED_FOLDER / f"{interval_name(start_s)}.closing"

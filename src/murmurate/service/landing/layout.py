@@ -20,6 +20,7 @@ from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.storage import durable
 from murmurate.units import SECONDS_PER_DAY
 
+_LAYOUT_FILE = "_layout.json"
 _LAYOUT_FORMAT = 1
 _INTERVAL_NAME_FORMAT = "%Y%m%dT%H%MZ"
 
@@ -43,8 +44,7 @@ class Landing:
         """A new landing; an old one is opened if it has the same layout."""
         requested = cls(root=root, interval_s=interval_s, shard_meters=shard_meters)
         durable.make_directory(root)
-        layout = {"murmurate_landing": _LAYOUT_FORMAT, "interval_s": interval_s, "shard_meters": shard_meters}
-        durable.write_once(root / "_layout.json", (json.dumps(layout) + "\n").encode())
+        durable.write_once(root / _LAYOUT_FILE, requested._layout_bytes())
         landing = cls.open(root)
         if landing != requested:
             actual = f"a landing for {landing.interval_s} s and {landing.shard_meters} meters a shard"
@@ -54,7 +54,7 @@ class Landing:
     @classmethod
     def open(cls, root: Path) -> Landing:
         """The landing in a folder."""
-        path = root / "_layout.json"
+        path = root / _LAYOUT_FILE
         if not path.is_file():
             raise ReadingError(str(root), "no landing", "has no _layout.json; create one with murmurate landing")
         try:
@@ -65,6 +65,28 @@ class Landing:
         except (ValueError, KeyError, TypeError):
             raise ReadingError(str(path), "unreadable", "must name interval_s and shard_meters") from None
 
+    def restore_layout(self) -> bool:
+        """Write the file of the layout again if it is gone or no layout at all. Returns whether it was.
+
+        A process that runs knows the layout; one that starts without the file could release nothing.
+        """
+        path = self.root / _LAYOUT_FILE
+        try:
+            if "murmurate_landing" in json.loads(path.read_bytes()):
+                return False  # perhaps of a later version
+        except (OSError, ValueError, TypeError, RecursionError):
+            pass
+        durable.write_file(path, self._layout_bytes())
+        return True
+
+    def _layout_bytes(self) -> bytes:
+        layout = {
+            "murmurate_landing": _LAYOUT_FORMAT,
+            "interval_s": self.interval_s,
+            "shard_meters": self.shard_meters,
+        }
+        return (json.dumps(layout) + "\n").encode()
+
     def interval_folder(self, start_s: int) -> Path:
         """The folder of the interval that begins at `start_s` [s of UTC]."""
         if start_s % self.interval_s:
@@ -74,15 +96,19 @@ class Landing:
     def shard_folder(self, start_s: int, shard: int) -> Path:
         return self.interval_folder(start_s) / f"shard={shard}"
 
+    def parse_interval(self, name: str) -> int | None:
+        """When the interval of that name begins [s of UTC]; None if the name is not that of an interval."""
+        try:
+            start_s = parse_interval_name(name)
+        except (ValueError, OverflowError):
+            return None
+        return None if start_s % self.interval_s or interval_name(start_s) != name else start_s
+
     def list_intervals(self) -> tuple[list[int], list[str]]:
         """Starts of the intervals that have a folder [s of UTC], and folders that name no interval."""
         starts_s, misnamed = [], []
         for name in sorted(path.name.removeprefix("interval=") for path in self.root.glob("interval=*")):
-            try:
-                start_s = parse_interval_name(name)
-            except ValueError:
-                start_s = 1
-            if start_s % self.interval_s or interval_name(start_s) != name:
+            if (start_s := self.parse_interval(name)) is None:
                 misnamed.append(f"interval={name}")
             else:
                 starts_s.append(start_s)

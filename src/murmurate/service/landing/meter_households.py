@@ -37,7 +37,7 @@ def read_attributes(table: pa.Table) -> MeterAttributes:
     protected = table["protected"].to_numpy() if "protected" in table.column_names else everyone
     if "kind" not in table.column_names:
         return MeterAttributes(table["meter"].to_numpy(), protected, np.full(len(table), UNKNOWN_KIND), ("",))
-    named = pc.dictionary_encode(pc.fill_null(table["kind"].cast(pa.string()).combine_chunks(), ""))
+    named = pc.dictionary_encode(pc.fill_null(table["kind"].cast(pa.large_string()), "")).combine_chunks()
     names = named.dictionary.to_pylist()
     kinds = ("", *sorted(set(names) - {""}))
     position = {name: at for at, name in enumerate(kinds)}
@@ -51,7 +51,7 @@ def household_bounds_by_zone(
     """The largest bound of a household in each zone, by kind [Wh]."""
     named = None
     if "household" in table.column_names:
-        named = pc.dictionary_encode(table["household"].combine_chunks())
+        named = pc.dictionary_encode(table["household"]).combine_chunks()
     households = Households(
         zone=meters.zone,
         bound_wh=meters.bound_wh,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -18,12 +19,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from murmurate.aggregation import Shard
 from murmurate.errors import MeterError
 from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.meter_file import (
+    TEXT_COLUMNS,
+    arrow_errors_as_meter_errors,
+    file_digest,
+    read_table,
+    table_version,
+)
 from murmurate.service.landing.meter_households import (
     MeterAttributes,
     check_unchanged,
@@ -34,19 +41,12 @@ from murmurate.service.landing.meter_households import (
 from murmurate.service.storage import durable
 from murmurate.types import Meters
 
-_REQUIRED_COLUMNS = ("meter", "zone", "bound_wh")
-_COLUMN_CHECKS = {"meter": pa.types.is_integer, "zone": pa.types.is_string, "bound_wh": pa.types.is_integer}
-_COLUMN_CHECKS |= {"imputed_wh": pa.types.is_integer, "protected": pa.types.is_boolean}
-_COLUMN_CHECKS |= dict.fromkeys(("id", "key", "kind"), pa.types.is_string)
-_COLUMN_CHECKS["household"] = lambda kind: pa.types.is_string(kind) or pa.types.is_integer(kind)
-_TEXT_COLUMNS = ("zone", "id", "key", "kind", "household")
-_NULLABLE_COLUMNS = ("key", "kind")
 _COLUMN_ENCODING = dict.fromkeys(("meter", "zone", "bound_wh", "imputed_wh"), "DELTA_BINARY_PACKED")
+METERS_FOLDER = "_meters"
 _HOUSEHOLDS_FILE = "households.parquet"
-_TYPE_TEXTS = dict.fromkeys(_TEXT_COLUMNS, "text") | {
-    "protected": "true or false",
-    "household": "text or whole numbers",
-}
+_CONTENTS_FILE = "table.json"
+_VERSION_NAME = re.compile("[0-9a-f]{64}")
+_PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,47 +70,94 @@ class MeterTable:
         return self.shards != (0,)
 
 
-def pin_table(landing: Landing, source: Path) -> MeterTable:
+def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> MeterTable:
     """Keep this version of the meter table in the landing; one that is there already is not read again.
 
-    Raises MeterError where the table cannot be used, or says of a meter's household another thing than the one before.
+    One that is damaged there is written again from the source, and with `rewrite` any. Raises MeterError where the
+    table cannot be used, or says of a meter's household another thing than the one before.
     """
-    folder = landing.root / "_meters" / _version(source)
-    if not _is_complete(folder):
-        table = read_table(source)
-        meters, attributes = _meters(table), read_attributes(table)
-        bounds = household_bounds_by_zone(table, meters, attributes)
-        if (before := _previous_attributes(folder)) is not None:
-            check_unchanged(before, attributes)
-            attributes = merge_attributes(before, attributes)
-        if folder.exists() and not _is_complete(folder):
-            shutil.rmtree(folder)
-        _write_table(folder, meters, attributes, bounds, landing)
-        load_table.cache_clear()
+    folder = landing.root / METERS_FOLDER / table_version(source)
+    if rewrite or not is_complete(folder):
+        with arrow_errors_as_meter_errors(source):
+            _pin_new_table(landing, folder, read_table(source), rewrite=rewrite)
     return load_table(folder)
 
 
-def _is_complete(folder: Path) -> bool:
-    """Whether every file is there. A table that an earlier version has pinned lacks one, and is written again."""
-    if not folder.exists():
+def _pin_new_table(landing: Landing, folder: Path, table: pa.Table, *, rewrite: bool) -> None:
+    meters, attributes = _meters(table), read_attributes(table)
+    bounds = household_bounds_by_zone(table, meters, attributes)
+    if (before := _previous_attributes(folder)) is not None:
+        check_unchanged(before, attributes)
+        attributes = merge_attributes(before, attributes)
+    part = _write_table(folder, meters, attributes, bounds, landing)
+    _replace_folder(part, folder, rewrite=rewrite)
+    load_table.cache_clear()
+    load_shard.cache_clear()
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether every file is there and whole. A table that an earlier version has pinned lacks one."""
+    if not folder.is_dir():
         return False
-    names = [f"shard={shard}.parquet" for shard in load_table(folder).shards]
-    return all((folder / name).exists() for name in (*names, _HOUSEHOLDS_FILE))
+    try:
+        names = [f"shard={shard}.parquet" for shard in _read_contents(folder).shards]
+    except MeterError:
+        return False
+    return all(_is_whole(folder / name) for name in (*names, _HOUSEHOLDS_FILE))
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a Parquet file begins and ends as one. What is between is checked when it is read."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_PARQUET_MAGIC))
+            file.seek(-len(_PARQUET_MAGIC), os.SEEK_END)
+            return begin == file.read() == _PARQUET_MAGIC
+    except OSError:
+        return False
+
+
+def is_version(name: str) -> bool:
+    """Whether a folder's name is the version of a meter table."""
+    return _VERSION_NAME.fullmatch(name) is not None
+
+
+def find_table_damage(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The damaged, missing and stray files of a pinned table, each with what to do."""
+    restore = "is damaged; restore it, or put this version of the meter table back for one interval"
+    expected = {_CONTENTS_FILE, _HOUSEHOLDS_FILE}
+    try:
+        expected |= {f"shard={shard}.parquet" for shard in _read_contents(folder).shards}
+    except MeterError:
+        yield folder / _CONTENTS_FILE, restore
+        return
+    for name in sorted(expected - {_CONTENTS_FILE}):
+        if not _is_whole(folder / name):
+            yield folder / name, restore
+    for path in folder.iterdir():
+        if path.name not in expected:
+            yield path, "is not a file of this table; move it away"
 
 
 def _previous_attributes(folder: Path) -> MeterAttributes | None:
     """What the table that was pinned last says of every meter so far; None where this one is the first."""
     others = (path for path in folder.parent.glob(f"*/{_HOUSEHOLDS_FILE}") if path.parent != folder)
-    pinned_at = {path: path.stat().st_mtime_ns for path in others if not path.parent.name.startswith(".")}
+    pinned_at = {path: path.stat().st_mtime_ns for path in others if is_version(path.parent.name)}
     if not pinned_at:
         return None
     newest = max(pinned_at, key=lambda path: (pinned_at[path], path))
-    return read_attributes(pq.read_table(newest, partitioning=None))
+    try:
+        return read_attributes(pq.read_table(newest, partitioning=None))
+    except (pa.ArrowException, KeyError):
+        allowed = (
+            "must be restored, or the meter table before this one be put back for one interval: it says what each "
+        )
+        raise MeterError(str(newest), "unreadable", f"{allowed}household is, and a household keeps that") from None
 
 
 def pinned_table(landing: Landing, version: str) -> MeterTable:
     """A version that was pinned before."""
-    folder = landing.root / "_meters" / version
+    folder = landing.root / METERS_FOLDER / version
     if not folder.is_dir():
         raise MeterError("meters", version[:12], "is not in this landing; give the meter table with --meters")
     return load_table(folder)
@@ -118,19 +165,42 @@ def pinned_table(landing: Landing, version: str) -> MeterTable:
 
 @cache
 def load_table(folder: Path) -> MeterTable:
-    """What a pinned table says of itself; it never changes."""
-    contents = json.loads((folder / "table.json").read_bytes())
-    contents |= {name: tuple(listed) for name, listed in contents.items() if isinstance(listed, list)}
-    return MeterTable(folder=folder, **contents)
+    """What a pinned table says of itself; it never changes. Raises MeterError where it is damaged."""
+    return _read_contents(folder)
+
+
+def _read_contents(folder: Path) -> MeterTable:
+    damaged = MeterError(f"pinned meter table {folder.name[:12]}", "unreadable", "its table.json is damaged")
+    try:
+        contents = json.loads((folder / _CONTENTS_FILE).read_bytes())
+        contents |= {name: tuple(listed) for name, listed in contents.items() if isinstance(listed, list)}
+        table = MeterTable(folder=folder, **contents)
+        is_consistent = len(table.digests) == len(table.shards) and all(isinstance(at, int) for at in table.shards)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        raise damaged from None
+    if not is_consistent:
+        raise damaged
+    return table
+
+
+def count_zone_meters(table: MeterTable) -> dict[str, int]:
+    """How many meters each zone of a pinned table has. Raises MeterError where a file of it is damaged."""
+    counts = np.zeros(len(table.zones), np.int64)
+    for shard in table.shards:
+        path = table.folder / f"shard={shard}.parquet"
+        with arrow_errors_as_meter_errors(path):
+            zone = pq.read_table(path, columns=["zone"], partitioning=None)["zone"].to_numpy()
+        counts += np.bincount(zone, minlength=len(counts))
+    return dict(zip(table.zones, counts.tolist(), strict=True))
 
 
 @lru_cache(maxsize=1)
 def load_shard(folder: Path, shard: int) -> Shard:
     """One shard of a pinned table, ready to tally. Raises MeterError where it is not what was pinned."""
     path, table = folder / f"shard={shard}.parquet", load_table(folder)
-    if _sha256(path) != table.digests[table.shards.index(shard)]:
+    if file_digest(path) != table.digests[table.shards.index(shard)]:
         raise MeterError(f"pinned meter table {folder.name[:12]}", "changed", "must stay as it was when it was pinned")
-    with pq.ParquetFile(path, pre_buffer=False) as parquet:
+    with arrow_errors_as_meter_errors(path), pq.ParquetFile(path, pre_buffer=False) as parquet:
         rows = parquet.read(use_threads=False)
     column = {name: rows[name].to_numpy() for name in rows.column_names}
     meters = Meters(
@@ -143,73 +213,13 @@ def load_shard(folder: Path, shard: int) -> Shard:
     return Shard.from_meters(meters, shard)
 
 
-def _table_files(source: Path) -> list[Path]:
-    """The files of a table; in a folder those that lie in it, not what lies deeper."""
-    if not source.is_dir():
-        return [source]
-    files = sorted(path for path in source.glob("*.parquet") if path.is_file() and not path.name.startswith((".", "_")))
-    if not files:
-        raise MeterError("meters", source, "must be a CSV or Parquet file, or a folder with *.parquet")
-    return files
-
-
-def _version(source: Path) -> str:
-    digests = [_sha256(path) for path in _table_files(source)]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_table(source: Path) -> pa.Table:
-    """The operator's table, checked, in the order of the meters' numbers. Only `key` and `kind` may be empty."""
-    text = pv.ConvertOptions(column_types=dict.fromkeys(_TEXT_COLUMNS, pa.string()))
-    try:
-        if source.suffix == ".csv":
-            table = pv.read_csv(source, convert_options=text)
-        else:
-            table = pa.concat_tables([pq.read_table(path, partitioning=None) for path in _table_files(source)])
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise
-        raise MeterError(str(source), "unreadable", str(error).splitlines()[0]) from None
-    if not len(table):
-        raise MeterError(str(source), "empty", "must have a row for each meter")
-    names = [name for name in _COLUMN_CHECKS if name in table.column_names or name in _REQUIRED_COLUMNS]
-    for name in names:
-        if table.column_names.count(name) != 1:
-            how = f"with {name} twice" if name in table.column_names else f"without {name}"
-            raise MeterError(str(source), how, f"must have the columns {', '.join(_REQUIRED_COLUMNS)}")
-    table = table.select(names).combine_chunks()
-    for name in set(_TEXT_COLUMNS).intersection(names):
-        table = table.set_column(names.index(name), name, _plain_text(table[name]))
-    for name, kind in ((name, table.schema.field(name).type) for name in names):
-        fits = _COLUMN_CHECKS[name](kind)
-        gaps = table[name].null_count or (
-            fits and pa.types.is_string(kind) and pc.any(pc.equal(table[name], "")).as_py()
-        )
-        if not fits or (gaps and name not in _NULLABLE_COLUMNS):
-            what = "empty here and there" if gaps else kind
-            raise MeterError(f"{source}: {name}", what, f"must be {_TYPE_TEXTS.get(name, 'whole numbers')} throughout")
-    return table.sort_by("meter")
-
-
-def _plain_text(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text is text, however it is packed."""
-    packed = pa.types.is_dictionary(text.type) or pa.types.is_large_string(text.type)
-    empty = pa.types.is_null(text.type)  # a column that CSV or Parquet has nothing in
-    return text.cast(pa.string()) if packed or empty or pa.types.is_string_view(text.type) else text
-
-
 def _meters(table: pa.Table) -> Meters:
-    named = pc.dictionary_encode(table["zone"].combine_chunks())
+    named = pc.dictionary_encode(table["zone"]).combine_chunks()
     names = np.array(named.dictionary.to_pylist(), dtype=object)
     order = np.argsort(names)
     position = np.empty(len(names), np.int64)
     position[order] = np.arange(len(names))
-    column = {name: table[name].to_numpy() for name in table.column_names if name not in _TEXT_COLUMNS}
+    column = {name: table[name].to_numpy() for name in table.column_names if name not in TEXT_COLUMNS}
     return Meters(
         zones=tuple(names[order]),
         zone=position[named.indices.to_numpy()],
@@ -221,8 +231,8 @@ def _meters(table: pa.Table) -> Meters:
 
 def _write_table(
     folder: Path, meters: Meters, attributes: MeterAttributes, bounds: tuple[Mapping[str, int], ...], landing: Landing
-) -> None:
-    """One file a shard, in a folder that appears when it is complete."""
+) -> Path:
+    """One file a shard, in a temporary folder beside the one that it will be. Returns the temporary folder."""
     columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
     whole = pa.table(columns | {"imputed_wh": meters.imputed_wh})
     number = whole["meter"].to_numpy()
@@ -245,7 +255,16 @@ def _write_table(
     packed = {"meter": "DELTA_BINARY_PACKED"}
     pq.write_table(attributes.to_table(), sink, use_dictionary=["kind"], column_encoding=packed)
     durable.write_file(part / _HOUSEHOLDS_FILE, memoryview(sink.getvalue()))
-    durable.write_file(part / "table.json", json.dumps(contents).encode())
+    durable.write_file(part / _CONTENTS_FILE, json.dumps(contents).encode())
+    return part
+
+
+def _replace_folder(part: Path, folder: Path, *, rewrite: bool) -> None:
+    """Put a new folder in place, also of one that is not complete."""
+    if folder.exists() and (rewrite or not is_complete(folder)):
+        damaged = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.damaged")
+        folder.rename(damaged)
+        shutil.rmtree(damaged) if damaged.is_dir() else damaged.unlink()
     try:
         part.rename(folder)
     except OSError:  # another run has pinned it meanwhile

@@ -112,12 +112,19 @@ def _open_parquet(file: pa.NativeFile, name: str) -> pq.ParquetFile:
     file.seek(0)
     try:
         return pq.ParquetFile(file, pre_buffer=False, coerce_int96_timestamp_unit="us")
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):  # a column may have a name that is not UTF-8
         raise ReadingError(name, "unreadable", "must be a Parquet file") from None
 
 
 def _check_columns(parquet: pq.ParquetFile, name: str) -> int:
     """Refuse columns that are not what a landing holds. Returns the unit of their time [µs]."""
+    try:
+        return _time_unit_us(parquet, name)
+    except UnicodeDecodeError:
+        raise ReadingError(name, "with a name that is not UTF-8", "must have columns with names in UTF-8") from None
+
+
+def _time_unit_us(parquet: pq.ParquetFile, name: str) -> int:
     schema = parquet.schema_arrow
     for column in READINGS_SCHEMA.names:
         if schema.names.count(column) != 1:
@@ -126,12 +133,12 @@ def _check_columns(parquet: pq.ParquetFile, name: str) -> int:
     for column in ("meter", "energy_wh"):
         kind = schema.field(column).type
         if not pa.types.is_integer(kind) or kind == pa.uint64():
-            raise ReadingError(f"{column} in {name}", kind, "must be whole numbers that fit in 64 bits")
+            raise ReadingError(f"{column} in {name}", str(kind), "must be whole numbers that fit in 64 bits")
     if parquet.schema.column(parquet.schema.names.index("interval_start")).physical_type == "INT96":
         return 1  # how Spark writes UTC unless it is told otherwise; read as µs
     kind = schema.field("interval_start").type
     if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit not in _MICROSECONDS_PER_UNIT:
-        raise ReadingError(f"interval_start in {name}", kind, "must be a timestamp in UTC, in s, ms or us")
+        raise ReadingError(f"interval_start in {name}", str(kind), "must be a timestamp in UTC, in s, ms or us")
     return _MICROSECONDS_PER_UNIT[kind.unit]
 
 

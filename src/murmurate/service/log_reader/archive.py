@@ -3,62 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from fractions import Fraction
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-import psycopg
 from psycopg import Connection
 
-from murmurate.public_log.record import RELEASE_KINDS, Entry, RecordKind, canonical_json
+from murmurate.errors import ChainError
+from murmurate.public_log.canonical import canonical_json
+from murmurate.public_log.tile import parse_tile
+from murmurate.public_log.zone_line import make_zone_line
+from murmurate.public_log.zone_table import ZoneTable
+from murmurate.service.log_reader.zone_history import (
+    ShardStay,
+    find_earlier_stays,
+    find_undecided,
+    read_entry_key,
+    read_stay_prices,
+    withheld_price,
+)
 from murmurate.service.log_reader.zone_view import Price, ZoneView
 from murmurate.service.storage.session import TransactionSource, open_source
 
-LOG_CURSOR_ROWS = 2000
-
-_SELECT_PLANS = """
-    SELECT document FROM public_log.plan WHERE %(zone)s::text IS NULL OR digest IN (
-        SELECT line::jsonb ->> 'plan' FROM public_log.entry
-        WHERE zone = %(zone)s AND (seq = 0 OR line LIKE '%%"kind":"plan"%%'))
-    ORDER BY digest"""
-_SELECT_ENTRIES = """
-    SELECT line FROM public_log.entry WHERE %(zone)s::text IS NULL OR zone = %(zone)s ORDER BY zone, seq"""
-_SELECT_ENTRY_RANGE = """
-    SELECT line, extract(epoch FROM taken)::float8 FROM public_log.entry
-    WHERE zone = %s AND seq BETWEEN %s AND %s ORDER BY seq"""
-
-
-def price_from_entry(entry: Entry, logged_s: float) -> Price:
-    """What a release says about the price of the interval that pays it."""
-    record = entry.record
-    scale_wh = None if record.scale_wh is None else float(record.scale_wh)
-    return Price(
-        record.applies, record.kind, record.price_ticks, Fraction(record.tick), scale_wh, logged_s, record.core_wh
-    )
-
-
-def price_from_line(line: str, logged_s: float) -> Price | None:
-    """The price in a line that was checked when it was new: a tenth of what it takes to check it again."""
-    record = json.loads(line)
-    if record["kind"] not in RELEASE_KINDS:
-        return None
-    scale_wh = None if record["scale_wh"] is None else float(record["scale_wh"])
-    kind, tick = RecordKind(record["kind"]), _parse_tick(record["tick"])
-    return Price(record["applies"], kind, record["price_ticks"], tick, scale_wh, logged_s, record["core_wh"])
-
-
-_parse_tick = lru_cache(maxsize=64)(Fraction)
-
-
-def log_lines(connection: Connection, zone: str | None) -> Iterator[str]:
-    """The log, or one zone of it: plans first, then every entry in order."""
-    parameters = {"zone": zone}
-    for (document,) in connection.execute(_SELECT_PLANS, parameters):
-        yield canonical_json(json.loads(document))
-    with connection.cursor("export") as cursor:
-        cursor.itersize = LOG_CURSOR_ROWS
-        for (line,) in cursor.execute(_SELECT_ENTRIES, parameters):
-            yield line
+_SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
+_SELECT_SHARDS_OF_ZONE = "SELECT shard FROM public_log.claim WHERE zone = %s ORDER BY number"
+_SELECT_HEADS_OF_ZONE = """
+    SELECT c.shard, h.seq FROM public_log.claim AS c JOIN public_log.head AS h USING (shard)
+    WHERE c.zone = %s ORDER BY c.number"""
+_SELECT_TILE_RANGE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq BETWEEN %s AND %s ORDER BY seq"
+_SELECT_DOCUMENT = "SELECT body FROM public_log.document WHERE digest = %s"
+_SELECT_DOCUMENTS = "SELECT digest, body FROM public_log.document WHERE digest = ANY(%s)"
+_SELECT_TILES = "SELECT seq, body FROM public_log.tile WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"
+_ROWS_PER_QUERY = 512
+_TILES_PER_CHUNK = 16  # of the log of a zone
+_MAX_TABLES_KEPT = 256
 
 
 class Archive:
@@ -66,41 +43,118 @@ class Archive:
 
     def __init__(self, database: str | TransactionSource) -> None:
         self._session = open_source(database)
+        self._tables: dict[str, ZoneTable] = {}
 
-    def read_plan(self, digest: str) -> str | None:
-        """The document of a published plan."""
-        query = "SELECT document FROM public_log.plan WHERE digest = %s"
+    def read_document(self, digest: str) -> str | None:
+        """A plan or a zone table of the log."""
         with self._session.transaction() as connection:
-            row = connection.execute(query, (digest,)).fetchone()
+            row = connection.execute(_SELECT_DOCUMENT, (digest,)).fetchone()
         return None if row is None else str(row[0])
 
-    def read_prices(self, view: ZoneView, first: int, last: int) -> list[Price]:
-        """The prices of a stretch of intervals.
-
-        A record moves the interval by one or by none. So the record of an interval is at least as many records after
-        the first one as the interval is after it, and at least as many before the last one.
-        """
-        low, high = (
-            max(0, first - (view.first_priced - 1)),
-            view.seq - (view.last_decided - min(last, view.last_decided)),
-        )
+    def read_documents(self, digests: Sequence[str]) -> dict[str, str]:
+        """Plans and zone tables by their digests, as far as the log has them."""
         with self._session.transaction() as connection:
-            rows = connection.execute(_SELECT_ENTRY_RANGE, (view.zone, low, high)).fetchall()
-        prices = (price_from_line(line, taken_s) for line, taken_s in rows)
-        return [price for price in prices if price is not None and first <= price.interval <= last]
+            return dict(connection.execute(_SELECT_DOCUMENTS, (list(digests),)).fetchall())
 
-    def read_log_chunks(self, zone: str | None) -> Iterator[bytes]:
-        """The log as a file that `murmurate verify` takes, as it stands at one moment."""
-        with psycopg.connect(self._session.dsn, connect_timeout=5) as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            batch: list[str] = []
-            for line in log_lines(connection, zone):
-                batch.append(line)
-                if len(batch) == 100:
-                    yield ("\n".join(batch) + "\n").encode()
-                    batch.clear()
-            if batch:
-                yield ("\n".join(batch) + "\n").encode()
+    def read_tile(self, shard: str, seq: int) -> bytes | None:
+        """A tile as it was appended."""
+        with self._session.transaction() as connection:
+            row = connection.execute(_SELECT_TILE, (shard, seq), binary=True).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def read_tiles(self, shard: str, after_seq: int, max_tiles: int) -> list[tuple[int, bytes]]:
+        """The next tiles of a shard after a number, each with its number."""
+        with self._session.transaction() as connection:
+            rows = connection.execute(_SELECT_TILES, (shard, after_seq, max_tiles), binary=True).fetchall()
+        return [(seq, bytes(body)) for seq, body in rows]
+
+    def read_prices(self, view: ZoneView, first: int, last: int) -> list[Price]:
+        """The prices of a stretch of intervals, through all shards that the zone was in."""
+        lead, found = view.lead_intervals, list[Price]()
+        measured = range(first - lead, last - lead + 1)
+        stays = self._find_stays(view, measured.start)
+        for stay in stays:
+            begin, end = max(stay.first, measured.start), min(stay.last + 1, measured.stop)
+            for start in range(begin, end, _ROWS_PER_QUERY):
+                some = ShardStay(stay.shard, start, min(end, start + _ROWS_PER_QUERY) - 1)
+                with self._session.transaction() as connection:
+                    found += read_stay_prices(connection, self._table, view.zone, some)
+        undecided = [n + lead for n in find_undecided(stays) if n in measured]
+        found += [withheld_price(interval, view.tick, view.interval_s) for interval in undecided]
+        return sorted(found, key=lambda price: price.interval)
+
+    def read_opening_key(self, view: ZoneView) -> str:
+        """The key that signed the first line of a zone's log. It is another one than its shard's after a rotation."""
+        shard, row = view.shard, view.row
+        if row.moved_from is None and view.key == shard.opening_key:
+            return view.key
+        here = ShardStay(shard.name, row.since, shard.last)
+        with self._session.transaction() as connection:
+            earlier: list[ShardStay] = []
+            with suppress(ChainError):  # where this log does not show them, it begins with this shard
+                earlier = find_earlier_stays(connection, self._table, row)
+            return read_entry_key(connection, self._table, row.zone, [here, *earlier][-1])
+
+    def _find_stays(self, view: ZoneView, first: int) -> list[ShardStay]:
+        """The shards that a zone was in, from an interval on or longer, in order."""
+        here = ShardStay(view.shard.name, view.row.since, view.shard.last)
+        if view.row.since <= first:
+            return [here]
+        with self._session.transaction() as connection:
+            return [*reversed(find_earlier_stays(connection, self._table, view.row)), here]
+
+    def _table(self, connection: Connection, digest: str) -> ZoneTable:
+        table = self._tables.get(digest)
+        if table is None:
+            row = connection.execute(_SELECT_DOCUMENT, (digest,)).fetchone()
+            if row is None:
+                raise ChainError("zone table", digest, "is not in the log")
+            if len(self._tables) >= _MAX_TABLES_KEPT:
+                self._tables.clear()
+            table = self._tables[digest] = ZoneTable.from_json(row[0])
+        return table
+
+    def read_log_chunks(self, zone: str) -> Iterator[bytes]:
+        """The lines of one zone as a file that `murmurate verify` takes, as they stand when it begins.
+
+        Each chunk is read in a transaction of its own, and may be empty. The log only grows: chunks of one moment are
+        those up to the tiles that were the last ones then.
+        """
+        plans: set[str] = set()
+        with self._session.transaction() as connection:
+            shards = connection.execute(_SELECT_HEADS_OF_ZONE, (zone,)).fetchall()
+        for shard, last in shards:
+            for first in range(0, last + 1, _TILES_PER_CHUNK):
+                end = min(last, first + _TILES_PER_CHUNK - 1)
+                with self._session.transaction() as connection:
+                    rows = connection.execute(_SELECT_TILE_RANGE, (shard, first, end), binary=True).fetchall()
+                    lines = [line for (body,) in rows for line in self._tile_lines(connection, body, zone, plans)]
+                yield "".join(f"{line}\n" for line in lines).encode()
+
+    def zone_lines(self, connection: Connection, zone: str) -> Iterator[str]:
+        """The lines of one zone, each plan before the first line under it, in the transaction of a connection."""
+        plans: set[str] = set()
+        shards = [shard for (shard,) in connection.execute(_SELECT_SHARDS_OF_ZONE, (zone,)).fetchall()]
+        for number, shard in enumerate(shards):
+            with connection.cursor(f"zone_lines_{number}", binary=True) as cursor:
+                cursor.itersize = _TILES_PER_CHUNK
+                cursor.execute("SELECT body FROM public_log.tile WHERE shard = %s ORDER BY seq", (shard,))
+                for (body,) in cursor:
+                    yield from self._tile_lines(connection, body, zone, plans)
+
+    def _tile_lines(self, connection: Connection, body: bytes, zone: str, plans: set[str]) -> Iterator[str]:
+        """The line of a zone in a tile, if it has one, and its plan before it unless that is among `plans`."""
+        tile = parse_tile(bytes(body))
+        table = self._table(connection, tile.header.table)
+        if zone not in table.position:
+            return
+        line = make_zone_line(tile, table, zone)
+        if line.plan not in plans:
+            plans.add(line.plan)
+            row = connection.execute(_SELECT_DOCUMENT, (line.plan,)).fetchone()
+            if row is not None:
+                yield canonical_json(json.loads(row[0]))
+        yield line.to_json()
 
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""

@@ -1,190 +1,275 @@
 """Follow the public log: read what is new, check it as anybody would, and keep what everybody asks for.
 
 A reader of the log needs no more rights than the public has. What does not follow from what was read before is not
-shown: the zone stands still, and the reason is said. At the start the last record is checked, and not again the days
-before it: that would take minutes for thousands of zones, and anybody can do it with `murmurate verify`.
+shown: the shard stands still, and the reason is kept. At the start the tiles of the prices that are paid now are
+checked, and not the days before them: anybody can do that with `murmurate verify`. Older prices are read afterwards, a
+few tiles at a time, so that the last prices of all zones are there at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from typing import NamedTuple
+from weakref import WeakValueDictionary
 
+import numpy as np
 from psycopg import Connection
 
 from murmurate.errors import ChainError, MurmurateError
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.chain import check_follows, check_signature
-from murmurate.public_log.record import RELEASE_KINDS, Entry, canonical_json, parse_entry
+from murmurate.public_log.canonical import compute_digest
+from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import verify_signature
-from murmurate.service.log_reader.archive import Archive, price_from_entry, price_from_line
-from murmurate.service.log_reader.zone_view import Price, ZoneView
-from murmurate.service.settings import ZoneDisplay
-from murmurate.service.storage.session import Session
+from murmurate.public_log.tile import Tile, TileHeader, TileKind, parse_tile
+from murmurate.public_log.tile_chain import ShardHead, check_next, check_rows, check_signature, rebuild_head, tile_label
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
+from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
+from murmurate.service.log_reader.zone_history import (
+    ShardStay,
+    find_earlier_stays,
+    find_undecided,
+    read_stay_prices,
+    withheld_price,
+)
+from murmurate.service.log_reader.zone_view import EarlierPrices, Price, ShardView, parse_tick
+from murmurate.service.storage.session import TransactionSource, open_source
 from murmurate.units import SECONDS_PER_DAY
 
 RECENT_PRICES_S = 3 * SECONDS_PER_DAY  # what is kept in memory
-ZONES_PER_QUERY = 500  # zones in one answer
+BROKEN_RETRY_S = 5.0
+TILES_PER_QUERY = SLACK  # a view that is in use is never overwritten
 
-_SELECT_HEADS = "SELECT zone, seq, interval_s FROM public_log.head"
-_SELECT_NEW_LINES = """
-    SELECT mine.zone, e.line, extract(epoch FROM e.taken)::float8 FROM jsonb_each_text(%s) AS mine (zone, after)
-    CROSS JOIN LATERAL (
-        SELECT seq, line, taken FROM public_log.entry
-        WHERE zone = mine.zone AND seq > mine.after::bigint ORDER BY seq LIMIT %s
-    ) AS e ORDER BY mine.zone, e.seq"""
+_SELECT_HEADS = "SELECT shard, seq, interval FROM public_log.head WHERE seq >= 0 ORDER BY shard"
+_SELECT_NEW = """
+    SELECT body, extract(epoch FROM taken)::float8 FROM public_log.tile
+    WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"""
+_SELECT_RECENT = """
+    SELECT body, extract(epoch FROM taken)::float8 FROM public_log.tile
+    WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
+_SELECT_FIRST = "SELECT body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = 0"
+_SELECT_TABLE = "SELECT body FROM public_log.document WHERE digest = %s"
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedChain:
-    """A zone as far as it was read."""
+class ChangedShard(NamedTuple):
+    """A shard that has moved on."""
 
-    view: ZoneView
-    head: Entry
+    view: ShardView
+    new_intervals: range  # that were measured and whose prices are new since the last time
+
+
+class _ReadTile(NamedTuple):
+    tile: Tile
+    table: ZoneTable
+    logged_s: float
+
+
+@dataclass(slots=True)
+class _FollowedShard:
+    view: ShardView
+    backfilled: bool = False
 
 
 class Follower:
-    """Reads the log into views. One thread at a time."""
+    """Reads the log into views of shards. One thread at a time; views may be read by any thread.
 
-    def __init__(self, dsn: str, display_of: Callable[[str], ZoneDisplay]) -> None:
-        self._session = Session(dsn)
-        self._archive = Archive(dsn)
-        self._display_of = display_of
-        self._chains: dict[str, FollowedChain] = {}
-        self._terms: dict[str, ReleaseTerms] = {}
-        self.broken: dict[str, str] = {}  # zones that stand still, and why
+    A view stays valid until the one after it was yielded and `SLACK` more intervals were read: who keeps views must
+    replace them before asking for more.
+    """
 
-    @property
-    def views(self) -> Mapping[str, ZoneView]:
-        return {zone: chain.view for zone, chain in self._chains.items()}
+    def __init__(self, database: str | TransactionSource, recent_s: int = RECENT_PRICES_S) -> None:
+        self._session = open_source(database)
+        self._recent_s = recent_s
+        self._shards: dict[str, _FollowedShard] = {}
+        self._tables: WeakValueDictionary[str, ZoneTable] = WeakValueDictionary()
+        self.broken: dict[str, str] = {}  # shards that stand still, and why
+        self._retry_at_s: dict[str, float] = {}  # when a broken one is read again, by the monotonic clock
 
-    def refresh(self) -> list[tuple[ZoneView, list[Price]]]:
-        """Read what is new. Returns each zone that has changed, with the prices that are new since the last time.
+    def refresh(self) -> Iterator[ChangedShard]:
+        """Read what is new, shard by shard.
 
-        Of a zone that is read for the first time no price is called new: they may be days old.
+        Of a shard that is read for the first time no price is called new: they may be days old. A broken one is read
+        again now and then, from the last tile that was right: the log may have been mended.
         """
         with self._session.transaction() as connection:
-            heads = {zone: (seq, step) for zone, seq, step in connection.execute(_SELECT_HEADS) if seq >= 0}
-        changed = []
-        behind = [zone for zone, (seq, _) in heads.items() if zone not in self._chains or self._seq(zone) < seq]
-        for at in range(0, len(behind), ZONES_PER_QUERY):
-            batch = {zone: heads[zone] for zone in behind[at : at + ZONES_PER_QUERY] if zone not in self.broken}
-            changed += self._read_zones(batch)
-        return changed
-
-    def _seq(self, zone: str) -> int:
-        return self._chains[zone].head.record.seq
-
-    def _read_zones(self, heads: Mapping[str, tuple[int, int]]) -> list[tuple[ZoneView, list[Price]]]:
-        new = {zone: head for zone, head in heads.items() if zone not in self._chains}
-        after = {zone: self._seq(zone) for zone in heads.keys() - new.keys()}
-        after |= {zone: max(-1, seq - RECENT_PRICES_S // step - 2) for zone, (seq, step) in new.items()}
-        lines_by_zone: dict[str, list[tuple[str, float]]] = {}
-        with self._session.transaction() as connection:
-            for zone, line, taken in connection.execute(
-                _SELECT_NEW_LINES, (canonical_json(after), RECENT_PRICES_S // 60)
-            ):
-                lines_by_zone.setdefault(zone, []).append((line, taken))
-            openings = self._read_openings(connection, list(new))
-        changed = []
-        for zone, lines in lines_by_zone.items():
+            heads = connection.execute(_SELECT_HEADS).fetchall()
+        for shard, seq, interval in heads:
+            if self._retry_at_s.get(shard, 0.0) > time.monotonic():
+                continue
             try:
-                changed.append(self._follow_zone(zone, lines, openings.get(zone)))
-            except MurmurateError as error:
-                self.broken[zone] = str(error)
-            except (ValueError, KeyError, TypeError) as error:
-                self.broken[zone] = f"a line of the log is no record ({type(error).__name__})"
-        return changed
+                if shard not in self._shards:
+                    yield self._begin(shard, interval)
+                elif self._seq(shard) < seq:
+                    yield from self._read_new(shard)
+                self.broken.pop(shard, None)
+            except (MurmurateError, ValueError, LookupError) as error:
+                is_ours = isinstance(error, MurmurateError)
+                self.broken[shard] = str(error) if is_ours else f"a tile cannot be read ({type(error).__name__})"
+                self._retry_at_s[shard] = time.monotonic() + BROKEN_RETRY_S
 
-    @staticmethod
-    def _read_openings(connection: Connection, zones: list[str]) -> dict[str, tuple[str, float]]:
-        rows = (
-            connection.execute(_SELECT_NEW_LINES, (canonical_json(dict.fromkeys(zones, -1)), 1)).fetchall()
-            if zones
-            else []
-        )
-        return {zone: (line, taken) for zone, line, taken in rows}
+    def _seq(self, shard: str) -> int:
+        return self._shards[shard].view.head.tile.header.seq
 
-    def _follow_zone(
-        self, zone: str, lines: list[tuple[str, float]], opening: tuple[str, float] | None
-    ) -> tuple[ZoneView, list[Price]]:
-        if (before := self._chains.get(zone)) is None:
-            if opening is None:
-                raise ChainError("zone", zone, "has no first record")
-            head = _verified_entry(parse_entry(lines[-1][0]))
-            prices_read = [price for line, taken_s in lines if (price := price_from_line(line, taken_s)) is not None]
-            view = self._advance_view(self._opening_view(zone, parse_entry(opening[0]), opening[1]), head, prices_read)
-            self._chains[zone] = FollowedChain(view, head)
-            return view, []
-        head, prices = before.head, []
-        for line, taken_s in lines:
-            entry = parse_entry(line)
-            check_follows(head, entry)
-            head = _verified_entry(entry)
-            if entry.record.kind in RELEASE_KINDS:
-                prices.append(price_from_entry(entry, taken_s))
-        view = self._advance_view(before.view, head, prices)
-        self._chains[zone] = FollowedChain(view, head)
-        return view, prices
+    def _begin(self, shard: str, interval: int) -> ChangedShard:
+        """Read the last tiles of a shard: enough for the prices that are paid now."""
+        with self._session.transaction() as connection:
+            first = self._read_tiles(connection, _SELECT_FIRST, (shard,))[0]
+            lead = first.tile.header.lead
+            recent = self._read_tiles(connection, _SELECT_RECENT, (shard, interval - lead - 1, interval))
+        check_signature(first.tile, verify_signature)
+        head = _check_recent(recent)
+        columns = PriceColumns(head.table, self._recent_s // head.tile.header.interval_s)
+        releases = [each for each in recent if each.tile.header.kind is TileKind.RELEASE]
+        for each in releases:
+            _write(columns, head.table, each)
+        oldest = releases[0].tile.header.interval if releases else head.interval + 1
+        earlier = self._read_earlier(head, {})
+        view = ShardView(head, first.tile.header.key, columns, oldest, head.interval, earlier)
+        self._shards[shard] = _FollowedShard(view)
+        return ChangedShard(view, range(0))
 
-    def _opening_view(self, zone: str, opened: Entry, opened_s: float) -> ZoneView:
-        record = opened.record
-        return ZoneView(
-            zone=zone,
-            display=self._display_of(zone),
-            currency=record.currency,
-            tick=Fraction(record.tick),
-            interval_s=record.interval_s,
-            lead_intervals=opened.lead_intervals,
-            plan_digest="",
-            opening_key=record.key,
-            key=opened.key_in_force,
-            seq=0,
-            opened_s=opened_s,
-            first_priced=record.applies + 1,
-            last_decided=record.applies,
-            prices={},
-            expected_ticks=(),
-            total_epsilon_micro=0,
-            total_rho_micro=0,
-        )
+    def _read_tiles(self, connection: Connection, query: str, parameters: tuple[object, ...]) -> list[_ReadTile]:
+        found = []
+        for body, logged_s in connection.execute(query, parameters, binary=True).fetchall():
+            tile = parse_tile(bytes(body))
+            found.append(_ReadTile(tile, self._load_table(connection, tile.header.table), float(logged_s)))
+        return found
 
-    def _advance_view(self, view: ZoneView, head: Entry, prices: list[Price]) -> ZoneView:
-        record = head.record
-        oldest = record.applies - RECENT_PRICES_S // record.interval_s
-        kept = {at: price for at, price in view.prices.items() if at > oldest}
-        terms = self._terms_of(record.plan)
-        ticks = terms.forecast_ticks.tolist()
-        return replace(
-            view,
-            currency=record.currency,
-            tick=Fraction(record.tick),
-            plan_digest=record.plan,
-            key=head.key_in_force,
-            seq=record.seq,
-            last_decided=record.applies,
-            prices=kept | {price.interval: price for price in prices if price.interval > oldest},
-            expected_ticks=tuple(ticks[(slot - head.lead_intervals) % len(ticks)] for slot in range(len(ticks))),
-            total_epsilon_micro=record.total_epsilon_micro,
-            total_rho_micro=record.total_rho_micro,
-            terms=terms,
-        )
+    def _load_table(self, connection: Connection, digest: str) -> ZoneTable:
+        table = self._tables.get(digest)
+        if table is None:
+            row = connection.execute(_SELECT_TABLE, (digest,)).fetchone()
+            if row is None:
+                raise ChainError("zone table", digest, "is not in the log")
+            if compute_digest(row[0]) != digest:
+                raise ChainError("zone table", digest, "must be the digest of the document")
+            table = self._tables[digest] = ZoneTable.from_json(row[0])
+        return table
 
-    def _terms_of(self, plan: str) -> ReleaseTerms:
-        if plan not in self._terms:
-            text = self._archive.read_plan(plan)
-            if text is None:
-                raise ChainError("plan", plan, "is not in the log")
-            self._terms[plan] = ReleaseTerms.from_json(text)
-        return self._terms[plan]
+    def _read_new(self, shard: str) -> Iterator[ChangedShard]:
+        followed = self._shards[shard]
+        while True:
+            view = followed.view
+            with self._session.transaction() as connection:
+                tiles = self._read_tiles(connection, _SELECT_NEW, (shard, view.head.tile.header.seq, TILES_PER_QUERY))
+            before = view.last
+            try:
+                for each in tiles:
+                    followed.view = self._follow(followed.view, each)
+            finally:  # what was right before a tile that is not is shown
+                if followed.view is not view:
+                    yield ChangedShard(followed.view, range(before + 1, followed.view.last + 1))
+            if len(tiles) < TILES_PER_QUERY:
+                return
+
+    def _follow(self, view: ShardView, read: _ReadTile) -> ShardView:
+        table = read.table
+        head = check_next(view.head, read.tile, table, verify_signature)
+        columns = view.columns
+        if table.zones != view.table.zones:
+            columns = columns.reordered(view.table, table)
+        if read.tile.header.kind is not TileKind.RELEASE:
+            return replace(view, head=head, columns=columns, earlier=self._read_earlier(head, view.earlier))
+        _write(columns, table, read)
+        oldest = head.interval - self._recent_s // view.interval_s + 1
+        return replace(view, head=head, columns=columns, last=head.interval, first=max(view.first, oldest))
+
+    def _read_earlier(self, head: ShardHead, known: Mapping[str, EarlierPrices]) -> dict[str, EarlierPrices]:
+        """Read what zones that were moved to a shard bring along; it is not checked, as prices of the days before."""
+        oldest = head.interval - self._recent_s // head.tile.header.interval_s + 1
+        found: dict[str, EarlierPrices] = {}
+        for row in head.table.rows:
+            if row.moved_from is None:
+                continue
+            its = known.get(row.zone) or self._read_earlier_prices(row, head.tile.header, oldest)
+            if its is not None:
+                found[row.zone] = its if row.since > oldest else its._replace(prices={})
+        return found
+
+    def _read_earlier_prices(self, row: ZoneRow, header: TileHeader, oldest: int) -> EarlierPrices | None:
+        """None where the log does not show them: the zone is shown from its entry on."""
+        try:
+            with self._session.transaction() as connection:
+                stays = find_earlier_stays(connection, self._load_table, row)[::-1]
+                found: list[Price] = []
+                for stay in stays if row.since > oldest else []:
+                    recent = stay._replace(first=max(stay.first, oldest))
+                    found += read_stay_prices(connection, self._load_table, row.zone, recent)
+        except (MurmurateError, ValueError, LookupError):
+            return None
+        undecided = find_undecided([*stays, ShardStay(header.shard, row.since, row.since)])
+        tick, lead, step = parse_tick(row.tick), header.lead, header.interval_s
+        found += [withheld_price(n + lead, tick, step) for n in undecided if found and n >= oldest]
+        found.sort(key=lambda price: price.interval)
+        return EarlierPrices(stays[0].first, {price.interval: price for price in found})
+
+    def views(self) -> list[ShardView]:
+        """All shards that were read."""
+        return [followed.view for followed in self._shards.values()]
+
+    @property
+    def is_backfilled(self) -> bool:
+        """Whether all prices that are kept in memory were read."""
+        return all(followed.backfilled for shard, followed in self._shards.items() if shard not in self.broken)
+
+    def backfill(self, max_s: float) -> Iterator[ChangedShard]:
+        """Read older prices for a while, newest first, a few of each shard in turn."""
+        end = time.monotonic() + max_s
+        while time.monotonic() < end and not self.is_backfilled:
+            for shard, followed in self._shards.items():
+                if not followed.backfilled and shard not in self.broken:
+                    if time.monotonic() > end:
+                        return
+                    if self._backfill_some(shard, followed):
+                        yield ChangedShard(followed.view, range(0))
+
+    def _backfill_some(self, shard: str, followed: _FollowedShard) -> bool:
+        """Whether there were any."""
+        view = followed.view
+        oldest = view.last - self._recent_s // view.interval_s + 1
+        last = view.first - 1
+        first = max(oldest, last - TILES_PER_QUERY + 1)
+        try:
+            with self._session.transaction() as connection:
+                tiles = self._read_tiles(connection, _SELECT_RECENT, (shard, first, last)) if first <= last else []
+        except (MurmurateError, ValueError, LookupError):
+            tiles = []  # the prices before it are not shown
+        releases = [each for each in tiles if each.tile.header.kind is TileKind.RELEASE]
+        for each in releases:
+            _write(view.columns, view.table, each)
+        followed.backfilled = not releases or first == oldest
+        if releases:
+            followed.view = replace(view, first=releases[0].tile.header.interval)
+        return bool(releases)
 
     def close(self) -> None:
-        """Close the connections. They are reopened on the next call."""
+        """Close the connection. It is reopened on the next call."""
         self._session.close()
-        self._archive.close()
 
 
-def _verified_entry(entry: Entry) -> Entry:
-    check_signature(entry, verify_signature)
-    return entry
+def _check_recent(recent: list[_ReadTile]) -> ShardHead:
+    """Return the head after the last tiles of a shard: each is signed, and follows the one before.
+
+    The first of them is a release or opens the shard.
+    """
+    (tile, table, _), *rest = recent
+    check_signature(tile, verify_signature)
+    head = rebuild_head([tile], {tile.header.table: table})
+    if tile.header.kind is TileKind.RELEASE:
+        check_rows(tile.rows, table.zones)
+        if compute_root([leaf.tobytes() for leaf in head.leaf_hashes]).hex() != tile.header.root:
+            raise ChainError("root", tile.header.root, f"must be that of the rows of {tile_label(tile)}")
+    for each in rest:
+        head = check_next(head, each.tile, each.table, verify_signature)
+    return head
+
+
+def _write(columns: PriceColumns, now: ZoneTable, read: _ReadTile) -> None:
+    """Store a release under the zone table of now: a zone that has left has no column any more."""
+    (tile, table, logged_s), interval = read, read.tile.header.interval
+    if table.zones == now.zones:
+        columns.write(interval, tile.rows, table, logged_s, None)
+        return
+    stays = np.array([zone in now.position for zone in table.zones])
+    positions = np.array([now.position[zone] for zone in table.zones if zone in now.position], np.int64)
+    columns.write(interval, tile.rows[stays], table, logged_s, positions)

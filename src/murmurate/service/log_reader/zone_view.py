@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.record import RecordKind
+from murmurate.public_log.tile import RowKind
+from murmurate.public_log.tile_chain import ShardHead
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
+from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
 from murmurate.service.settings import ZoneDisplay
+
+LoadTerms = Callable[[str], ReleaseTerms]  # of a plan digest
+parse_tick = lru_cache(maxsize=1024)(Fraction)
+
+
+class PriceKind(StrEnum):
+    """What a price was made from."""
+
+    MEASURED = "measured"
+    FALLBACK = "fallback"
+    WITHHELD = "withheld"
+
+
+PRICE_KINDS = {RowKind[kind.name]: kind for kind in PriceKind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +37,7 @@ class Price:
     """What is decided about the price of one interval. It never changes."""
 
     interval: int  # the one that pays it, from interval * interval_s to (interval + 1) * interval_s [s of UTC]
-    kind: RecordKind  # measured, forecast or withheld
+    kind: PriceKind
     ticks: int | None  # none: withheld
     tick: Fraction  # [currency/kWh]
     scale_wh: float | None  # of the noise, where there is some
@@ -27,35 +47,207 @@ class Price:
     @property
     def value(self) -> float | None:
         """[currency/kWh], the double nearest to it."""
-        return None if self.ticks is None else float(self.ticks * self.tick)
+        return None if self.ticks is None else self.ticks * self.tick.numerator / self.tick.denominator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierPrices(NamedTuple):
+    """What a zone brings along from the shards that it was in before."""
+
+    first: int  # the first interval that was decided for it, in its first shard
+    prices: Mapping[int, Price]  # by the interval that pays, without gaps up to its entry; none where they are old
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardView:
+    """A shard as far as its log was read. It is never changed; a new tile makes a new view."""
+
+    head: ShardHead
+    opening_key: str  # signed the first tile; a verifier must know it from another source
+    columns: PriceColumns
+    first: int  # the first interval that was measured and whose prices are in memory
+    last: int  # the last one
+    earlier: Mapping[str, EarlierPrices] = field(default_factory=dict)  # of zones that were moved here
+
+    @property
+    def name(self) -> str:
+        return self.head.tile.header.shard
+
+    @property
+    def table(self) -> ZoneTable:
+        return self.head.table
+
+    @property
+    def interval_s(self) -> int:
+        return self.head.tile.header.interval_s
+
+    @property
+    def lead_intervals(self) -> int:
+        return self.head.tile.header.lead
+
+
+class RecentPrices(Mapping[int, Price]):
+    """The prices of a zone that are in memory, by the interval that pays. They have no gap."""
+
+    __slots__ = ("_earlier", "_position", "_shard", "_zone", "intervals")
+
+    def __init__(self, shard: ShardView, row: ZoneRow, position: int) -> None:
+        lead = shard.lead_intervals
+        self._shard, self._zone, self._position = shard, row.zone, position
+        self._earlier: Mapping[int, Price] = {}
+        first = max(shard.first, row.since) + lead
+        if row.zone in shard.earlier and first == row.since + lead:
+            self._earlier = shard.earlier[row.zone].prices
+            oldest = shard.last + lead + 1 - (shard.columns.width - SLACK)
+            first = min(first, max(oldest, next(iter(self._earlier), first)))
+        self.intervals = range(first, shard.last + lead + 1)
+
+    def __getitem__(self, interval: int) -> Price:
+        if interval not in self.intervals:
+            raise KeyError(interval)
+        if interval in self._earlier:
+            return self._earlier[interval]
+        measured = interval - self._shard.lead_intervals
+        columns = self._shard.columns
+        kind, ticks, scale_wh, core_wh, logged_s = columns.read(measured, self._position)
+        price = None if kind is RowKind.WITHHELD else ticks
+        tick = find_tick(columns.table_of(measured), self._zone)
+        return Price(interval, PRICE_KINDS[kind], price, tick, scale_wh or None, logged_s, core_wh)
+
+    def exact_prices(self, intervals: range) -> list[ExactPrice]:
+        """What `Price` says about intervals that are all in memory, without making one for each."""
+        lead = self._shard.lead_intervals
+        before = [self._earlier[n] for n in intervals if n in self._earlier] if self._earlier else []
+        found: list[ExactPrice] = [(price.ticks, price.tick, price.logged_s) for price in before]
+        measured = range(intervals.start + len(before) - lead, intervals.stop - lead)
+        kinds, ticks, logged_s, tables = self._shard.columns.read_span(measured, self._position)
+        table, tick = None, Fraction(1)
+        for kind, price, at_s, its_table in zip(kinds, ticks, logged_s, tables, strict=True):
+            if its_table is not table:
+                table, tick = its_table, find_tick(its_table, self._zone)
+            found.append((None if kind == RowKind.WITHHELD else price, tick, at_s))
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.intervals)
+
+    def __len__(self) -> int:
+        return len(self.intervals)
+
+    def __contains__(self, interval: object) -> bool:
+        return interval in self.intervals
+
+
+ExactPrice = tuple[int | None, Fraction, float]  # ticks (none: withheld), [currency/kWh] of a tick, logged [s of UTC]
+
+
+def find_tick(table: ZoneTable, zone: str) -> Fraction:
+    """One price step of a zone under a zone table [currency/kWh]."""
+    return parse_tick(table.rows[table.position[zone]].tick)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ZoneView:
     """A zone as the log stands now."""
 
-    zone: str
+    shard: ShardView
+    row: ZoneRow
+    position: int  # of its row in a tile
     display: ZoneDisplay
-    currency: str
-    tick: Fraction  # [currency/kWh]
-    interval_s: int
-    lead_intervals: int
-    plan_digest: str  # digest
-    opening_key: str  # signed the first record; a verifier must know it from another source
-    key: str  # signs the next record
-    seq: int  # of the last record
-    opened_s: float  # when the log took the first record [s of UTC]
-    first_priced: int  # the first interval with a price
-    last_decided: int  # the last interval whose price is decided; first - 1: none yet
-    prices: Mapping[int, Price]  # by interval, without gaps from some recent one to `decided`
-    expected_ticks: tuple[int, ...]  # [interval of the UTC day that pays] the plan's forecast
-    total_epsilon_micro: int
-    total_rho_micro: int
-    terms: ReleaseTerms | None = None  # what the plan says about each release
+    load_terms: LoadTerms
+    archived: Mapping[int, Price] | None = None  # prices of another stretch, from the archive, instead of recent ones
+
+    @property
+    def zone(self) -> str:
+        return self.row.zone
+
+    @property
+    def currency(self) -> str:
+        return self.row.currency
+
+    @property
+    def tick(self) -> Fraction:
+        """One price step [currency/kWh]."""
+        return parse_tick(self.row.tick)
+
+    @property
+    def interval_s(self) -> int:
+        return self.shard.interval_s
+
+    @property
+    def lead_intervals(self) -> int:
+        return self.shard.lead_intervals
+
+    @property
+    def plan_digest(self) -> str:
+        return self.row.plan
+
+    @property
+    def key(self) -> str:
+        """Signs the next tile."""
+        return self.shard.head.tile.key_in_force
+
+    @property
+    def opened_s(self) -> int:
+        """When the first interval begins that was decided for it [s of UTC]."""
+        return self._first_decided * self.interval_s
+
+    @property
+    def first_priced(self) -> int:
+        """The first interval with a price."""
+        return self._first_decided + self.lead_intervals
+
+    @property
+    def _first_decided(self) -> int:
+        """The first interval that was decided for it, in whichever shard it was in then."""
+        earlier = self.shard.earlier.get(self.row.zone)
+        return self.row.since if earlier is None else earlier.first
+
+    @property
+    def last_decided(self) -> int:
+        """The last interval whose price is decided; the one before the first: none yet."""
+        return self.shard.last + self.lead_intervals
+
+    @property
+    def prices(self) -> Mapping[int, Price]:
+        """By interval, without gaps from some recent one to `last_decided`."""
+        return RecentPrices(self.shard, self.row, self.position) if self.archived is None else self.archived
+
+    @property
+    def known_intervals(self) -> range:
+        """The intervals whose prices are at hand."""
+        prices = self.prices
+        if isinstance(prices, RecentPrices):
+            return prices.intervals
+        return range(min(prices), max(prices) + 1) if prices else range(0)
+
+    def exact_prices(self, intervals: range) -> list[ExactPrice]:
+        """Ticks, price step and time of intervals that are all at hand."""
+        prices = self.prices
+        if isinstance(prices, RecentPrices):
+            return prices.exact_prices(intervals)
+        return [(prices[n].ticks, prices[n].tick, prices[n].logged_s) for n in intervals]
+
+    @property
+    def total_epsilon_micro(self) -> int:
+        return int(self.shard.head.totals[0, self.position])
+
+    @property
+    def total_rho_micro(self) -> int:
+        return int(self.shard.head.totals[1, self.position])
+
+    @property
+    def terms(self) -> ReleaseTerms:
+        """What the plan says about each release."""
+        return self.load_terms(self.row.plan)
+
+    def expected_ticks(self, interval: int) -> int:
+        """The plan's expected price of the interval that pays; it is not billed."""
+        ticks = self.terms.forecast_ticks
+        return int(ticks[(interval - self.lead_intervals) % len(ticks)])
 
     def expected_price(self, interval: int) -> float:
         """What the plan expects the price of an interval to be [currency/kWh]; it is not billed."""
-        return float(self.expected_ticks[interval % len(self.expected_ticks)] * self.tick)
+        return float(self.expected_ticks(interval) * self.tick)
 
     def start_s(self, interval: int) -> int:
         return interval * self.interval_s

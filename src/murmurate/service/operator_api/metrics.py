@@ -10,23 +10,26 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from murmurate.public_log.record import RecordKind
+from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.status import ServiceStatus, ZoneStatus
+from murmurate.service.operator_api.worker_metrics import worker_metrics
 
 PROMETHEUS_MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _OUTCOMES = ("accepted", "late", "refused")
-_RELEASE_KINDS = (RecordKind.MEASURED, RecordKind.FORECAST, RecordKind.WITHHELD)
+_RELEASE_KINDS = (PriceKind.MEASURED, PriceKind.FALLBACK, PriceKind.WITHHELD)
 _WORKER_GAUGES = {  # member of the worker's report: metric, help
-    "up_to_date": ("murmurate_zones_up_to_date", "Zones up to date at the last release."),
-    "blocked": ("murmurate_zones_blocked", "Zones that need an operator at the last release."),
-    "unfinished": ("murmurate_zones_unfinished", "Zones not finished in time at the last release."),
+    "up_to_date": ("murmurate_shards_up_to_date", "Shards up to date at the last release."),
+    "blocked": ("murmurate_shards_blocked", "Shards that need an operator at the last release."),
+    "unfinished": ("murmurate_shards_unfinished", "Shards not finished in time at the last release."),
+    "blocked_zones": ("murmurate_zones_blocked", "Zones that need an operator at the last release."),
 }
 
 
-def render_metrics(status: ServiceStatus) -> str:
+def render_metrics(status: ServiceStatus, *more: Collector) -> str:
     """Return the status in the text format of Prometheus. The registry lives for one request."""
     registry = CollectorRegistry()
-    registry.register(StatusCollector(status))
+    for collector in (StatusCollector(status), *more):
+        registry.register(collector)
     return generate_latest(registry).decode()
 
 
@@ -51,7 +54,10 @@ class StatusCollector(Collector):
             "murmurate_release_age_seconds", "Seconds since the last release; -1 if there is none.", round(age_s)
         )
         yield GaugeMetricFamily("murmurate_zones_open", "Zones in the public log.", status.zone_count)
-        yield GaugeMetricFamily("murmurate_zones_broken", "Zones whose log is not valid.", len(status.broken_zones))
+        yield GaugeMetricFamily("murmurate_zones_up_to_date", "Zones decided up to now.", status.up_to_date_count)
+        yield GaugeMetricFamily("murmurate_zones_broken", "Zones whose log is not valid.", status.broken_zone_count)
+        yield GaugeMetricFamily("murmurate_shards_broken", "Shards whose log is not valid.", len(status.broken_shards))
+        yield from worker_metrics(status)
         yield from _zone_metrics(sorted(status.zones, key=lambda zone: zone.zone))
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
+import psycopg
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from murmurate.service.auth import AuthStore
+from murmurate.service.ingest.ingest_status import IngestStatus
+from murmurate.service.ingest.readiness import IngestReadiness
+from murmurate.service.operator_api.ingest_metrics import IngestCollector
 from murmurate.service.operator_api.metrics import PROMETHEUS_MEDIA_TYPE, render_metrics
 from murmurate.service.operator_api.page import operator_page
-from murmurate.service.operator_api.status import BackgroundLogReader, Heartbeat, ServiceStatus, service_status
+from murmurate.service.operator_api.status import BackgroundLogReader, ServiceStatus, service_status
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT, read_heartbeat_ages
 from murmurate.service.storage.session import TransactionSource
-from murmurate.service.storage.state_store import WORKER_HEARTBEAT, read_heartbeats
+from murmurate.service.watchdog import read_part_restarts
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE
 from murmurate.service.web.http_auth import require_operator
+from murmurate.service.web.request_limits import look_up_anonymous
 from murmurate.service.web.responses import problem_response
 
 _OPERATOR_HEADERS = {"cache-control": "no-store", "x-frame-options": "DENY"}
@@ -35,12 +42,16 @@ class OperatorApi:
     settings: ServiceSettings
     state: TransactionSource
     counts: Counter[str]
+    ingest: IngestStatus | None = None
+    _readiness: IngestReadiness = field(init=False)
     _log_reader: BackgroundLogReader = field(init=False)
     _access: AuthStore = field(init=False)
+    _warnings: Mapping[str, str] = field(default_factory=dict, init=False)  # of the last look
 
     def __post_init__(self) -> None:
-        self._log_reader = BackgroundLogReader(self.databases.log.dsn, self.settings.display_of)
+        self._log_reader = BackgroundLogReader(self.databases.log.dsn)
         self._access = AuthStore(self.state)
+        self._readiness = self.ingest.readiness if self.ingest else IngestReadiness(self.state, self.settings.landing)
 
     def routes(self) -> list[Route]:
         return [
@@ -54,11 +65,28 @@ class OperatorApi:
         return Response("alive\n", media_type="text/plain")
 
     async def get_readiness(self, _: Request) -> Response:
-        try:
-            await run_in_threadpool(self.databases.check_reachable)
-        except Exception as error:  # noqa: BLE001  whatever it is, the service is not ready
-            return problem_response(503, str(error))
-        return Response("ready\n", media_type="text/plain")
+        """Ready if readings can be taken. The log is not needed for that: `murmurate_log_age_seconds` shows its age."""
+        faults = self._readiness.recent_faults()
+        if faults is None:
+            faults = await run_in_threadpool(self._check_readiness)
+        if faults:
+            return problem_response(503, "; ".join(f"the {name} cannot be written: {faults[name]}" for name in faults))
+        lines = ["ready", *(f"warning: {name} {reason}" for name, reason in self._warnings.items())]
+        return Response("\n".join(lines) + "\n", media_type="text/plain")
+
+    def _check_readiness(self) -> Mapping[str, str]:
+        """What cannot be written. Where all can, also look for warnings, which the next answers repeat."""
+        faults = self._readiness.faults()
+        if not faults:
+            with suppress(psycopg.Error):
+                report = read_heartbeat_ages(self.state).get(WORKER_HEARTBEAT, (0.0, {}))[1]
+                of_zones = report.get("zone_warnings")
+                self._warnings = {**self._ingest_warnings, **(of_zones if isinstance(of_zones, dict) else {})}
+        return faults
+
+    @property
+    def _ingest_warnings(self) -> Mapping[str, str]:
+        return self.ingest.warnings if self.ingest else {}
 
     async def get_page(self, request: Request) -> Response:
         return Response(
@@ -67,36 +95,34 @@ class OperatorApi:
 
     async def get_metrics(self, request: Request) -> Response:
         return Response(
-            await self._render_in_thread(request, render_metrics), 200, _OPERATOR_HEADERS, PROMETHEUS_MEDIA_TYPE
+            await self._render_in_thread(request, self._render_metrics), 200, _OPERATOR_HEADERS, PROMETHEUS_MEDIA_TYPE
         )
 
     async def _render_in_thread(self, request: Request, render: Callable[[ServiceStatus], str]) -> str:
-        return await run_in_threadpool(self._render_authorized, request, render)
+        await look_up_anonymous(request, partial(require_operator, request, self._access))
+        return await run_in_threadpool(lambda: render(self._service_status()))
 
-    def _render_authorized(self, request: Request, render: Callable[[ServiceStatus], str]) -> str:
-        require_operator(request, self._access)
-        return render(self._service_status())
+    def _render_metrics(self, status: ServiceStatus) -> str:
+        zones = [zone.zone for zone in status.zones]
+        return render_metrics(status, *([IngestCollector(self.ingest, zones)] if self.ingest else []))
 
     def _service_status(self) -> ServiceStatus:
         self._log_reader.refresh()
+        heartbeats = read_heartbeat_ages(self.state)
         return service_status(
-            self._log_reader.views,
+            self._log_reader.shards.values(),
             self._log_reader.broken,
+            display_of=self.settings.display_of,
             now_s=self.settings.clock.now(),
             grace_s=self.settings.grace_s,
             reading_counts=self.counts,
-            heartbeat=self._worker_heartbeat(),
+            heartbeat=heartbeats.get(WORKER_HEARTBEAT),
+            worker_beat=heartbeats.get(WORKER_BEAT),
+            part_restarts=read_part_restarts(),
             clients=self._access.list_clients(),
             log_age_s=self._log_reader.log_age_s,
+            ingest_warnings=self._ingest_warnings,
         )
-
-    def _worker_heartbeat(self) -> Heartbeat | None:
-        """The last report of the worker, and its age by the wall clock [s]."""
-        heartbeat = read_heartbeats(self.state).get(WORKER_HEARTBEAT)
-        if heartbeat is None:
-            return None
-        at_s, report = heartbeat
-        return max(0.0, time.time() - at_s), report
 
     def close(self) -> None:
         """Close the connection to the log. It is reopened on the next request."""

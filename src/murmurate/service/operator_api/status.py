@@ -5,24 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain, islice, repeat
 from math import inf
+from operator import itemgetter
 
 import psycopg
 
-from murmurate.public_log.record import RecordKind
 from murmurate.service.auth import ApiClient
 from murmurate.service.clock import ReleaseSchedule
-from murmurate.service.log_reader.follower import Follower
-from murmurate.service.log_reader.zone_view import ZoneView
+from murmurate.service.log_reader.follower import ChangedShard, Follower
+from murmurate.service.log_reader.zone_view import PRICE_KINDS, Price, PriceKind, RecentPrices, ShardView
 from murmurate.service.settings import ZoneDisplay
-from murmurate.units import SECONDS_PER_DAY
+from murmurate.units import SECONDS_PER_DAY, IntArray
 
 MAX_STATUS_ZONES = 1000
 MIN_REFRESH_PERIOD_S = 1.0  # between two looks at the log
 REFRESH_TIMEOUT_S = 0.4  # what a page waits for a look
+MAX_BACKFILL_S = 10.0  # for older prices, at each look
 
 Heartbeat = tuple[float, Mapping[str, object]]  # its age [s], and the report of the process
 
@@ -37,10 +40,12 @@ class ZoneStatus:
     key: str
     decided_end_s: int  # until when prices are decided [s of UTC]
     intervals_behind: int  # intervals that are due and not decided
-    releases_by_kind: Mapping[RecordKind, int]  # of the last 24 hours
+    releases_by_kind: Mapping[PriceKind, int]  # of the last 24 hours
     due_releases: int  # what the last 24 hours should have
     epsilon_micro: int
     rho_micro: int
+    currency: str
+    last_price: Price | None  # the last that was decided; None: none yet
     is_broken: bool = False
 
 
@@ -50,7 +55,8 @@ class ServiceStatus:
 
     now_s: float
     zones: Sequence[ZoneStatus]  # those that need an operator first, at most MAX_STATUS_ZONES
-    broken_zones: Mapping[str, str]  # zones whose log is not valid, and the reason
+    broken_shards: Mapping[str, str]  # shards whose log is not valid, and the reason
+    broken_zone_count: int  # zones of these shards, as far as they were read before
     zone_count: int
     up_to_date_count: int
     reading_counts: Mapping[str, int]  # readings since this process started
@@ -58,84 +64,130 @@ class ServiceStatus:
     clients: Sequence[ApiClient]
     next_deadline_s: float | None
     log_age_s: float = 0.0  # since the log was last read
+    worker_beat: Heartbeat | None = None  # when the worker was last alive, and its figures
+    part_restarts: Mapping[str, int] = field(default_factory=dict)  # of each process, by the supervisor
+    last_kinds: Mapping[PriceKind, int] = field(default_factory=dict)  # zones by the kind of their last price
+    ingest_warnings: Mapping[str, str] = field(default_factory=dict)  # by part of the private process
 
 
 def service_status(
-    views: Mapping[str, ZoneView],
-    broken_zones: Mapping[str, str],
+    shards: Iterable[ShardView],
+    broken_shards: Mapping[str, str],
     *,
+    display_of: Callable[[str], ZoneDisplay],
     now_s: float,
     grace_s: int,
     reading_counts: Mapping[str, int],
     heartbeat: Heartbeat | None,
     clients: Sequence[ApiClient],
     log_age_s: float = 0.0,
+    worker_beat: Heartbeat | None = None,
+    part_restarts: Mapping[str, int] | None = None,
+    only_zone: str | None = None,
+    ingest_warnings: Mapping[str, str] | None = None,
 ) -> ServiceStatus:
-    """The status at one moment. Only the zones that are shown are looked at closely."""
-    late = {zone: _intervals_behind(view, now_s, grace_s) for zone, view in views.items()}
-    order = sorted(views, key=lambda zone: (zone not in broken_zones, not late[zone], zone))
-    shown = [
-        _zone_status(views[zone], late[zone], zone in broken_zones, now_s, grace_s) for zone in order[:MAX_STATUS_ZONES]
-    ]
+    """The status at one moment. The zones of a shard are equally late; only those that are shown are looked at.
+
+    With `only_zone` the list of zones has this one alone; the counts are of all zones.
+    """
+    statuses = [_shard_status(shard, shard.name in broken_shards, now_s, grace_s) for shard in shards]
+    by_urgency: list[list[_ShardStatus]] = [[], [], []]  # broken, late, up to date
+    for status in statuses:
+        by_urgency[0 if status.is_broken else 1 if status.intervals_behind else 2].append(status)
+    in_order: Iterable[tuple[str, _ShardStatus]] = chain.from_iterable(_zones_in_order(each) for each in by_urgency)
+    if only_zone is not None:
+        in_order = (found for found in in_order if found[0] == only_zone)
+    counts = [sum(len(status.shard.table) for status in each) for each in by_urgency]
     return ServiceStatus(
         now_s=now_s,
-        zones=shown,
-        broken_zones=broken_zones,
-        zone_count=len(views.keys() | broken_zones.keys()),
-        up_to_date_count=sum(not late[zone] and zone not in broken_zones for zone in views),
+        zones=[status.zone_status(zone, display_of(zone)) for zone, status in islice(in_order, MAX_STATUS_ZONES)],
+        broken_shards=broken_shards,
+        broken_zone_count=counts[0],
+        zone_count=sum(counts),
+        up_to_date_count=counts[2],
         reading_counts=reading_counts,
         heartbeat=heartbeat,
         clients=clients,
-        next_deadline_s=_next_deadline(views.values(), now_s, grace_s),
+        next_deadline_s=_next_deadline({status.shard.interval_s for status in statuses}, now_s, grace_s),
         log_age_s=log_age_s,
+        worker_beat=worker_beat,
+        part_restarts=part_restarts or {},
+        last_kinds=sum((status.count_last_kinds() for status in statuses), Counter()),
+        ingest_warnings=ingest_warnings or {},
     )
 
 
-def _due_interval(view: ZoneView, now_s: float, grace_s: int) -> int:
-    """The interval that should be decided by now, as one that pays."""
-    schedule = ReleaseSchedule(interval_s=view.interval_s, lead_intervals=view.lead_intervals, grace_s=grace_s)
-    return max(schedule.desired_state(now_s).until + view.lead_intervals, view.first_priced - 1)
+@dataclass(frozen=True, slots=True, eq=False)
+class _ShardStatus:
+    shard: ShardView
+    is_broken: bool
+    intervals_behind: int
+    due: int  # the interval that should be decided by now
+    kinds: list[IntArray]  # how many releases of each kind of the last 24 hours, once they were counted
+
+    def zone_status(self, zone: str, display: ZoneDisplay) -> ZoneStatus:
+        shard, at = self.shard, self.shard.table.position[zone]
+        row, lead = shard.table.rows[at], shard.lead_intervals
+        day = range(max(row.since, self.due + 1 - SECONDS_PER_DAY // shard.interval_s), self.due + 1)
+        counts = self._count_kinds()[:, at].tolist()
+        return ZoneStatus(
+            zone=zone,
+            title=display.title,
+            plan_digest=row.plan,
+            key=shard.head.tile.key_in_force,
+            decided_end_s=(shard.last + lead + 1) * shard.interval_s,
+            intervals_behind=self.intervals_behind,
+            releases_by_kind={kind: counts[number] for number, kind in PRICE_KINDS.items() if counts[number]},
+            due_releases=len(day),
+            epsilon_micro=int(shard.head.totals[0, at]),
+            rho_micro=int(shard.head.totals[1, at]),
+            currency=row.currency,
+            last_price=RecentPrices(shard, row, at).get(shard.last + lead) if shard.last >= row.since else None,
+            is_broken=self.is_broken,
+        )
+
+    def count_last_kinds(self) -> Counter[PriceKind]:
+        """How many zones have which kind of price last; those without any price are not counted."""
+        shard = self.shard
+        counts = shard.columns.count_kinds(range(shard.last, shard.last + 1) if shard.last >= shard.first else range(0))
+        return Counter({kind: int(counts[number].sum()) for number, kind in PRICE_KINDS.items()})
+
+    def _count_kinds(self) -> IntArray:
+        """Releases of the last 24 hours of all zones of the shard: [kind, zone]. Counted when first needed."""
+        if not self.kinds:
+            first = max(self.shard.first, self.due + 1 - SECONDS_PER_DAY // self.shard.interval_s)
+            day = range(first, min(self.shard.last, self.due) + 1)
+            self.kinds.append(self.shard.columns.count_kinds(day))
+        return self.kinds[0]
 
 
-def _intervals_behind(view: ZoneView, now_s: float, grace_s: int) -> int:
-    return max(0, _due_interval(view, now_s, grace_s) - view.last_decided)
+def _shard_status(shard: ShardView, is_broken: bool, now_s: float, grace_s: int) -> _ShardStatus:
+    schedule = ReleaseSchedule(interval_s=shard.interval_s, lead_intervals=shard.lead_intervals, grace_s=grace_s)
+    due = schedule.due_interval(now_s)
+    return _ShardStatus(shard, is_broken, max(0, due - shard.last), due, [])
 
 
-def _zone_status(view: ZoneView, intervals_behind: int, is_broken: bool, now_s: float, grace_s: int) -> ZoneStatus:
-    due = _due_interval(view, now_s, grace_s)
-    day = range(max(view.first_priced, due + 1 - SECONDS_PER_DAY // view.interval_s), due + 1)
-    return ZoneStatus(
-        zone=view.zone,
-        title=view.display.title,
-        plan_digest=view.plan_digest,
-        key=view.key,
-        decided_end_s=view.start_s(view.last_decided + 1),
-        intervals_behind=intervals_behind,
-        releases_by_kind=Counter(view.prices[n].kind for n in day if n in view.prices),
-        due_releases=len(day),
-        epsilon_micro=view.total_epsilon_micro,
-        rho_micro=view.total_rho_micro,
-        is_broken=is_broken,
-    )
+def _zones_in_order(statuses: Iterable[_ShardStatus]) -> Iterator[tuple[str, _ShardStatus]]:
+    """The zones of several shards by name. Those of each are sorted."""
+    return merge(*(zip(each.shard.table.zones, repeat(each), strict=False) for each in statuses), key=itemgetter(0))
 
 
-def _next_deadline(views: Iterable[ZoneView], now_s: float, grace_s: int) -> float | None:
+def _next_deadline(interval_lengths_s: Iterable[int], now_s: float, grace_s: int) -> float | None:
     """When the next interval is over and its grace too [s of UTC]."""
-    steps = {view.interval_s for view in views}
-    return min((((now_s - grace_s) // step + 1) * step + grace_s for step in steps), default=None)
+    return min((((now_s - grace_s) // step + 1) * step + grace_s for step in interval_lengths_s), default=None)
 
 
 class BackgroundLogReader:
     """The public log as anybody may read it, for the operator's page. Any thread may ask, and none waits for long."""
 
-    def __init__(self, dsn: str, display_of: Callable[[str], ZoneDisplay]) -> None:
-        self._follower = Follower(dsn, display_of)
+    def __init__(self, dsn: str) -> None:
+        self._follower = Follower(dsn, recent_s=SECONDS_PER_DAY)
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
         self._refresh_started_s = (
             self._refreshed_s
         ) = -inf  # when a look began, and when one last ended well, by the monotonic clock
-        self.views: Mapping[str, ZoneView] = {}
+        self.shards: Mapping[str, ShardView] = {}
         self.broken: Mapping[str, str] = {}
 
     def refresh(self) -> None:
@@ -152,9 +204,14 @@ class BackgroundLogReader:
 
     def _refresh_views(self) -> None:
         with suppress(psycopg.Error, OSError):  # the page shows the age of what it has read
-            self._follower.refresh()
-            self.views, self.broken = dict(self._follower.views), dict(self._follower.broken)
+            self._show(self._follower.refresh())
             self._refreshed_s = time.monotonic()
+            self._show(self._follower.backfill(MAX_BACKFILL_S))
+
+    def _show(self, changes: Iterable[ChangedShard]) -> None:
+        for change in changes:
+            self.shards = {**self.shards, change.view.name: change.view}
+        self.broken = dict(self._follower.broken)
 
     @property
     def log_age_s(self) -> float:

@@ -4,86 +4,255 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
 
 import psycopg
-from starlette.concurrency import run_in_threadpool
 
 from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader.archive import Archive
-from murmurate.service.log_reader.follower import Follower
-from murmurate.service.log_reader.zone_view import ZoneView
-from murmurate.service.public_api.mqtt_notifier import MqttNotifier
+from murmurate.service.log_reader.follower import ChangedShard, Follower
+from murmurate.service.log_reader.plan_terms import PlanTerms
+from murmurate.service.log_reader.tile_notices import TileNotices
+from murmurate.service.log_reader.zone_views import ZoneViews
+from murmurate.service.public_api.mqtt_notifier import MqttNotifier, new_prices
+from murmurate.service.public_api.program_index import ProgramIndex
 from murmurate.service.public_api.response_cache import ResponseCache
+from murmurate.service.public_api.response_sender import ResponseSender
 from murmurate.service.public_api.sse import PriceStream
+from murmurate.service.public_api.static_files import StaticFileWriter
+from murmurate.service.public_api.worker_threads import WorkerThreads
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.web.address_counts import AddressCounts
+from murmurate.service.web.server import ConnectionLimits
 
 logger = logging.getLogger(__name__)
 
 
 MAX_LOG_AGE_S = 30.0
-MAX_ARCHIVE_CONNECTIONS = 8
+LOOKUP_THREADS = 2  # for what is soon done: a tile, a plan, a day, a page
+BULK_THREADS = 2  # for what clients can make long: histories, lists, logs of zones
+ARCHIVE_TIMEOUT_S = 5.0  # of a look-up: a process that is stopped must not wait for a database that stands still
+MAX_POLL_PERIOD_S = 3.0  # where the log sends notices
+BACKFILL_SLICE_S = 0.25  # for older prices, before new ones are looked for again
+MAX_PRELOADED_PLANS = 2_000  # a small service goes on with all formats while the log is away
+_STOP_TIMEOUT_S = 3.0
 
 
 class LiveState:
-    """Follows the log, notifies subscribers, and caches responses until they change."""
+    """Follows the log, notifies subscribers, and caches responses until they change.
+
+    A thread of its own reads the log. Each shard that has changed is passed to the event loop, which alone writes
+    the views and the caches; the thread waits for that, and reads on.
+    """
 
     def __init__(self, log_dsn: str, settings: ServiceSettings, notifier: MqttNotifier | None = None) -> None:
         self.settings, self.notifier = settings, notifier
         self.clock: ServiceClock = settings.clock
-        self.archive = Archive(SessionPool(log_dsn, max_size=MAX_ARCHIVE_CONNECTIONS))
-        self.price_stream = PriceStream()
+        limits = settings.limits
+        self.connections = ConnectionLimits.from_settings(limits)
+        self.lookup_threads = WorkerThreads(LOOKUP_THREADS, "lookup")
+        self.bulk_threads = WorkerThreads(BULK_THREADS, "bulk")
+        self.sender = ResponseSender()
+        self.archive = Archive(
+            SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S)
+        )
+        self.plan_terms = PlanTerms(self.archive)
+        by_address = AddressCounts(limits.streams_per_address, limits.trusted)
+        self.price_stream = PriceStream(self.bulk_threads, by_address, limits.streams)
         self.volatile_cache = ResponseCache()  # until a price or the current interval changes
         self.immutable_cache = ResponseCache()  # what never changes
-        self.views: Mapping[str, ZoneView] = {}
-        self._follower = Follower(log_dsn, settings.display_of)
+        self.views = ZoneViews(lru_cache(maxsize=4096)(settings.display_of), self.plan_terms.get)
+        self.program_index = ProgramIndex(self.views)
+        self.static_files: StaticFileWriter | None = None
+        if settings.static_files is not None:
+            self.static_files = StaticFileWriter(settings.static_files, Archive(log_dsn), self.views.make_view)
+        if notifier is not None:
+            notifier.start(self.views.make_view, self.plan_terms)
+        self._follower = Follower(log_dsn)
+        self._notices = TileNotices(log_dsn)
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._clock_task: asyncio.Task[None] | None = None
+        self.is_backfilled = False  # whether all prices that are kept in memory were read
+        self._preloaded: set[str] = set()  # digests of zone tables whose plans were read
         self._refreshed_s = float("-inf")  # when the log last answered, by the monotonic clock
+        self._interval_lengths: set[int] = set()  # of all shards [s]
         self._current_intervals: dict[int, int] = {}  # by length: the one that pays now
         self._reported_faults: dict[str, str] = {}
 
-    async def follow(self) -> None:
-        """Read the log in every release slot, for ever."""
+    async def start(self) -> None:
+        """Begin to follow the log. Return when the last prices of all shards were read, or the log does not answer."""
+        first_read = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._follow, args=(loop, first_read), name="follower", daemon=True)
+        self._thread.start()
+        self._clock_task = asyncio.create_task(self._watch_clock())
+        await first_read.wait()
+
+    async def stop(self) -> None:
+        """Stop following the log. The last prices stay."""
+        self._stopped.set()
+        self._notices.interrupt()
+        self.lookup_threads.stop()
+        self.bulk_threads.stop()
+        if self._clock_task is not None:
+            self._clock_task.cancel()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, _STOP_TIMEOUT_S)
+
+    async def _watch_clock(self) -> None:
+        """Drop what is called now when another interval pays."""
         while True:
+            if self._has_interval_changed():
+                self.volatile_cache.clear()
+            await asyncio.sleep(self._slot_s)
+
+    def _follow(self, loop: asyncio.AbstractEventLoop, first_read: asyncio.Event) -> None:
+        """Read the log when it has something new, and at least every few seconds, until it is stopped."""
+        notices_come = is_announced = False
+        while not self._stopped.is_set():
+            is_complete = True
             try:
-                await self.refresh()
+                self._listen()
+                changes = self._pass_on(self._follower.refresh(), loop)
+                self._refreshed_s = time.monotonic()
+                loop.call_soon_threadsafe(first_read.set)
+                notices_come = is_announced if changes else notices_come
+                self._pass_on(self._follower.backfill(BACKFILL_SLICE_S), loop)
+                is_complete = self.is_backfilled = self._follower.is_backfilled and self._preload_plans()
+            except (psycopg.Error, OSError) as error:
+                logger.warning("log out of reach", extra={"reason": type(error).__name__})
             except Exception as error:  # noqa: BLE001  without it a process that no longer follows would look alive
                 logger.warning("failing", extra={"reason": type(error).__name__})
-            await asyncio.sleep(min(1.0, self.settings.release_slot_s))
+            if self._stopped.is_set():
+                return
+            self._report_broken_shards()
+            loop.call_soon_threadsafe(first_read.set)
+            wait_s = MAX_POLL_PERIOD_S if notices_come else self._slot_s
+            is_announced = self._notices.wait(wait_s if is_complete else 0.0)
 
-    async def refresh(self) -> None:
+    @property
+    def _slot_s(self) -> float:
+        return min(1.0, self.settings.release_slot_s)
+
+    def _listen(self) -> None:
+        """Ask for notices. Without them the log is looked at more often."""
+        with suppress(psycopg.Error, OSError):
+            self._notices.listen()
+
+    def _pass_on(self, changes: Iterable[ChangedShard], loop: asyncio.AbstractEventLoop) -> int:
+        """Pass on each shard when it was read: no zone waits for the last one. Return how many there were."""
+        count = 0
+        for change in changes:
+            done = threading.Event()
+            loop.call_soon_threadsafe(self._take_over, change, done)
+            while not done.wait(1.0) and not self._stopped.is_set():
+                pass
+            if self._stopped.is_set():
+                break
+            if self.notifier is not None and change.new_intervals:
+                self.notifier.notify(change)
+            if self.static_files is not None:
+                self.static_files.notify(change.view)
+            count += 1
+        return count
+
+    def _take_over(self, change: ChangedShard, done: threading.Event) -> None:
         try:
-            changed = await run_in_threadpool(self._follower.refresh)
-        except (psycopg.Error, OSError) as error:
-            logger.warning("log out of reach", extra={"reason": type(error).__name__})
-            return
-        self._refreshed_s = time.monotonic()
-        if changed:
-            self.views = dict(sorted(self._follower.views.items()))
-        if changed or self._has_interval_changed():
-            self.volatile_cache.clear()
-        for view, prices in changed:
-            self.price_stream.publish_prices(view, prices)
-        if self.notifier is not None:
-            await run_in_threadpool(self.notifier.notify_changes, changed)
-        for zone, reason in self._follower.broken.items():
-            if self._reported_faults.get(zone) != reason:
-                self._reported_faults[zone] = reason
-                logger.warning("log broken", extra={"zone": zone, "reason": reason})
+            self.show_shard(change)
+        finally:
+            done.set()
+
+    def show_shard(self, change: ChangedShard) -> None:
+        """Show a shard as it is now, and send its new prices to subscribers. In the event loop."""
+        shard = change.view
+        self.program_index.add_zones(self.views.put(shard))
+        self._interval_lengths.add(shard.interval_s)
+        self.volatile_cache.drop_shard(shard.name)
+        if change.new_intervals:
+            for zone in self.price_stream.zones & shard.table.position.keys():
+                self.price_stream.publish_prices(self.views[zone], new_prices(self.views[zone], change.new_intervals))
+
+    def _preload_plans(self) -> bool:
+        """Read some plans of zones before they are asked for. Return whether that is done."""
+        for shard in self._follower.views():
+            plans = {row.plan for row in shard.table.rows}
+            if shard.table.digest in self._preloaded or len(self.plan_terms) + len(plans) > MAX_PRELOADED_PLANS:
+                continue
+            self._preloaded.add(shard.table.digest)
+            self.plan_terms.load(plans)
+            return False
+        return True
+
+    def _report_broken_shards(self) -> None:
+        broken = self._follower.broken
+        for shard, reason in broken.items():
+            if self._reported_faults.get(shard) != reason:
+                self._reported_faults[shard] = reason
+                logger.warning("log broken", extra={"shard": shard, "reason": reason})
+        for shard in self._reported_faults.keys() - broken.keys():
+            del self._reported_faults[shard]
+            logger.info("log mended", extra={"shard": shard})
 
     def _has_interval_changed(self) -> bool:
         """Whether another interval pays than the last time: what is called now has moved."""
         now = self.clock.now()
-        paying = {step: int(now // step) for step in {view.interval_s for view in self.views.values()}}
+        paying = {step: int(now // step) for step in self._interval_lengths}
         has_changed, self._current_intervals = paying != self._current_intervals, paying
         return has_changed
 
+    def interval_end_s(self) -> float:
+        """When the current interval ends, of all shards the first one, by the wall clock [s of UTC]."""
+        now = self.clock.now()
+        ends = [(now // step + 1) * step for step in self._interval_lengths]
+        return self.clock.wall_at(min(ends)) if ends else time.time()
+
+    async def load_terms(self, plans: Iterable[str]) -> None:
+        """Have the terms of these plans in memory: the event loop must not wait for a database."""
+        missing = [plan for plan in plans if plan not in self.plan_terms]
+        if missing:
+            await self.lookup_threads.run(self.plan_terms.load, missing)
+
+    @property
+    def log_age_s(self) -> float:
+        """How long ago the log was last read; infinite: never."""
+        return time.monotonic() - self._refreshed_s
+
     @property
     def not_ready_reason(self) -> str:
-        """Why the process is not ready for requests; empty: it is ready."""
-        if time.monotonic() - self._refreshed_s > MAX_LOG_AGE_S:
+        """Why the process should get no requests; empty: it should. Zones that are broken leave it to the others."""
+        if self.log_age_s > MAX_LOG_AGE_S:
             return "the public log has not answered for a while"
         if not self.views:
             return "no zone is open yet"
-        return f"{len(self._follower.broken)} zones have a broken log" if self._follower.broken else ""
+        return ""
+
+    def stale_reason(self, zone: str) -> str:
+        """Why a zone has no price now, or will have none; empty: it is as it should be."""
+        shard = self.views.shard_of(zone)
+        if shard in self._follower.broken:
+            return "the log of its shard is broken: no new price is shown"
+        view = self.views[zone]
+        return "" if view.interval_at(self.clock.now()) in view.prices else "there is no price for this interval"
+
+    @property
+    def broken_shards(self) -> int:
+        """How many shards have a log that does not hold."""
+        return len(self._follower.broken)
+
+    def count_stale_shards(self) -> int:
+        """How many shards have no price for the current interval."""
+        now = self.clock.now()
+        shards = self.views.shards.values()
+        return sum(shard.last + shard.lead_intervals < now // shard.interval_s for shard in shards)
+
+    def close(self) -> None:
+        """Close all connections. It cannot be started again."""
+        for part in (self._follower, self._notices, self.archive, self.notifier, self.static_files):
+            if part is not None:
+                part.close()

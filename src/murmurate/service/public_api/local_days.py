@@ -9,7 +9,9 @@ stretches that follow each other without a gap, and an interval belongs to the d
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from murmurate.service.log_reader.zone_view import ZoneView, format_rfc3339
@@ -24,9 +26,12 @@ def interval_start_end(view: ZoneView, interval: int) -> dict[str, str]:
 
 def day_of_interval(view: ZoneView, interval: int) -> date:
     """The local day in which an interval begins."""
-    begin_s, timezone = view.start_s(interval), view.display.timezone
-    day = _date_at(begin_s, timezone)
-    return day + _ONE_DAY if _day_start_s(day + _ONE_DAY, timezone) <= begin_s else day
+    return _day_at(view.start_s(interval), view.display.timezone)
+
+
+def _day_at(at_s: int, timezone: ZoneInfo) -> date:
+    day = _date_at(at_s, timezone)
+    return day + _ONE_DAY if _day_start_s(day + _ONE_DAY, timezone) <= at_s else day
 
 
 def intervals_of_day(view: ZoneView, day: date) -> range:
@@ -46,20 +51,24 @@ def is_day_complete(view: ZoneView, day: date) -> bool:
     return bool(intervals) and view.first_priced <= intervals[0] and intervals[-1] <= view.last_decided
 
 
-def recent_days(view: ZoneView) -> list[date]:
+def recent_days(view: ZoneView) -> Sequence[date]:
     """The local days that the view knows from their begin, or from the zone's own begin, ascending."""
-    if not view.prices:
-        return []
-    oldest = min(view.prices)
-    day, last = day_of_interval(view, oldest), day_of_interval(view, view.last_decided)
-    days = [day + _ONE_DAY * n for n in range((last - day).days + 1)]
-    return [
-        day
-        for day in days
-        if (intervals := intervals_of_day(view, day)) and oldest <= max(intervals[0], view.first_priced)
-    ]
+    known = view.known_intervals
+    if not known:
+        return ()
+    return _days_between(known[0], view.first_priced, view.last_decided, view.interval_s, view.display.timezone)
 
 
+@lru_cache(maxsize=1024)  # zones of a shard that were opened together have the same
+def _days_between(oldest: int, first: int, last: int, interval_s: int, timezone: ZoneInfo) -> tuple[date, ...]:
+    begin, end = (_day_at(interval * interval_s, timezone) for interval in (oldest, last))
+    days = (begin + _ONE_DAY * n for n in range((end - begin).days + 1))
+    return tuple(
+        day for day in days if (own := steps_of_day(timezone, day, interval_s)) and oldest <= max(own[0], first)
+    )
+
+
+@lru_cache(maxsize=4096)
 def _day_start_s(day: date, timezone: ZoneInfo) -> int:
     """The first moment of a local day [s of UTC].
 

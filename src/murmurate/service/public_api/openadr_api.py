@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from murmurate.service.public_api import query_params
-from murmurate.service.public_api.formats.openadr_event import event_days, event_document
+from murmurate.service.public_api.formats.openadr_event import EventDay, event_days, event_document
 from murmurate.service.public_api.formats.openadr_program import (
     OPENADR_BASE_PATH,
+    Program,
     notifier_topics,
-    program_documents,
-    programs_of_zone,
-    zone_slug,
+    program_document,
 )
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.response_cache import CachedResponse
@@ -29,8 +29,21 @@ _PAGING_PARAMS = ("skip", "limit", "targets")
 _OPENADR_3_0_PARAMS = ("targetType", "targetValues")  # how version 3.0 asked for a name; clients still do
 _OBJECT_ID_PATTERN = re.compile("[a-zA-Z0-9_-]{1,128}")  # objectID
 
+RequestHandler = Callable[[Request], CachedResponse | Awaitable[CachedResponse]]
 JsonObject = dict[str, object]
 ItemT = TypeVar("ItemT")
+
+
+class DayFilter(NamedTuple):
+    """Which events a client asks for."""
+
+    active: bool  # without days that are over
+    first: date
+    last: date
+
+    def includes(self, event: EventDay, now: datetime) -> bool:
+        today = now.astimezone(event.program.view.display.timezone).date() if self.active else date.min
+        return max(self.first, today) <= event.day <= self.last
 
 
 class OpenAdrApi:
@@ -39,7 +52,7 @@ class OpenAdrApi:
     def __init__(self, live_state: LiveState) -> None:
         self._live_state = live_state
 
-    def handlers(self) -> dict[str, Callable[[Request], CachedResponse]]:
+    def handlers(self) -> dict[str, RequestHandler]:
         topics = f"{OPENADR_BASE_PATH}/notifiers/mqtt/topics"
         return {
             f"{OPENADR_BASE_PATH}/programs": self.get_programs,
@@ -51,26 +64,31 @@ class OpenAdrApi:
             f"{OPENADR_BASE_PATH}/auth/server": self.get_auth_server,
         }
 
-    def get_programs(self, request: Request) -> CachedResponse:
+    async def get_programs(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, (*_PAGING_PARAMS, "programName", *_OPENADR_3_0_PARAMS))
         name = request.query_params.get("programName")
         if (asked := request.query_params.get("targetType")) is not None:
             if asked != "PROGRAM_NAME":
                 raise HTTPException(400, "targetType must be PROGRAM_NAME")
             name = request.query_params.get("targetValues")
-        found = [one for one in self._program_documents() if name in {None, one["programName"]}]
-        return CachedResponse.from_json(_paginate(request, found))
+        skip, limit = _page_params(request)
+        index, threads = self._live_state.program_index, self._live_state.bulk_threads
+        async with threads.turn():
+            ids = index.ids if name is None else [name]
+            found = [program for each in ids[skip : skip + limit] if (program := index.find(each)) is not None]
+            return await threads.run_in_turn(_make_program_list, found, self._live_state.settings.base_url)
+
+    def _program_document(self, program: Program) -> JsonObject:
+        return program_document(program, self._live_state.settings.base_url)
 
     def get_program(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
-        return CachedResponse.from_json(
-            _first_or_404(one for one in self._program_documents() if one["id"] == request.path_params["id"])
-        )
+        return CachedResponse.from_json(self._program_document(self._require_program(request.path_params["id"])))
 
-    def _program_documents(self) -> list[JsonObject]:
-        return program_documents(self._live_state.views.values(), self._live_state.settings.base_url)
+    def _require_program(self, program_id: str) -> Program:
+        return _require(self._live_state.program_index.find(program_id))
 
-    def get_events(self, request: Request) -> CachedResponse:
+    async def get_events(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, (*_PAGING_PARAMS, "programID", "active", "dateStart", "dateEnd"))
         program = query_params.pattern_param(request, "programID", _OBJECT_ID_PATTERN)
         active, first, last = (
@@ -78,41 +96,56 @@ class OpenAdrApi:
             _date_param(request, "dateStart"),
             _date_param(request, "dateEnd"),
         )
-        now = datetime.fromtimestamp(self._live_state.clock.now(), UTC)
-        found = []
-        for view in self._live_state.views.values():
-            today = now.astimezone(view.display.timezone).date() if active else date.min
-            if program is None or any(one.id == program for one in programs_of_zone(view)):
-                found += [one for one in event_days(view) if max(first, today) <= one.day <= last]
-        wanted = (one for one in found if program in {None, one.program.id})
-        return CachedResponse.from_json(
-            [event_document(one) for one in _paginate(request, sorted(wanted, key=lambda one: one.id))]
-        )
+        skip, limit = _page_params(request)
+        wanted, threads = DayFilter(active, first, last), self._live_state.bulk_threads
+        async with threads.turn():
+            if program is None:
+                days = self._find_events(wanted, skip, limit)
+            else:
+                days = self._event_days(program, wanted)[skip : skip + limit]
+            await self._live_state.load_terms(day.program.view.plan_digest for day in days)
+            return await threads.run_in_turn(_make_event_list, days)
 
-    def get_event(self, request: Request) -> CachedResponse:
+    def _event_days(self, program_id: str, wanted: DayFilter) -> list[EventDay]:
+        program = self._live_state.program_index.find(program_id)
+        now = datetime.fromtimestamp(self._live_state.clock.now(), UTC)
+        return [] if program is None else [day for day in event_days(program) if wanted.includes(day, now)]
+
+    def _find_events(self, wanted: DayFilter, skip: int, limit: int) -> list[EventDay]:
+        """A page of the events of all programs. Programs before it are counted by groups, and looked at in none."""
+        index = self._live_state.program_index
+        groups = index.groups
+        sizes = np.array([len(self._event_days(example, wanted)) for example in groups.examples], np.int64)
+        ends = np.cumsum(sizes[groups.numbers])  # events up to each program
+        first, stop = (int(np.searchsorted(ends, skip, "right")), int(np.searchsorted(ends, skip + limit)) + 1)
+        before = int(ends[first - 1]) if first else 0
+        found = [day for program_id in index.ids[first:stop] for day in self._event_days(program_id, wanted)]
+        return found[skip - before : skip - before + limit]
+
+    async def get_event(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
-        name = request.path_params["id"]
-        views = [view for view in self._live_state.views.values() if name.startswith(zone_slug(view.zone))]
-        return CachedResponse.from_json(
-            event_document(_first_or_404(day for view in views for day in event_days(view) if day.id == name))
-        )
+        event_id = request.path_params["id"]
+        program = self._require_program(event_id[: -len("-2026-11-14")])
+        day = _require(next((day for day in event_days(program) if day.id == event_id), None))
+        await self._live_state.load_terms([program.view.plan_digest])
+        return CachedResponse.from_json(event_document(day))
 
     def get_notifiers(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
         notifiers: JsonObject = {"WEBHOOK": True}  # the schema wants it so; subscriptions are refused
         broker = self._live_state.settings.mqtt
-        if broker is not None and broker.notifications:
+        if broker is not None and broker.tells_openadr_events:
             way = {"method": "ANONYMOUS"}
             notifiers["MQTT"] = {"URIS": [broker.uri], "serialization": "JSON", "authentication": way}
         return CachedResponse.from_json(notifiers)
 
     def get_topics(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
-        program = _first_or_404(one for one in self._program_documents() if one["id"] == request.path_params["id"])
+        program = self._require_program(request.path_params["id"])
         broker = self._live_state.settings.mqtt
-        if broker is None or not broker.notifications:
+        if broker is None or not broker.tells_openadr_events:
             raise HTTPException(404, "there are no MQTT notifications here")
-        return CachedResponse.from_json(notifier_topics(str(program["id"])))
+        return CachedResponse.from_json(notifier_topics(program.id))
 
     def get_auth_server(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
@@ -128,22 +161,31 @@ async def post_anonymous_token(request: Request) -> Response:
     return json_response(token, headers={"cache-control": "no-store"})
 
 
-def openadr_handlers(live_state: LiveState) -> dict[str, Callable[[Request], CachedResponse]]:
+def openadr_handlers(live_state: LiveState) -> dict[str, RequestHandler]:
     return OpenAdrApi(live_state).handlers()
 
 
-def _paginate(request: Request, items: list[ItemT]) -> list[ItemT]:
+def _make_event_list(days: list[EventDay]) -> CachedResponse:
+    return CachedResponse.from_json([event_document(day) for day in days])
+
+
+def _make_program_list(programs: list[Program], base_url: str) -> CachedResponse:
+    return CachedResponse.from_json([program_document(program, base_url) for program in programs])
+
+
+def _page_params(request: Request) -> tuple[int, int]:
+    """How many objects to skip, and how many to show."""
     if not all(0 < len(target) <= 128 for target in request.query_params.getlist("targets")):
         raise HTTPException(400, "targets must be of 1 to 128 characters each")
     skip = query_params.int_param(request, "skip", 2**31 - 1) or 0
     limit = query_params.int_param(request, "limit", MAX_PAGE_SIZE)
-    return items[skip : skip + (MAX_PAGE_SIZE if limit is None else limit)]
+    return skip, MAX_PAGE_SIZE if limit is None else limit
 
 
-def _first_or_404(items: Iterable[ItemT]) -> ItemT:
-    for one in items:
-        return one
-    raise HTTPException(404, "there is no such object here")
+def _require(item: ItemT | None) -> ItemT:
+    if item is None:
+        raise HTTPException(404, "there is no such object here")
+    return item
 
 
 def _date_param(request: Request, name: str) -> date:

@@ -9,6 +9,10 @@ from datetime import date, datetime
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from murmurate.planning.zone_name import ZONE_NAME_RULE, is_zone_name
+from murmurate.service.log_reader.zone_view import ZoneView
+from murmurate.service.log_reader.zone_views import ZoneViews
+
 REPEATABLE_PARAMS = {"targets"}
 
 
@@ -75,3 +79,19 @@ def parse_day(text: str) -> date:
     if day is None or day.isoformat() != text or not 1970 < day.year < 9000:
         raise HTTPException(404, "must be a day such as 2026-11-14")
     return day
+
+
+def client_address(request: Request) -> str:
+    """The address that limits count; empty where the socket has none."""
+    return "" if request.client is None else request.client.host
+
+
+def zone_param(request: Request, views: ZoneViews) -> ZoneView:
+    """The zone that the path names."""
+    name = request.path_params["zone"]
+    view = views.get(name)
+    if view is None and not is_zone_name(name):
+        raise HTTPException(404, f"no zone has this name: it {ZONE_NAME_RULE}")
+    if view is None:
+        raise HTTPException(404, "there is no such zone here; /zones lists them")
+    return view

@@ -10,12 +10,26 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from murmurate.errors import MurmurateError
-from murmurate.public_log.record import Entry, parse_entry
-from murmurate.service.storage.migrate import StoreName
-from murmurate.service.storage.public_log_store import PostgresLogStore
+from murmurate.service.storage.connection_errors import (
+    CREATE_DATABASES_SQL,
+    connection_remedy,
+    failure_remedy,
+    syntax_remedy,
+)
+from murmurate.service.storage.server_checks import StoreName, can_everyone_create, check_server
+from murmurate.service.storage.session import connect
 
-_MARKER_TABLES = {"state": "curator.head", "log": "public_log.head"}
-_MAX_SEQ = 2**62  # a number that no record has: asks the log for its heads alone
+# Servers that were copied from one image have the same identifier; they were not started in the same microsecond.
+_DATABASE_IDENTITY = "SELECT system_identifier, pg_postmaster_start_time(), current_database() FROM pg_control_system()"
+_MARKER_TABLES = {"state": "curator.shard", "log": "public_log.head"}
+_TWO_DATABASES = (
+    "must be another one, at best on another server: a backup that sets both back would publish twice. "
+    f"Name another one with --log or MURMURATE_LOG.\n{CREATE_DATABASES_SQL}"
+)
+
+
+class DatabaseUnreachableError(MurmurateError):
+    """A database does not answer. It may do so later: a service waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,11 @@ class Database:
         return f"MURMURATE_{self.store.upper()}"
 
     @property
+    def source(self) -> str:
+        """Where the connection string comes from, for messages."""
+        return f"--{self.store} or {self.env_variable}"
+
+    @property
     def host_and_port(self) -> tuple[str, str]:
         """Host and port, as far as the connection string names them."""
         try:
@@ -48,15 +67,35 @@ class Database:
 
         Nothing of the connection string is shown: one that is written wrongly may have its password anywhere.
         """
+        self.check_syntax()
         try:
-            with psycopg.connect(self.dsn, connect_timeout=5) as connection:
+            with connect(self.dsn) as connection:
+                check_server(connection, self.store)
                 row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (_MARKER_TABLES[self.store],)).fetchone()
         except psycopg.Error as error:
-            allowed = f"{type(error).__name__}; is it running, and is {self.env_variable} right?"
-            raise MurmurateError(f"the {self.store} database", "out of reach", allowed) from None
+            allowed = connection_remedy(error, self.source)
+            raise DatabaseUnreachableError(f"the {self.store} database", "out of reach", allowed) from None
         if prepared and row != (True,):
             allowed = "has none of our tables yet; murmurate open plan.json prepares it"
             raise MurmurateError(f"the {self.store} database", "empty", allowed)
+
+    def check_syntax(self) -> None:
+        """Raise MurmurateError if the connection string is none: waiting does not help."""
+        try:
+            conninfo_to_dict(self.dsn)
+        except psycopg.ProgrammingError:
+            allowed = syntax_remedy(self.source)
+            raise MurmurateError(f"the {self.store} database", "named by no connection string", allowed) from None
+
+    def identity(self) -> tuple[object, ...]:
+        """What two connection strings of one database have in common, also those of its standby servers."""
+        with connect(self.dsn) as connection:
+            return connection.execute(_DATABASE_IDENTITY).fetchone() or ()
+
+    def can_everyone_create(self) -> bool:
+        """Return whether every role may create objects in its schema public. Its owner may not be able to change it."""
+        with connect(self.dsn) as connection:
+            return can_everyone_create(connection)
 
 
 @contextmanager
@@ -65,8 +104,7 @@ def mask_database_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        allowed = "nothing is half done: see the server's own log, then run the command again"
-        raise MurmurateError("a database", f"failing ({type(error).__name__})", allowed) from None
+        raise MurmurateError("a database", "failing", failure_remedy(error)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,21 +121,12 @@ class Databases:
     def check_reachable(self, *, prepared: bool = True) -> None:
         self.state.check_reachable(prepared=prepared)
         self.log.check_reachable(prepared=prepared)
+        with mask_database_errors():
+            is_one = self.state.identity() == self.log.identity()
+        if is_one:
+            raise MurmurateError("the log database", "the state database as well", _TWO_DATABASES)
 
     @property
     def share_server(self) -> bool:
         """Whether one failure takes both."""
         return self.state.host_and_port == self.log.host_and_port
-
-
-def read_heads(log: PostgresLogStore, zones: list[str]) -> dict[str, Entry]:
-    """The last entry of each of these zones that has a chain."""
-    last = {zone: tail.last_seq for zone, tail in log.read(dict.fromkeys(zones, _MAX_SEQ)).items()}
-    tails = log.read({zone: seq - 1 for zone, seq in last.items() if seq >= 0})
-    return {zone: parse_entry(tail.lines[0]) for zone, tail in tails.items() if tail.lines}
-
-
-def read_first_entries(log: PostgresLogStore, zones: list[str]) -> dict[str, Entry]:
-    """The entry that opened each of these zones."""
-    tails = log.read(dict.fromkeys(zones, -1))
-    return {zone: parse_entry(tail.lines[0]) for zone, tail in tails.items() if tail.lines}

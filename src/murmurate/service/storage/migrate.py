@@ -2,46 +2,136 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from importlib.resources import files
-from typing import Literal
+from typing import Any
 
-import psycopg
+from psycopg import Connection, Error, errors
 
 from murmurate.errors import MurmurateError
+from murmurate.service.storage.roles import grant_rights
+from murmurate.service.storage.server_checks import StoreName, check_server
+from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
 
-StoreName = Literal["state", "log"]
+LOCK_TIMEOUT_S = 10  # for which a migration waits for the tables; their readers wait behind it
+_MAX_ATTEMPTS = 20  # at the list of migrations, where others create it at the same time
+_RETRY_PAUSE_S = 0.1
+_OWN_SCHEMA = {"state": "curator", "log": "public_log"}
 
-_MIGRATION_LOCK = 0x6D75726D  # any number that every murmurate agrees on
-_MIGRATION_TABLE = """
-CREATE TABLE IF NOT EXISTS murmurate_migration (
+# A schema of its own: any role may be allowed to create tables in schema public, and this one must be ours.
+_CREATE_LIST = """
+CREATE SCHEMA IF NOT EXISTS murmurate;
+CREATE TABLE IF NOT EXISTS murmurate.migration (
     store text, name text, sha256 text NOT NULL, PRIMARY KEY (store, name)
-)"""
+);
+GRANT USAGE ON SCHEMA murmurate TO PUBLIC;
+GRANT SELECT ON murmurate.migration TO PUBLIC"""
+
+# Earlier versions kept the list outside of a schema of its own. It is theirs if it has the owner of our other tables.
+_FIND_EARLIER_LIST = """
+SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relname = 'murmurate_migration' AND c.relkind = 'r'
+    AND c.relowner = (SELECT nspowner FROM pg_namespace WHERE nspname = %s)"""
+_ADOPT_EARLIER_LIST = """
+CREATE SCHEMA murmurate;
+ALTER TABLE {earlier} SET SCHEMA murmurate;
+ALTER TABLE murmurate.murmurate_migration RENAME TO migration"""
 
 
 def migrate_database(dsn: str, store: StoreName) -> list[str]:
     """Apply what is missing and return the names; two at once wait for each other.
 
-    Raises MurmurateError where an applied file was changed since, or where the database is ahead of this version.
+    A role that may not change the database may call it too: where nothing is missing, nothing is written or locked.
+
+    Raises MurmurateError where an applied file was changed since, where the database is ahead of this version, where
+    this role may not migrate it, or where another session keeps its tables locked.
     """
-    folder = files("murmurate.service.storage") / "sql" / store
-    scripts = sorted((path.name, path.read_text(encoding="utf-8")) for path in folder.iterdir())
-    with psycopg.connect(dsn) as connection:
+    scripts = _read_scripts(store)
+    with connect(dsn, autocommit=True, options=UNLIMITED_OPTIONS) as connection, _explain_refusal(store):
+        check_server(connection, store)
         if connection.info.parameter_status("server_encoding") != "UTF8":
             raise MurmurateError(f"the {store} database", "not in UTF-8", "must be made with ENCODING 'UTF8'")
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
-        connection.execute(_MIGRATION_TABLE)
-        query = "SELECT name, sha256 FROM murmurate_migration WHERE store = %s"
-        applied: dict[str, str] = dict(connection.execute(query, (store,)).fetchall())
-        if ahead := applied.keys() - {name for name, _ in scripts}:
-            raise MurmurateError(f"the {store} database", f"at {max(ahead)}", "needs a newer murmurate than this one")
-        fresh = []
-        for name, script in scripts:
-            digest = sha256(script.encode()).hexdigest()
-            if applied.get(name, digest) != digest:
-                raise MurmurateError(f"migration {name}", "changed", "must stay as applied; write a new one instead")
-            if name not in applied:
-                connection.execute(script.encode())
-                connection.execute("INSERT INTO murmurate_migration VALUES (%s, %s, %s)", (store, name, digest))
-                fresh.append(name)
-    return fresh
+        if _has_list(connection) and not _missing_scripts(connection, store, scripts):
+            return []
+        connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
+        _create_list(connection, store)
+        with connection.transaction():
+            # No advisory lock: every role that may connect can hold one. Only an owner can lock this table.
+            connection.execute("LOCK TABLE murmurate.migration IN EXCLUSIVE MODE")
+            missing = _missing_scripts(connection, store, scripts)
+            for name in missing:
+                connection.execute(scripts[name].encode())
+                query = "INSERT INTO murmurate.migration VALUES (%s, %s, %s)"
+                connection.execute(query, (store, name, _digest(scripts[name])))
+            grant_rights(connection, store)
+    return missing
+
+
+def pending_migrations(dsn: str, store: StoreName) -> list[str]:
+    """Return what is not applied yet, without applying it; nothing where the database cannot be asked."""
+    scripts = _read_scripts(store)
+    try:
+        with connect(dsn, autocommit=True) as connection:
+            return _missing_scripts(connection, store, scripts) if _has_list(connection) else list(scripts)
+    except Error:
+        return []
+
+
+def _read_scripts(store: StoreName) -> dict[str, str]:
+    folder = files("murmurate.service.storage") / "sql" / store
+    return dict(sorted((path.name, path.read_text(encoding="utf-8")) for path in folder.iterdir()))
+
+
+def _has_list(connection: Connection[Any]) -> bool:
+    return connection.execute("SELECT to_regclass('murmurate.migration') IS NOT NULL").fetchone() == (True,)
+
+
+def _create_list(connection: Connection[Any], store: StoreName) -> None:
+    """Create the list of applied files, or take over the one of an earlier version."""
+    for attempt in range(_MAX_ATTEMPTS):
+        if _has_list(connection):  # with its rights: both are made in one transaction
+            return
+        try:
+            with connection.transaction():
+                earlier = connection.execute(_FIND_EARLIER_LIST, (_OWN_SCHEMA[store],)).fetchone()
+                if earlier is not None:
+                    connection.execute(_ADOPT_EARLIER_LIST.format(earlier=earlier[0]).encode())
+                connection.execute(_CREATE_LIST)
+        except (errors.UniqueViolation, errors.DuplicateSchema, errors.UndefinedTable, errors.InternalError_):
+            if attempt == _MAX_ATTEMPTS - 1:
+                raise
+            time.sleep(_RETRY_PAUSE_S)  # another process is just creating it
+
+
+def _missing_scripts(connection: Connection[Any], store: StoreName, scripts: Mapping[str, str]) -> list[str]:
+    """Return the names of what is not applied yet. Raises MurmurateError where something else was applied."""
+    query = "SELECT name, sha256 FROM murmurate.migration WHERE store = %s"
+    applied: dict[str, str] = dict(connection.execute(query, (store,)).fetchall())
+    if ahead := applied.keys() - scripts.keys():
+        raise MurmurateError(f"the {store} database", f"at {max(ahead)}", "needs a newer murmurate than this one")
+    for name, digest in applied.items():
+        if digest != _digest(scripts[name]):
+            raise MurmurateError(f"migration {name}", "changed", "must stay as applied; write a new one instead")
+    return [name for name in scripts if name not in applied]
+
+
+def _digest(script: str) -> str:
+    return sha256(script.encode()).hexdigest()
+
+
+@contextmanager
+def _explain_refusal(store: StoreName) -> Iterator[None]:
+    """Say what to do where a lock or a right is missing."""
+    try:
+        yield
+    except errors.LockNotAvailable:
+        allowed = f"another session has kept a lock on its tables for {LOCK_TIMEOUT_S} s: end it, then try again"
+        raise MurmurateError(f"the {store} database", "locked", allowed) from None
+    except errors.InsufficientPrivilege:
+        allowed = "this version needs changes to it: run murmurate open, or murmurate repair, as its owner"
+        found = "empty or of an earlier version"
+        remedy = f"{allowed}, or as a superuser: ALTER DATABASE .. OWNER TO .."
+        raise MurmurateError(f"the {store} database", found, remedy) from None

@@ -2,80 +2,182 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from psycopg import Connection
 
-from murmurate.public_log.record import GENESIS_PREV, Entry, canonical_json
-from murmurate.publisher.protocol import LogTail
-from murmurate.service.storage.session import Session
+from murmurate.errors import ChainError
+from murmurate.public_log.canonical import canonical_json
+from murmurate.public_log.tile import GENESIS_PREV, parse_tile
+from murmurate.public_log.zone_table import ZoneTable
+from murmurate.publisher.steps import Claim, LogTail, Offer
+from murmurate.service.storage.session import TransactionSource, open_source
 
-MAX_LINES_PER_READ = 500  # lines of one zone in one answer
+MAX_TILES_PER_READ = 16  # tiles of one shard in one answer
+_MAX_TABLES_KEPT = 4096
 
 
 class PostgresLogStore:
     """See `publisher.stores.LogStore`. The rules are enforced by the server, in `sql/log`."""
 
-    def __init__(self, dsn: str) -> None:
-        self._session = Session(dsn)
-        self._offered: dict[str, Entry] = {}  # last; if the log says that its head has this hash, it need not send it
+    def __init__(self, database: str | TransactionSource) -> None:
+        self._session = open_source(database)
+        self._offered: dict[str, Offer] = {}  # last; if the log's head has this hash, it need not be read
+        self._tables: OrderedDict[str, ZoneTable] = OrderedDict()
 
-    def read(self, after_seq: Mapping[str, int]) -> dict[str, LogTail]:
-        query = """
-            SELECT h.zone, h.seq, h.hash FROM public_log.head h
-            WHERE h.zone IN (SELECT jsonb_array_elements_text(%s))"""
+    def heads(self) -> dict[str, tuple[int, str]]:
+        """The number and the hash of the last tile of each shard."""
+        with self._session.transaction() as connection:
+            rows = connection.execute("SELECT shard, seq, hash FROM public_log.head WHERE seq >= 0").fetchall()
+        return {shard: (seq, last) for shard, seq, last in rows}
+
+    def read(self, after_seq: Mapping[str, int], max_tiles: int = MAX_TILES_PER_READ) -> dict[str, LogTail]:
+        query = "SELECT shard, seq, hash FROM public_log.head WHERE shard = ANY(%s) AND seq >= 0"
         with self._session.transaction() as connection:
             heads = {
-                zone: (seq, last) for zone, seq, last in connection.execute(query, (canonical_json(list(after_seq)),))
+                shard: (seq, last) for shard, seq, last in connection.execute(query, (list(after_seq),)).fetchall()
             }
-            lines: dict[str, tuple[str, ...]] = {
-                zone: (self._offered[zone].line,)
-                for zone in heads
-                if self._is_last_offered(zone, *heads[zone], after_seq)
+            tiles: dict[str, tuple[Offer | str, ...]] = {
+                shard: (self._offered[shard],)
+                for shard in heads
+                if self._is_last_offered(shard, *heads[shard], after_seq[shard])
             }
             unread = {
-                zone: after_seq[zone] for zone, (seq, _) in heads.items() if seq > after_seq[zone] and zone not in lines
+                shard: after_seq[shard]
+                for shard, (seq, _) in heads.items()
+                if seq > after_seq[shard] and shard not in tiles
             }
             if unread:
-                lines |= self._read_lines(connection, unread)
-        ends = {zone: heads.get(zone, (-1, GENESIS_PREV)) for zone in after_seq}
-        return {zone: LogTail(seq, lines.get(zone, ()), last) for zone, (seq, last) in ends.items()}
+                tiles |= self._read_tiles(connection, unread, max_tiles)
+        ends = {shard: heads.get(shard, (-1, GENESIS_PREV)) for shard in after_seq}
+        return {shard: LogTail(seq, tiles.get(shard, ()), last) for shard, (seq, last) in ends.items()}
 
-    def _is_last_offered(self, zone: str, seq: int, last: str, after_seq: Mapping[str, int]) -> bool:
-        """Whether all that is new is the line that was offered from here."""
-        offered = self._offered.get(zone)
-        return offered is not None and (offered.hash, offered.record.seq) == (last, seq) and seq == after_seq[zone] + 1
+    def _is_last_offered(self, shard: str, seq: int, last: str, after_seq: int) -> bool:
+        """Whether all that is new is the tile that was offered from here."""
+        offered = self._offered.get(shard)
+        return offered is not None and offered.tile.hash == last and seq == after_seq + 1
+
+    def _read_tiles(
+        self, connection: Connection, after_seq: Mapping[str, int], max_tiles: int
+    ) -> dict[str, tuple[Offer | str, ...]]:
+        query = """
+            SELECT shard, body FROM unnest(%s::text[], %s::bigint[]) AS mine (shard, seq)
+            CROSS JOIN LATERAL (
+                SELECT t.seq AS number, t.body FROM public_log.tile AS t
+                WHERE t.shard = mine.shard AND t.seq > mine.seq ORDER BY t.seq LIMIT %s
+            ) AS t ORDER BY shard, number"""
+        rows = connection.execute(query, (list(after_seq), list(after_seq.values()), max_tiles), binary=True)
+        found: dict[str, list[Offer | str]] = {}
+        for shard, body in rows:
+            found.setdefault(shard, []).append(self._parse_offer(connection, bytes(body)))
+        return {shard: tuple(tiles) for shard, tiles in found.items()}
+
+    def _parse_offer(self, connection: Connection, body: bytes) -> Offer | str:
+        try:
+            tile = parse_tile(body)
+            return Offer(tile, self._table(connection, tile.header.table))
+        except ChainError as error:
+            return str(error)
+
+    def _table(self, connection: Connection, digest: str) -> ZoneTable:
+        if digest not in self._tables:
+            row = connection.execute("SELECT body FROM public_log.document WHERE digest = %s", (digest,)).fetchone()
+            if row is None:
+                raise ChainError("zone table", digest, "is not in the log")
+            self._tables[digest] = ZoneTable.from_json(row[0])
+            if len(self._tables) > _MAX_TABLES_KEPT:
+                self._tables.popitem(last=False)
+        return self._tables[digest]
+
+    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+        wanted = [{"zone": zone, **claim._asdict()} for zone, claim in claims.items()]
+        with self._session.transaction() as connection:
+            query = "SELECT zone, shard, number FROM public_log.claim_zones(%s::jsonb)"
+            rows = connection.execute(query, (canonical_json(wanted),)).fetchall()
+        return {zone: Claim(shard, number) for zone, shard, number in rows}
+
+    def newest_claims(self, zones: Iterable[str]) -> dict[str, Claim]:
+        """The newest claim of each zone; zones without one are left out."""
+        query = """
+            SELECT DISTINCT ON (zone) zone, shard, number FROM public_log.claim WHERE zone = ANY(%s)
+            ORDER BY zone, number DESC"""
+        with self._session.transaction() as connection:
+            rows = connection.execute(query, (list(zones),)).fetchall()
+        return {zone: Claim(shard, number) for zone, shard, number in rows}
+
+    def claims_of(self, zone: str) -> list[str]:
+        """The shards that have claimed a zone, in order; the last one is where it is, or where it goes."""
+        query = "SELECT shard FROM public_log.claim WHERE zone = %s ORDER BY number"
+        with self._session.transaction() as connection:
+            return [shard for (shard,) in connection.execute(query, (zone,)).fetchall()]
+
+    def shards_of(self, zones: Iterable[str]) -> dict[str, str]:
+        """The shard that holds the newest claim of each zone; zones without a claim are left out."""
+        return {zone: claim.shard for zone, claim in self.newest_claims(zones).items()}
+
+    def shard_names(self) -> set[str]:
+        """Every shard that has claimed a zone: all that were ever opened."""
+        with self._session.transaction() as connection:
+            return {shard for (shard,) in connection.execute("SELECT DISTINCT shard FROM public_log.claim")}
+
+    def read_heads(self, shards: Iterable[str]) -> dict[str, Offer]:
+        """The last tile of each of these shards that has one. Raises ChainError where it cannot be read."""
+        heads = self.heads()
+        tails = self.read({shard: heads[shard][0] - 1 for shard in shards if shard in heads}, max_tiles=1)
+        found = {}
+        for shard, tail in tails.items():
+            offer = tail.tiles[0] if tail.tiles else "is missing"
+            if isinstance(offer, str):
+                raise ChainError("log", f"of {shard}", offer)
+            found[shard] = offer
+        return found
+
+    def read_offer(self, shard: str, seq: int) -> Offer:
+        """One tile. Raises ChainError where it is missing or cannot be read."""
+        tiles = self.read({shard: seq - 1}, max_tiles=1)[shard].tiles
+        offer = tiles[0] if tiles else "is missing"
+        if isinstance(offer, str):
+            raise ChainError("log", f"tile {seq} of {shard}", offer)
+        return offer
+
+    def last_seq_with(self, shard: str, zone: str) -> int:
+        """The number of the last tile of a shard before a zone left it; of its last tile, if the zone did not."""
+
+        def has_left(seq: int) -> bool:
+            return zone in dict(self.read_offer(shard, seq).table.moved)
+
+        return bisect_left(range(self.heads()[shard][0] + 1), x=True, key=has_left) - 1
+
+    def append(self, offers: Mapping[str, Offer]) -> None:
+        self._offered = dict(offers)
+        tables = {offer.table.digest: offer.table for offer in offers.values()}
+        new = {digest: table for digest, table in tables.items() if digest not in self._tables}
+        with self._session.transaction() as connection:
+            if new:
+                self._publish_documents(connection, {digest: table.text for digest, table in new.items()})
+            bodies = [offer.tile.to_bytes() for offer in offers.values()]
+            connection.execute("SELECT count(*) FROM public_log.append(%s)", (bodies,), binary=True)
+        self._tables |= new
+
+    def publish_documents(self, documents: Mapping[str, str]) -> None:
+        """Show plans, by digest, before anything is released under them."""
+        with self._session.transaction() as connection:
+            self._publish_documents(connection, documents)
 
     @staticmethod
-    def _read_lines(connection: Connection, after_seq: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    def _publish_documents(connection: Connection, documents: Mapping[str, str]) -> None:
         query = """
-            SELECT mine.zone, array_agg(e.line ORDER BY e.seq) FROM jsonb_each_text(%s) AS mine (zone, seq)
-            CROSS JOIN LATERAL (
-                SELECT seq, line FROM public_log.entry
-                WHERE zone = mine.zone AND seq > mine.seq::bigint ORDER BY seq LIMIT %s
-            ) AS e GROUP BY mine.zone"""
-        rows = connection.execute(query, (canonical_json(dict(after_seq)), MAX_LINES_PER_READ)).fetchall()
-        return {zone: tuple(lines) for zone, lines in rows}
+            INSERT INTO public_log.document SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"""
+        connection.execute(query, (list(documents), list(documents.values())))
 
-    def append(self, entries: Iterable[Entry]) -> None:
-        self._offered = {entry.record.zone: entry for entry in entries}
-        lines = "\n".join(entry.line for entry in self._offered.values())
+    def documents(self, digests: Iterable[str]) -> dict[str, str]:
+        """The documents with these digests, as far as the log has them."""
+        query = "SELECT digest, body FROM public_log.document WHERE digest = ANY(%s)"
         with self._session.transaction() as connection:
-            connection.execute("SELECT count(*) FROM public_log.append(%s)", (lines,))
+            return dict(connection.execute(query, (list(digests),)).fetchall())
 
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""
         self._session.close()
-
-    def publish_plan(self, digest: str, document: str) -> None:
-        """Show a plan before anything is released under it."""
-        query = "INSERT INTO public_log.plan VALUES (%s, %s) ON CONFLICT DO NOTHING"
-        with self._session.transaction() as connection:
-            connection.execute(query, (digest, document))
-
-    def plan_document(self, digest: str) -> str | None:
-        """The document of a published plan."""
-        query = "SELECT document FROM public_log.plan WHERE digest = %s"
-        with self._session.transaction() as connection:
-            row = connection.execute(query, (digest,)).fetchone()
-        return None if row is None else str(row[0])

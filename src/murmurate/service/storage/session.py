@@ -5,29 +5,56 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import psycopg
 from psycopg import Connection
 
-SESSION_TIMEOUT_S = 60.0
+from murmurate.service.storage.server_checks import hide_parameters
 
-_CONNECTION_OPTIONS = " ".join(
-    f"-c {name}={value}"
-    for name, value in {
-        "statement_timeout": "60s",
-        "idle_in_transaction_session_timeout": "60s",  # a publisher that vanished leaves no lock behind
-        "default_transaction_isolation": "read\\ committed",  # each statement sees what was committed before it
-    }.items()
-)
+SESSION_TIMEOUT_S = 60.0
+CONNECT_TIMEOUT_S = 5
+
+_SESSION_SETTINGS = {
+    "default_transaction_isolation": "read\\ committed",  # each statement sees what was committed before it
+    "jit": "off",  # look-ups of many keys are estimated as costly, and compiling them takes longer than it saves
+    "search_path": "pg_catalog,pg_temp",  # no operator or function that another role has created is called
+    "log_parameter_max_length_on_error": "0",  # no demand in the server's log, here and below
+    "debug_print_parse": "off",
+    "debug_print_rewritten": "off",
+    "debug_print_plan": "off",
+}
+_TIMEOUTS = {
+    "statement_timeout": "60s",
+    "idle_in_transaction_session_timeout": "60s",  # a publisher that vanished leaves no lock behind
+}
+
+
+def _encode_options(settings: Mapping[str, str]) -> str:
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+UNLIMITED_OPTIONS = _encode_options(_SESSION_SETTINGS)  # for a long read, or a migration
 
 CONNECT_PARAMETERS: dict[str, Any] = {
-    "options": _CONNECTION_OPTIONS,
-    "connect_timeout": 5,
+    "options": _encode_options(_SESSION_SETTINGS | _TIMEOUTS),
+    "connect_timeout": CONNECT_TIMEOUT_S,
     "tcp_user_timeout": 10_000,  # [ms] for which sent data may stay unacknowledged
 }
+
+
+def connect(dsn: str, **parameters: Any) -> Connection:
+    """Return a connection with the timeouts and protections of this package. The server has 5 s to answer."""
+    connection = psycopg.connect(dsn, **CONNECT_PARAMETERS | parameters)
+    try:
+        with close_after(connection, CONNECT_TIMEOUT_S):
+            hide_parameters(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class TransactionSource(Protocol):
@@ -70,7 +97,7 @@ class Session:
 
     def _open(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self.dsn, **CONNECT_PARAMETERS)
+            self._connection = connect(self.dsn)
         return self._connection
 
     @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
+from murmurate.service.storage.server_checks import hide_parameters
 from murmurate.service.storage.session import CONNECT_PARAMETERS, SESSION_TIMEOUT_S, close_after
 
 MAX_POOL_SIZE = 16
@@ -40,6 +41,13 @@ class SessionPool:
         ):
             yield connection
 
+    @property
+    def in_use(self) -> int:
+        """Connections that are borrowed now."""
+        with self._lock:
+            figures = {} if self._pool is None else self._pool.get_stats()
+        return figures.get("pool_size", 0) - figures.get("pool_available", 0)
+
     def _open(self) -> ConnectionPool[Connection[Any]]:
         with self._lock:
             if self._pool is None:
@@ -52,6 +60,7 @@ class SessionPool:
                     timeout=POOL_TIMEOUT_S,
                     reconnect_timeout=POOL_TIMEOUT_S,  # then the next request tries again
                     check=_check_connection,
+                    configure=_configure_connection,
                     open=True,
                 )
             return self._pool
@@ -62,6 +71,12 @@ class SessionPool:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _configure_connection(connection: Connection[Any]) -> None:
+    """Protect a new connection. Raises psycopg.OperationalError if the server does not answer."""
+    with close_after(connection, POOL_TIMEOUT_S):
+        hide_parameters(connection)
 
 
 def _check_connection(connection: Connection[Any]) -> None:

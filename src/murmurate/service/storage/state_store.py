@@ -4,111 +4,182 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
+from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
+from psycopg import Connection, Cursor
 
-from murmurate.errors import ChainError
+from murmurate.errors import ChainError, MurmurateError, PrivacyError
 from murmurate.planning.household_bounds import decode_bounds, encode_bounds
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.record import Entry, canonical_json, parse_entry
-from murmurate.publisher.desired_state import Opening
-from murmurate.publisher.protocol import SeenState
-from murmurate.service.storage.session import Session, TransactionSource
+from murmurate.public_log.tile import TileKind, parse_tile
+from murmurate.public_log.tile_chain import ShardHead, rebuild_head
+from murmurate.public_log.zone_table import ZoneTable
+from murmurate.publisher.desired_state import ShardOpening, ZoneOpening
+from murmurate.publisher.steps import Offer, SeenState
+from murmurate.service.storage.heartbeats import StoredHeartbeat, read_heartbeats, record_heartbeat
+from murmurate.service.storage.session import Session
+from murmurate.service.storage.zone_openings import decode_opening, encode_openings
 from murmurate.types import Demand
 
-WORKER_HEARTBEAT = "worker"  # name of the process that releases
+_PLANS_PER_QUERY = 1000
+_INSERT_ZONES = "INSERT INTO curator.zone SELECT * FROM unnest(%s::text[], %s::text[], %s::jsonb[])"
+
+
+class _Pending(NamedTuple):
+    """A pending tile as it was stored, with the SHA-256 of its bytes."""
+
+    offer: Offer
+    digest: bytes
+
+    @classmethod
+    def from_offer(cls, offer: Offer) -> _Pending:
+        return cls(offer, sha256(offer.tile.to_bytes()).digest())
 
 
 class PostgresStateStore:
-    """See `publisher.stores.StateStore`. Nothing here waits for a lock: a zone that is taken is passed over.
+    """See `publisher.stores.StateStore`. Nothing here waits for a lock: a shard that is taken is passed over.
 
-    Queries look up each zone by its key, whatever the planner thinks of the sizes: chains are endless.
+    Queries look up each shard by its key, whatever the planner thinks of the sizes: chains are endless.
     """
 
     def __init__(self, dsn: str) -> None:
         self._session = Session(dsn)
-        self._heads: dict[str, Entry] = {}  # as last saved; an entry of the log never changes
-        self._pending: dict[str, Entry] = {}
+        self._heads: dict[str, ShardHead] = {}  # as last saved; a tile of the log never changes
+        self._pending: dict[str, _Pending] = {}  # another publisher may have replaced it since
+        self._tables: dict[str, ZoneTable] = {}
         self._terms: dict[str, ReleaseTerms] = {}
 
-    def lock(self, zones: Iterable[str]) -> dict[str, SeenState]:
+    def lock(self, shards: Iterable[str]) -> dict[str, SeenState]:
         with self._session.connection() as connection:
+            query = "SELECT shard, seq FROM curator.shard WHERE shard = ANY(%s) FOR UPDATE SKIP LOCKED"
+            mine: dict[str, int] = dict(connection.execute(query, (list(shards),)).fetchall())
+            # A statement of its own: it sees what was committed before the lock was ours.
             query = """
-                SELECT zone, seq FROM curator.head WHERE zone IN (SELECT jsonb_array_elements_text(%s))
-                FOR UPDATE SKIP LOCKED"""
-            mine: dict[str, int] = dict(connection.execute(query, (canonical_json(list(zones)),)).fetchall())
-            # Statements of their own: they see what was committed before the lock was ours.
-            query = "SELECT zone, line FROM curator.pending WHERE zone IN (SELECT jsonb_array_elements_text(%s))"
-            drafts: dict[str, str] = dict(connection.execute(query, (canonical_json(list(mine)),)).fetchall())
-            unread = {
-                zone: seq for zone, seq in mine.items() if seq >= 0 and _seq_or_none(self._heads.get(zone)) != seq
-            }
-            query = """
-                SELECT mine.zone, (SELECT line FROM curator.release WHERE zone = mine.zone AND seq = mine.seq::bigint)
-                FROM jsonb_each_text(%s) AS mine (zone, seq)"""
-            heads: dict[str, str] = (
-                dict(connection.execute(query, (canonical_json(unread),)).fetchall()) if unread else {}
-            )
-        self._pending = {zone: draft for zone, draft in self._pending.items() if drafts.get(zone) == draft.line}
-        return {zone: self._seen_state(zone, seq, heads.get(zone), drafts.get(zone)) for zone, seq in mine.items()}
+                SELECT t.shard, CASE WHEN sha256(t.body) IS DISTINCT FROM mine.pending THEN t.body END
+                FROM unnest(%s::text[], %s::bigint[], %s::bytea[]) AS mine (shard, seq, pending)
+                JOIN curator.tile AS t ON t.shard = mine.shard AND t.seq > mine.seq"""
+            known = [self._pending[shard].digest if shard in self._pending else None for shard in mine]
+            rows = connection.execute(query, (list(mine), list(mine.values()), known), binary=True).fetchall()
+            drafts: dict[str, bytes | None] = dict(rows)
+            self._pending = {shard: draft for shard, draft in self._pending.items() if shard in drafts}
+            return {shard: self._seen_state(connection, shard, seq, drafts.get(shard)) for shard, seq in mine.items()}
 
-    def _seen_state(self, zone: str, seq: int, head: str | None, draft: str | None) -> SeenState:
+    def _seen_state(self, connection: Connection, shard: str, seq: int, draft: bytes | None) -> SeenState:
+        """Return what is known of a shard. `draft`: its pending tile, where it is not the one that is kept here."""
         try:
-            if seq >= 0 and _seq_or_none(self._heads.get(zone)) != seq:
-                self._heads[zone] = parse_entry(head or "")
-            if draft is not None and zone not in self._pending:
-                self._pending[zone] = parse_entry(draft)
+            head = self._load_head(connection, shard, seq) if seq >= 0 else None
+            if draft is not None:
+                self._pending.pop(shard, None)
+                tile = parse_tile(bytes(draft))
+                self._pending[shard] = _Pending.from_offer(Offer(tile, self._table(connection, tile.header.table)))
         except ChainError as error:
             return SeenState(None, None, damage=str(error))
-        return SeenState(self._heads[zone] if seq >= 0 else None, self._pending.get(zone))
+        return SeenState(head, self._pending[shard].offer if shard in self._pending else None)
 
-    def load_demand(self, intervals: Mapping[str, int]) -> Demand:
+    def _load_head(self, connection: Connection, shard: str, seq: int) -> ShardHead:
+        """Return the head, from the last release on: later tiles have no rows."""
+        known = self._heads.get(shard)
+        if known is None or known.tile.header.seq != seq:
+            query = """
+                SELECT body FROM curator.tile WHERE shard = %(shard)s AND seq <= %(seq)s AND seq >= coalesce((
+                    SELECT seq FROM curator.tile WHERE shard = %(shard)s AND seq <= %(seq)s AND releases
+                    ORDER BY seq DESC LIMIT 1
+                ), 0) ORDER BY seq"""
+            rows = connection.execute(query, {"shard": shard, "seq": seq}, binary=True).fetchall()
+            tiles = [parse_tile(bytes(body)) for (body,) in rows]
+            if not tiles or tiles[-1].header.seq != seq:
+                raise ChainError("state", f"without tile {seq}", f"must have every tile of {shard} that it has seen")
+            tables = {tile.header.table: self._table(connection, tile.header.table) for tile in tiles}
+            self._heads[shard] = rebuild_head(tiles, tables)
+        return self._heads[shard]
+
+    def _table(self, connection: Connection, digest: str) -> ZoneTable:
+        if digest not in self._tables:
+            row = connection.execute("SELECT body FROM curator.document WHERE digest = %s", (digest,)).fetchone()
+            if row is None:
+                raise ChainError("zone table", digest, "is not in the state")
+            self._tables[digest] = ZoneTable.from_json(row[0])
+        return self._tables[digest]
+
+    def load_demand(self, intervals: Mapping[str, tuple[int, tuple[str, ...]]]) -> Demand:
+        zones = [zone for _, names in intervals.values() for zone in names]
+        numbers = [interval for interval, names in intervals.values() for _ in names]
         query = """
-            SELECT wanted.zone, d.* FROM jsonb_each_text(%s) AS wanted (zone, interval)
+            SELECT wanted.zone, d.* FROM unnest(%s::bigint[], %s::text[]) AS wanted (interval, zone)
             CROSS JOIN LATERAL (
                 SELECT energy_wh, reported, imputed, bounds FROM confidential.demand
-                WHERE zone = wanted.zone AND interval = wanted.interval::bigint
+                WHERE zone = wanted.zone AND interval = wanted.interval
                     AND energy_wh IS NOT NULL AND reported IS NOT NULL AND imputed IS NOT NULL OFFSET 0
             ) AS d"""
         with self._session.connection() as connection:
-            rows = connection.execute(query, (canonical_json(dict(intervals)),)).fetchall() if intervals else []
-        zones, *columns = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+            rows = connection.execute(query, (numbers, zones), binary=True).fetchall() if zones else []
+        found, *columns = zip(*rows, strict=True) if rows else ((), (), (), (), ())
         *counts, texts = columns
         energy_wh, reported, imputed = (np.array(column, np.int64) for column in counts)
         known = {text: decode_bounds(text) for text in set(texts)}  # most zones have the same
         bounds = tuple(known[text] for text in texts)
-        return Demand(zones=tuple(zones), energy_wh=energy_wh, reported=reported, imputed=imputed, bounds=bounds)
+        return Demand(zones=tuple(found), energy_wh=energy_wh, reported=reported, imputed=imputed, bounds=bounds)
 
-    def save(self, new_entries: Mapping[str, list[Entry]], pending: Mapping[str, Entry | None]) -> None:
-        drafts = {zone: draft for zone, draft in pending.items() if draft is not None}
+    def save(self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]) -> None:
+        drafts = {shard: draft for shard, draft in pending.items() if draft is not None}
+        confirmed, stale = self._settle_pending(new_heads, pending)
         with self._session.connection() as connection, connection.cursor() as cursor:
-            if new_entries:
-                with cursor.copy("COPY curator.release (zone, seq, line) FROM STDIN") as copy:
-                    for zone, entries in new_entries.items():
-                        for entry in entries:
-                            copy.write_row((zone, entry.record.seq, entry.line))
+            if stale:
+                cursor.execute("DELETE FROM curator.tile WHERE shard = ANY(%s) AND NOT seen", (sorted(stale),))
+            if confirmed:
+                query = "UPDATE curator.tile SET seen = true WHERE shard = ANY(%s) AND NOT seen"
+                cursor.execute(query, (sorted(confirmed),))
+            seen = [
+                (shard, head.tile, head.table)
+                for shard, heads in new_heads.items()
+                for head in heads
+                if shard not in confirmed or head.tile.hash != self._pending[shard].offer.tile.hash
+            ]
+            drafted = [(shard, draft.tile, draft.table) for shard, draft in drafts.items()]
+            self._store_tables(cursor, {table.digest: table for _, _, table in (*seen, *drafted)})
+            with cursor.copy("COPY curator.tile (shard, seq, releases, seen, body) FROM STDIN BINARY") as copy:
+                copy.set_types(("text", "int8", "bool", "bool", "bytea"))
+                for known, tiles in ((True, seen), (False, drafted)):
+                    for shard, tile, _ in tiles:
+                        releases = tile.header.kind is TileKind.RELEASE
+                        copy.write_row((shard, tile.header.seq, releases, known, tile.to_bytes()))
+            if new_heads:
                 query = """
-                    UPDATE curator.head h SET seq = seen.seq::bigint FROM jsonb_each_text(%s) AS seen (zone, seq)
-                    WHERE h.zone = seen.zone"""
-                cursor.execute(
-                    query, (canonical_json({zone: entries[-1].record.seq for zone, entries in new_entries.items()}),)
-                )
-            if stale := pending.keys() & self._pending.keys():
-                query = "DELETE FROM curator.pending WHERE zone IN (SELECT jsonb_array_elements_text(%s))"
-                cursor.execute(query, (canonical_json(list(stale)),))
-            if drafts:
-                with cursor.copy("COPY curator.pending (zone, line) FROM STDIN") as copy:
-                    for zone, draft in drafts.items():
-                        copy.write_row((zone, draft.line))
+                    UPDATE curator.shard s SET seq = seen.seq FROM unnest(%s::text[], %s::bigint[]) AS seen (shard, seq)
+                    WHERE s.shard = seen.shard"""
+                cursor.execute(query, (list(new_heads), [heads[-1].tile.header.seq for heads in new_heads.values()]))
             connection.commit()
-        self._heads |= {zone: entries[-1] for zone, entries in new_entries.items()}
-        self._pending |= drafts
+        self._heads |= {shard: heads[-1] for shard, heads in new_heads.items()}
+        kept = {shard: draft for shard, draft in self._pending.items() if shard not in confirmed | stale}
+        self._pending = kept | {shard: _Pending.from_offer(draft) for shard, draft in drafts.items()}
+
+    def _settle_pending(
+        self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]
+    ) -> tuple[set[str], set[str]]:
+        """Return the shards whose pending tile was seen in the log, and those whose pending tile is dropped."""
+        confirmed = {
+            shard
+            for shard, heads in new_heads.items()
+            if shard in self._pending and any(head.tile.hash == self._pending[shard].offer.tile.hash for head in heads)
+        }
+        return confirmed, (pending.keys() & self._pending.keys()) - confirmed
+
+    def _store_tables(self, cursor: Cursor, tables: Mapping[str, ZoneTable]) -> None:
+        new = {digest: table for digest, table in tables.items() if digest not in self._tables}
+        if new:
+            query = "INSERT INTO curator.document SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
+            cursor.execute(query, (list(new), [table.text for table in new.values()]))
+            self._tables |= new
 
     def rollback(self) -> None:
         self._session.close()
         self._heads.clear()
         self._pending.clear()
+        self._tables.clear()
 
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""
@@ -121,77 +192,106 @@ class PostgresStateStore:
             SELECT zone, %s, energy_wh, reported, imputed, bounds FROM unnest(
                 %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[]
             ) AS d (zone, energy_wh, reported, imputed, bounds)
-            ON CONFLICT (zone, interval) DO UPDATE SET energy_wh = excluded.energy_wh, reported = excluded.reported,
+            ON CONFLICT (interval, zone) DO UPDATE SET energy_wh = excluded.energy_wh, reported = excluded.reported,
                 imputed = excluded.imputed, bounds = excluded.bounds"""
         bounds = [encode_bounds(demand.bounds_at(row)) for row in range(len(demand.zones))]
         columns = [column.tolist() for column in (demand.energy_wh, demand.reported, demand.imputed)]
         with self._session.transaction() as connection:
             connection.execute(query, (interval, list(demand.zones), *columns, bounds))
 
-    def register_plan(self, digest: str, document: str) -> None:
-        """Keep a proven plan by its digest."""
-        query = "INSERT INTO curator.plan VALUES (%s, %s) ON CONFLICT DO NOTHING"
+    def register_plans(self, documents: Mapping[str, str]) -> None:
+        """Keep proven plans by their digests."""
+        query = "INSERT INTO curator.document SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
         with self._session.transaction() as connection:
-            connection.execute(query, (digest, document))
+            connection.execute(query, (list(documents), list(documents.values())))
 
-    def store_openings(self, openings: Mapping[str, Opening]) -> None:
-        """Have these zones published from now on; one that is open already stays as it is."""
+    def store_openings(self, shards: Mapping[str, ShardOpening], zones: Mapping[str, tuple[str, ZoneOpening]]) -> None:
+        """Have these shards and zones published from now on; one that is open already stays as it is."""
+        with self._session.transaction() as connection:
+            query = """
+                INSERT INTO curator.shard (shard, opening) SELECT * FROM unnest(%s::text[], %s::jsonb[])
+                ON CONFLICT DO NOTHING"""
+            connection.execute(query, (list(shards), [json.dumps(asdict(each)) for each in shards.values()]))
+            query = f"{_INSERT_ZONES} ON CONFLICT DO NOTHING"
+            connection.execute(query, encode_openings(zones))
+
+    def assign_zones(self, zones: Mapping[str, tuple[str, ZoneOpening]]) -> None:
+        """Have these zones published in the shards that the log says, wherever they should have been before."""
+        query = f"{_INSERT_ZONES} ON CONFLICT (zone) DO UPDATE SET shard = excluded.shard, opening = excluded.opening"
+        with self._session.transaction() as connection:
+            connection.execute(query, encode_openings(zones))
+
+    def shards(self) -> dict[str, ShardOpening]:
+        """Every shard of this publisher and how it began."""
+        with self._session.transaction() as connection:
+            rows = connection.execute("SELECT shard, opening FROM curator.shard ORDER BY shard").fetchall()
+        return {shard: ShardOpening(**opening) for shard, opening in rows}
+
+    def zones(self) -> dict[str, tuple[str, ZoneOpening]]:
+        """Every zone of this publisher: the shard that it should be in, and how it enters it."""
+        with self._session.transaction() as connection:
+            rows = connection.execute("SELECT zone, shard, opening FROM curator.zone ORDER BY zone").fetchall()
+        return {zone: (shard, decode_opening(opening)) for zone, shard, opening in rows}
+
+    def table(self, digest: str) -> ZoneTable:
+        """A zone table that was seen. Raises ChainError where the state does not have it."""
+        with self._session.transaction() as connection:
+            return self._table(connection, digest)
+
+    def tables(self) -> dict[str, ZoneTable]:
+        """The zone table of each shard that was seen in the log."""
         query = """
-            INSERT INTO curator.head (zone, opening) SELECT * FROM unnest(%s::text[], %s::jsonb[])
-            ON CONFLICT DO NOTHING"""
+            SELECT s.shard, convert_from(substring(t.body FROM 1 FOR position('\\x0a'::bytea IN t.body) - 1), 'UTF8')
+            FROM curator.shard AS s JOIN curator.tile AS t ON t.shard = s.shard AND t.seq = s.seq"""
         with self._session.transaction() as connection:
-            connection.execute(query, (list(openings), [json.dumps(asdict(o)) for o in openings.values()]))
-
-    def openings(self) -> dict[str, Opening]:
-        """Every zone of this curator and how its chain began."""
-        with self._session.transaction() as connection:
-            rows = connection.execute("SELECT zone, opening FROM curator.head ORDER BY zone").fetchall()
-        return {zone: Opening(**opening) for zone, opening in rows}
+            headers = connection.execute(query).fetchall()
+            return {shard: self._table(connection, json.loads(header)["table"]) for shard, header in headers}
 
     def plan_by_zone(self) -> dict[str, str]:
-        """The plan that each zone of this curator is under, as far as it has seen the log."""
-        query = """
-            SELECT zone, coalesce((SELECT line::jsonb ->> 'plan' FROM curator.release
-                WHERE release.zone = head.zone AND release.seq = head.seq), opening ->> 'plan')
-            FROM curator.head"""
-        with self._session.transaction() as connection:
-            return dict(connection.execute(query).fetchall())
+        """The plan that each zone is under, as far as the log was seen."""
+        opened = {zone: opening.plan for zone, (_, opening) in self.zones().items()}
+        return opened | {row.zone: row.plan for table in self.tables().values() for row in table.rows}
 
     def terms_for_plan(self, digest: str) -> ReleaseTerms | None:
-        """What a registered plan says about each release."""
+        """What a registered plan says about each release. Raises PrivacyError where its document is damaged."""
         if digest not in self._terms:
-            query = "SELECT document FROM curator.plan WHERE digest = %s"
             with self._session.transaction() as connection:
+                query = "SELECT body FROM curator.document WHERE digest = %s"
                 row = connection.execute(query, (digest,)).fetchone()
             if row is None:
                 return None
-            self._terms[digest] = ReleaseTerms.from_json(row[0])
+            self._terms[digest] = _read_terms(digest, row[0])
         return self._terms[digest]
 
-    def purge_demand(self, zones: Iterable[str], before_interval: int) -> None:
-        """Delete the demand of intervals before `before`: it was released, or never will be."""
-        query = "DELETE FROM confidential.demand WHERE zone = ANY(%s) AND interval < %s"
-        with self._session.transaction() as connection:
-            connection.execute(query, (list(zones), before_interval))
+    def load_terms(self, digests: Iterable[str]) -> None:
+        """Read the terms of many plans with few queries. A damaged plan is left out."""
+        unknown = sorted(set(digests) - self._terms.keys())
+        query = "SELECT digest, body FROM curator.document WHERE digest = ANY(%s)"
+        for at in range(0, len(unknown), _PLANS_PER_QUERY):
+            with self._session.transaction() as connection:
+                rows = connection.execute(query, (unknown[at : at + _PLANS_PER_QUERY],)).fetchall()
+            for digest, text in rows:
+                with suppress(MurmurateError):
+                    self._terms[digest] = _read_terms(digest, text)
 
-    def record_heartbeat(self, process: str, report: Mapping[str, object]) -> None:
-        """Store when a process was last alive, and its report."""
-        query = """
-            INSERT INTO curator.heartbeat VALUES (%s, clock_timestamp(), %s)
-            ON CONFLICT (process) DO UPDATE SET at = excluded.at, report = excluded.report"""
+    def purge_demand(self, interval_s: int, before_interval: int) -> None:
+        """Delete the demand of earlier intervals of this length: it was released, or never will be."""
+        shards = {shard for shard, opening in self.shards().items() if opening.interval_s == interval_s}
+        zones = [zone for zone, (shard, _) in self.zones().items() if shard in shards]
+        query = "DELETE FROM confidential.demand WHERE interval < %s AND zone = ANY(%s)"
         with self._session.transaction() as connection:
-            connection.execute(query, (process, json.dumps(report)))
+            connection.execute(query, (before_interval, zones))
 
-    def heartbeats(self) -> dict[str, tuple[float, dict[str, object]]]:
+    def record_heartbeat(self, process: str, report: Mapping[str, object]) -> float:
+        """Store when a process was last alive, and its report. Returns the time by the database's clock [s of UTC]."""
+        return record_heartbeat(self._session, process, report)
+
+    def heartbeats(self) -> dict[str, StoredHeartbeat]:
         return read_heartbeats(self._session)
 
 
-def read_heartbeats(database: TransactionSource) -> dict[str, tuple[float, dict[str, object]]]:
-    """When each process last recorded a heartbeat [s of UTC], and its report."""
-    query = "SELECT process, extract(epoch FROM at)::float8, report FROM curator.heartbeat"
-    with database.transaction() as connection:
-        return {process: (at_s, report) for process, at_s, report in connection.execute(query).fetchall()}
-
-
-def _seq_or_none(entry: Entry | None) -> int | None:
-    return None if entry is None else entry.record.seq
+def _read_terms(digest: str, text: str) -> ReleaseTerms:
+    terms = ReleaseTerms.from_json(text)
+    if terms.plan_digest != digest:
+        raise PrivacyError("plan", digest, "must be the document with this digest: the state is damaged")
+    return terms

@@ -13,12 +13,26 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 BODY_TIMEOUT_S = 60.0  # to send a body
+REFUSAL_DELAY_S = 1.0  # before a client hears that there are too many: one that asks again at once is no load
 
 
 def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """What went wrong, in the form of RFC 9457 that OpenADR also speaks."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return json_response(body, status=status, headers={"cache-control": "no-store"} | dict(headers or {}))
+
+
+class DelayedRefusal(Response):
+    """An answer that says try again, after a while in which the client cannot ask again."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str]) -> None:
+        refusal = problem_response(status, detail, headers)
+        super().__init__(refusal.body, status)
+        self.raw_headers = refusal.raw_headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(REFUSAL_DELAY_S)
+        await super().__call__(scope, receive, send)
 
 
 def json_response(document: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -3,57 +3,108 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from asyncio import TimerHandle
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Self
 
 import uvicorn
+from starlette.responses import Response
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from murmurate.service.web.responses import BODY_TIMEOUT_S, problem_response
+from murmurate.service.settings import ClientLimits
+from murmurate.service.web.address_counts import AddressCounts
+from murmurate.service.web.descriptors import find_connection_limit
+from murmurate.service.web.log_rate import report_loop_error
+from murmurate.service.web.responses import BODY_TIMEOUT_S, DelayedRefusal, problem_response
+from murmurate.service.web.systemd_watchdog import feed_watchdog
 
 HEADER_TIMEOUT_S = 10.0  # to send the head of a request
 SLOW_READER_TIMEOUT_S = 20.0  # to read what is waiting
 MAX_HEADER_BYTES = 32_768
 MAX_CONNECTIONS = 10_000
+CONNECTION_RETRY_AFTER_S = 10  # for a client that is refused
+_UNLIMITED = 2**62
+
+
+@dataclass(slots=True)
+class ConnectionLimits:
+    """How many connections a server accepts, and how many it has."""
+
+    max_connections: int = MAX_CONNECTIONS
+    by_address: AddressCounts = field(default_factory=lambda: AddressCounts(_UNLIMITED))
+    connections: int = 0
+
+    @classmethod
+    def from_settings(cls, limits: ClientLimits) -> Self:
+        return cls(limits.connections, AddressCounts(limits.connections_per_address, limits.trusted))
 
 
 class TimeoutProtocol(HttpToolsProtocol):
-    """Closes the connection of a client that takes too long to send a request, or to read the response."""
+    """Closes the connection of a client that takes too long to send a request, or to read the response.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    Beyond the limit of its address a client is answered with 429, and beyond twice the limit its connection is closed.
+    Beyond the limit of all connections it is answered with 503 at once: it holds no descriptor that others need.
+    """
+
+    def __init__(self, *args: Any, limits: ConnectionLimits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._limits, self._is_too_many = limits, False
         self._request_timer: TimerHandle | None = None
         self._response_timer: TimerHandle | None = None
         self._header_bytes = 0
         self._unfinished_bytes = 0
         self._in_head = False
+        self._in_body = False
+        self._is_idle = False  # all that was sent so far are whole requests
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        limits, held = self._limits, self._limits.by_address.add(self._address)
+        limits.connections += 1
+        self._is_too_many = held > limits.by_address.max_each
+        if held > 2 * limits.by_address.max_each:
+            self.transport.abort()
+        elif limits.connections > limits.max_connections:
+            self._send_and_close(503, "too many clients are connected; try again")
         self._start_request_timer()
 
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
     def data_received(self, data: bytes) -> None:
-        """A client that sends anything has to finish a head, then a body. An unfinished header counts too."""
-        self._start_request_timer()
+        """A client that sends anything has to finish a head, then a body. An unfinished header counts too.
+
+        A request that comes as a whole, as nearly all do, needs no timer.
+        """
+        self._is_idle = False
         if was_in_head := self._in_head:
             self._unfinished_bytes += len(data)
         super().data_received(data)
         if was_in_head and self._in_head and self._unfinished_bytes > MAX_HEADER_BYTES:
             self.transport.abort()
+        if not self._is_idle:
+            self._start_request_timer()
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP gets the same kind of answer as everything else."""
-        answer = problem_response(400, msg, {"connection": "close"})
+        self._send_and_close(400, msg)
+
+    def _send_and_close(self, status: int, detail: str) -> None:
+        """Answer before there is a request that the app could answer."""
+        answer = _refusal(status, detail)
         head = b"".join(b"%b: %b\r\n" % pair for pair in answer.raw_headers)
-        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(answer.body)))
+        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], head, bytes(answer.body)))
         self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._header_bytes = self._unfinished_bytes = 0
-        self._in_head = True
-        self._start_request_timer()
+        self._in_head, self._is_idle = True, False
 
     def on_url(self, url: bytes) -> None:
         self._count_header_bytes(len(url))
@@ -64,14 +115,25 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._cancel_timer(self._request_timer)
-        self._request_timer = self.loop.call_later(
-            BODY_TIMEOUT_S + HEADER_TIMEOUT_S, self.transport.abort
-        )  # after any answer of 408
+        self._in_head, self._in_body = False, True
+        self._request_timer = self._cancel_timer(self._request_timer)
+        app = self.app
+        self.app = self._find_refusal() or app
         super().on_headers_complete()
+        self.app = app
+
+    def _find_refusal(self) -> ASGIApp | None:
+        """What a request gets instead of the app's answer."""
+        if self._is_too_many:
+            headers = {"connection": "close", "retry-after": str(CONNECTION_RETRY_AFTER_S)}
+            return DelayedRefusal(429, "too many connections from this address; try again", headers)
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            return _refusal(400, "a request must have one Host header")
+        return None
 
     def on_message_complete(self) -> None:
+        self._in_body, self._is_idle = False, True
         self._request_timer = self._cancel_timer(self._request_timer)
         super().on_message_complete()
 
@@ -88,6 +150,8 @@ class TimeoutProtocol(HttpToolsProtocol):
             self._cancel_timer(self._request_timer),
             self._cancel_timer(self._response_timer),
         )
+        self._limits.connections -= 1
+        self._limits.by_address.remove(self._address)
         super().connection_lost(exc)
 
     @staticmethod
@@ -98,7 +162,8 @@ class TimeoutProtocol(HttpToolsProtocol):
         return None
 
     def _start_request_timer(self) -> None:
-        self._request_timer = self._request_timer or self.loop.call_later(HEADER_TIMEOUT_S, self.transport.abort)
+        timeout_s = BODY_TIMEOUT_S + HEADER_TIMEOUT_S if self._in_body else HEADER_TIMEOUT_S  # after any answer of 408
+        self._request_timer = self._request_timer or self.loop.call_later(timeout_s, self.transport.abort)
 
     def _count_header_bytes(self, size: int) -> None:
         self._header_bytes += size
@@ -106,19 +171,36 @@ class TimeoutProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
-def make_server(app: ASGIApp, host: str, port: int) -> uvicorn.Server:
+def _refusal(status: int, detail: str) -> Response:
+    """A response after which the connection is closed. It is an app by itself."""
+    retry = {} if status == HTTPStatus.BAD_REQUEST else {"retry-after": str(CONNECTION_RETRY_AFTER_S)}
+    return problem_response(status, detail, {"connection": "close"} | retry)
+
+
+class LimitedServer(uvicorn.Server):
+    """A server whose log lines clients cannot multiply, and which systemd restarts if it stands still."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(report_loop_error)
+        self._watchdog = loop.create_task(feed_watchdog())  # ends with the loop
+        await super().startup(sockets)
+
+
+def make_server(app: ASGIApp, host: str, port: int, limits: ConnectionLimits | None = None) -> uvicorn.Server:
     """A server for an app; it says nothing by itself."""
+    limits = limits or ConnectionLimits()
+    limits.max_connections = find_connection_limit(limits.max_connections)
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        http=TimeoutProtocol,
+        http=partial(TimeoutProtocol, limits=limits),  # type: ignore[arg-type]
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=15,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=3,
     )
-    return uvicorn.Server(config)
+    return LimitedServer(config)

@@ -1,34 +1,38 @@
 """The interval worker: at its deadline an interval is closed and aggregated, then every zone gets its release.
 
 Any number of workers may run for the same zones: the manifest of an interval is written once, the demand is the same
-for all, and the log takes one record. If a step before the release fails, the plan's forecast is released.
+for all, and the log takes one record. If a step before the release fails, the fallback price of the plan is released.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
 from murmurate.publisher.protocol import Outcome
-from murmurate.service.aggregation.job import IntervalDemand, aggregate_landing
-from murmurate.service.aggregation.submit_demand import submit_demand
-from murmurate.service.clock import ServiceClock
+from murmurate.service.clock import MAX_CLOCK_AHEAD_S, ServiceClock, bounded_now
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.landing.interval_manifest import check_not_purged, close_interval, purge_intervals
-from murmurate.service.landing.layout import Landing, interval_name
-from murmurate.service.landing.meter_table import pin_table, pinned_table
-from murmurate.service.storage.state_store import WORKER_HEARTBEAT
+from murmurate.service.landing.damage import DamageScan
+from murmurate.service.landing.layout import Landing
+from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
+from murmurate.service.storage.session import SESSION_TIMEOUT_S
+from murmurate.service.worker.failures import error_reason
+from murmurate.service.worker.figures import WorkerFigures
+from murmurate.service.worker.interval_aggregation import IntervalAggregation
 from murmurate.service.worker.publisher_context import PublisherContext
-from murmurate.units import SECONDS_PER_DAY
+from murmurate.service.worker.retention import Retention
+from murmurate.service.worker.zone_warnings import warn_of_short_leads
 
 logger = logging.getLogger(__name__)
 
 
-_PURGE_EVERY_S = 3600
 _NO_INTERVAL_YET = -(2**62)
+_DATABASE_STEP_S = SESSION_TIMEOUT_S + 10.0  # a database that stands still is given up then: no reason for a restart
+_MAX_WARNINGS = 20  # that one report lists
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,102 +48,147 @@ class IntervalWorker:
     quorum: float = 0.9
     keep_days: float = 7.0
     timeout_s: float = 30.0
-    _last_aggregated: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that was tried
-    _last_released: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that every zone has decided
-    _last_purge_s: float = field(default=float(_NO_INTERVAL_YET), init=False)
+    beat_every_s: float = 1.0
+    on_progress: Callable[[float], None] = lambda _: None  # gets how long the next step may take [s]
+    figures: WorkerFigures = field(default_factory=WorkerFigures)
+    _aggregation: IntervalAggregation = field(init=False)
+    _retention: Retention = field(init=False)
+    _damage_scan: DamageScan = field(init=False)
+    _last_released: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that every shard has decided
+    _clock_was_ahead: bool = field(default=False, init=False)
+    _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
+    _beat_s: float = field(default=float("-inf"), init=False)  # monotonic, of the last heartbeat
+    _database_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.context.on_progress = lambda: self.on_progress(0.0)
+        self._damage_scan = DamageScan(self.landing)
+        self._aggregation = IntervalAggregation(
+            landing=self.landing,
+            meters=self.meters,
+            state=self.context.state,
+            clock=self.clock,
+            grace_s=self.grace_s,
+            quorum=self.quorum,
+            figures=self.figures,
+            on_progress=self.on_progress,
+        )
+        self._retention = Retention(
+            landing=self.landing,
+            state=self.context.state,
+            ingest_store=self.ingest_store,
+            keep_days=self.keep_days,
+            figures=self.figures,
+            on_progress=self.on_progress,
+        )
 
     def run_once(self) -> None:
         """Do what is due. Call it in every release slot: most of the time there is nothing to do."""
-        now = self.clock.now()
+        now = self._beat()
         due = int((now - self.grace_s) // self.landing.interval_s) - 1
-        if due > self._last_aggregated:
-            self._aggregate_due(due)
-        if due > self._last_released:
-            self._release_due(due, now)
-        if now - self._last_purge_s > _PURGE_EVERY_S:
-            self._purge_old(now)
-            self._last_purge_s = now
+        self._follow_clock(due)
+        try:
+            aggregated = self._aggregation.aggregate_due(due, now)
+            if aggregated > self._last_released:
+                self._release_due(aggregated, now)
+        finally:  # whatever keeps a release from being made must not keep old readings
+            self._retention.purge_if_due(now)
 
-    def _aggregate_due(self, due: int) -> None:
-        """Submit the demand of each interval that may still get a price.
+    def _beat(self) -> float:
+        """Store that the worker is alive. Returns the time to act by: no clock that runs ahead closes an interval."""
+        self.on_progress(0.0)
+        shown = self.clock.now()
+        now, ahead_s = bounded_now(self.clock, shown, self._read_database_clock())
+        self.figures.clock_ahead_s = ahead_s
+        is_ahead = ahead_s > MAX_CLOCK_AHEAD_S
+        if is_ahead and not self._clock_was_ahead:
+            logger.warning("clock ahead of the state database", extra={"ahead_s": round(ahead_s, 1)})
+        if self._clock_was_ahead and not is_ahead:
+            logger.info("clock agrees with the state database", extra={"ahead_s": round(ahead_s, 1)})
+        self._clock_was_ahead = is_ahead
+        return now
 
-        An interval that cannot be aggregated gets the forecast and is not tried again: its deadline is over. Without
-        the state there is no release either: the error is raised, and the next run tries again.
-        """
-        longest_lead = max((opening.lead for opening in self.context.state.openings().values()), default=0)
-        for interval in range(max(self._last_aggregated + 1, due - max(longest_lead, 1) + 1), due + 1):
-            start_s = interval * self.landing.interval_s
-            try:
-                demands = self._close_and_aggregate(start_s)
-                unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum)
-            except (MurmurateError, OSError) as error:
-                logger.warning("not aggregated", extra={"interval": interval_name(start_s), "reason": _reason(error)})
-            else:
-                self._log_aggregation(demands[0], unusable)
-            self._last_aggregated = interval
-        self._last_aggregated = due
+    def _read_database_clock(self) -> float:
+        """The time by the state database [s of UTC], asked once a second with the heartbeat."""
+        since_s = time.monotonic() - self._beat_s
+        if since_s >= self.beat_every_s:
+            self.on_progress(_DATABASE_STEP_S)
+            self._beat_s, since_s = time.monotonic(), 0.0
+            self._database_s = self.context.state.record_heartbeat(WORKER_BEAT, self.figures.to_report())
+            self.on_progress(0.0)
+        return self._database_s + since_s
 
-    def _close_and_aggregate(self, start_s: int) -> list[IntervalDemand]:
-        """Under the current meter table, unless the interval was closed under another one."""
-        table = pin_table(self.landing, self.meters)
-        manifest = close_interval(self.landing, start_s, table.version, sharded=table.sharded)
-        check_not_purged(manifest)
-        if manifest.table_version != table.version:
-            table = pinned_table(self.landing, manifest.table_version)
-        return aggregate_landing(self.landing, table, [manifest])
+    def _follow_clock(self, due: int) -> None:
+        """Where the clock was set back, intervals that are due again are looked at again. Each is decided once."""
+        if due < self._last_released:
+            logger.warning("clock set back", extra={"intervals": self._last_released - due})
+            self._last_released = due - 1
+        self._aggregation.follow_clock(due)
+        self._retention.follow_clock(self.clock.now())
 
-    def _log_aggregation(self, interval_demand: IntervalDemand, unusable: dict[str, str]) -> None:
-        reported, imputed = int(interval_demand.demand.reported.sum()), int(interval_demand.demand.imputed.sum())
-        counts = {
-            "reported": reported,
-            "imputed": imputed,
-            "unknown_meter": interval_demand.unknown_meter,
-            "wrong_interval": interval_demand.wrong_interval,
-        }
-        blocked = {"blocked": len(unusable), "reasons": _first_reasons(unusable)}
-        logger.info("aggregated", extra={"interval": interval_name(interval_demand.start_s), **counts, **blocked})
-
-    def _release_due(self, due: int, now: float) -> None:
+    def _release_due(self, until: int, now: float) -> None:
         failed: set[str] = set()
-        desired, without_plan = self.context.desired_states(now, self.grace_s)
+        self._reload_keys()
+        began_s = self.clock.now()
+        desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
         outcome = self.context.make_publisher().publish(desired, timeout_s=self.timeout_s, on_failure=failed.add)
-        outcome.blocked |= without_plan
+        outcome.blocked_zones |= self.context.unfinished_moves()
+        blocked = outcome.blocked | outcome.blocked_zones
+        zone_warnings = self._zone_warnings()
+        warnings = self._warnings() | zone_warnings
+        self._retention.note_oldest(now)
         report: dict[str, object] = {
-            "until": due,
-            **_zone_counts(outcome),
-            "reasons": _first_reasons({zone: reason.text for zone, reason in outcome.blocked.items()}),
+            "until": until,
+            **_shard_counts(outcome),
+            "blocked_zones": len(outcome.blocked_zones),
+            "reasons": _first_reasons({name: reason.text for name, reason in blocked.items()}),
         }
         logger.info("released", extra={**report, "failed": sorted(failed)})
         if not outcome.unfinished:
-            self._last_released = due
-        self.context.state.record_heartbeat(WORKER_HEARTBEAT, {"interval_s": self.landing.interval_s, **report})
+            self._last_released = until
+            if outcome.with_new_tiles:
+                deadline_s = (until + 1) * self.landing.interval_s + self.grace_s
+                self.figures.lateness.observe(max(0.0, now + self.clock.now() - began_s - deadline_s))
+        report |= {"interval_s": self.landing.interval_s, "warnings": _first_reasons(warnings, _MAX_WARNINGS)}
+        report |= {"zone_warnings": _first_reasons(zone_warnings, _MAX_WARNINGS)}
+        report |= {"zones_without_meters": len(self._aggregation.zones_without_meters)}
+        report |= {"share_reported": self._aggregation.share_reported, "feed": self._aggregation.feed}
+        self.context.state.record_heartbeat(WORKER_HEARTBEAT, report)
 
-    def _purge_old(self, now: float) -> None:
-        """Delete what was released long ago: readings, demand, and which signed readings were taken."""
-        before_s = int(now - self.keep_days * SECONDS_PER_DAY)
+    def _reload_keys(self) -> None:
+        """A rotation takes effect with the next release. Where the folder is damaged, the keys so far are used."""
         try:
-            count = purge_intervals(self.landing, before_s)
+            self.context.reload_keyring()
         except (MurmurateError, OSError) as error:
-            logger.warning("not purged", extra={"reason": _reason(error)})
-            return
-        before = before_s // self.landing.interval_s
-        self.context.state.purge_demand(self._zones_of_landing(), before)
-        self.ingest_store.purge_claims(before_s)
-        if count:
-            logger.info("purged", extra={"intervals": count})
+            logger.warning("keys not read", extra={"reason": error_reason(error)})
 
-    def _zones_of_landing(self) -> Collection[str]:
-        """Zones whose intervals are as long as the landing's."""
-        state = self.context.state
-        terms_by_zone = {zone: state.terms_for_plan(plan) for zone, plan in state.plan_by_zone().items()}
-        return [
-            zone
-            for zone, terms in terms_by_zone.items()
-            if terms is not None and terms.interval_s == self.landing.interval_s
-        ]
+    def _warnings(self) -> dict[str, str]:
+        """What an operator should know although releases go on: damage, and the meter table."""
+        try:
+            if self.landing.restore_layout():
+                logger.warning("layout of the landing restored")
+            damage = self._damage_scan.find_damage()
+        except Exception as error:  # noqa: BLE001  the release is made; a strange file must not keep its report
+            damage = {"landing": error_reason(error)}
+        if damage.keys() - self.figures.damage.keys():
+            logger.warning("damaged files", extra={"count": len(damage), "reasons": _first_reasons(damage)})
+        self.figures.damage = damage
+        problem = self.figures.table_problem
+        table = {} if problem is None else {"meter table": f"{problem[0]}: {problem[1]}"}
+        return table | damage
+
+    def _zone_warnings(self) -> dict[str, str]:
+        """Zones and shards whose prices are useless: a grace that is too long, no meters, or another number of them."""
+        late = warn_of_short_leads(self.context.state.shards(), self.grace_s)
+        if late.keys() - self._lead_warnings.keys():
+            logger.warning("grace longer than lead", extra={"count": len(late), "reasons": _first_reasons(late)})
+        self._lead_warnings = late
+        without = "has no meter in the meter table: its fallback price is released"
+        no_meters = dict.fromkeys(sorted(self._aggregation.zones_without_meters), without)
+        return late | no_meters | self._aggregation.home_count_warnings
 
 
-def _zone_counts(outcome: Outcome) -> dict[str, int]:
+def _shard_counts(outcome: Outcome) -> dict[str, int]:
     return {
         "up_to_date": len(outcome.up_to_date),
         "blocked": len(outcome.blocked),
@@ -147,10 +196,5 @@ def _zone_counts(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def _first_reasons(reasons: dict[str, str], max_count: int = 5) -> dict[str, str]:
-    return dict(sorted(reasons.items())[:max_count])
-
-
-def _reason(error: Exception) -> str:
-    """Our own errors name files, intervals and rules, never a reading. Of other errors only the class is safe."""
-    return str(error) if isinstance(error, MurmurateError) else type(error).__name__
+def _first_reasons(reasons: Mapping[str, str], max_count: int = 5) -> dict[str, str]:
+    return dict(list(reasons.items())[:max_count])

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
+from murmurate.planning.digest import compact_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import SystemNoise
-from murmurate.publisher.desired_state import DesiredState
+from murmurate.publisher.desired_state import DesiredState, ZoneOpening
 from murmurate.publisher.protocol import BlockedCode, BlockedReason, Outcome
-from murmurate.publisher.record_writer import RecordWriter
+from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSchedule, ReleaseSlotClock
-from murmurate.service.keyring import Keyring, load_keyring
+from murmurate.service.keyring import Keyring, ReloadingSigners, load_keyring
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
@@ -30,6 +31,9 @@ class PublisherContext:
     log: PostgresLogStore
     keyring: Keyring
     release_slot_s: float = 1.0
+    keys: Path | None = None  # where a key is looked for that the keyring does not have
+    on_progress: Callable[[], None] = lambda: None  # called before each batch of shards
+    _plans: dict[str, set[str]] = field(default_factory=dict, init=False)  # by shard
 
     @classmethod
     def from_databases(cls, databases: Databases, keys: Path, release_slot_s: float = 1.0) -> PublisherContext:
@@ -38,6 +42,7 @@ class PublisherContext:
             PostgresLogStore(databases.log.dsn),
             load_keyring(keys),
             release_slot_s,
+            keys,
         )
 
     def close(self) -> None:
@@ -45,46 +50,91 @@ class PublisherContext:
         self.state.close()
         self.log.close()
 
+    def reload_keyring(self) -> None:
+        """Read the keys again: `murmurate rotate` may have added one. Raises MurmurateError where one is damaged."""
+        if self.keys is not None:
+            self.keyring = load_keyring(self.keys)
+
     def make_publisher(self) -> Publisher:
-        """A publisher that draws noise, signs records and appends them to the log."""
-        signers = {signer.public_key: signer for signer in self.keyring.signers}
-        writer = RecordWriter(terms_for_plan=self.state.terms_for_plan, signers=signers, noise=SystemNoise())
+        """A publisher that draws noise, signs tiles and appends them to the log."""
+        signers = ReloadingSigners(self.keyring, self.keys)
+        writer = TileWriter(terms_for_plan=self.state.terms_for_plan, signers=signers, noise=SystemNoise())
         return Publisher(
             state=self.state,
             log=self.log,
-            write_entries=writer.write_entries,
+            write_tiles=writer.write_tiles,
             wait_for_slot=ReleaseSlotClock(release_slot_s=self.release_slot_s).wait_for_slot,
+            load_plans=self._load_plans,
         )
+
+    def _load_plans(self, shards: Iterable[str]) -> None:
+        """Read the plans of some shards together, as far as they were not read yet: the others need not wait."""
+        self.on_progress()
+        self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())})
 
     def publish(
         self, desired: Mapping[str, DesiredState], timeout_s: float = PUBLISH_TIMEOUT_S
     ) -> tuple[Outcome, set[str]]:
-        """Bring the zones to their desired states. Returns the outcome and the names of the errors on the way."""
+        """Bring the shards to their desired states. Returns the outcome and the names of the errors on the way."""
         failed: set[str] = set()
         return self.make_publisher().publish(desired, timeout_s=timeout_s, on_failure=failed.add), failed
 
-    def desired_states(self, now: float, grace_s: int) -> tuple[dict[str, DesiredState], dict[str, BlockedReason]]:
-        """The desired state of every zone at this time [s of UTC], and the zones whose plan is not registered."""
-        desired, without_plan = {}, {}
-        for zone, opening in self.state.openings().items():
-            terms = self.state.terms_for_plan(opening.plan)
-            if terms is None:
-                text = f"plan {opening.plan} is not registered; run murmurate open with its plan.json"
-                without_plan[zone] = BlockedReason(BlockedCode.PLAN_NOT_REGISTERED, text)
-                continue
-            schedule = ReleaseSchedule(interval_s=terms.interval_s, lead_intervals=opening.lead, grace_s=grace_s)
-            desired[zone] = schedule.desired_state(now, opening)
-        return desired, without_plan
+    def desired_states(
+        self, now: float, grace_s: int, until: Mapping[int, int] | None = None
+    ) -> dict[str, DesiredState]:
+        """The desired state of every shard at this time [s of UTC].
 
-    def register_plan(self, text: str) -> None:
-        """Store a proven plan in the state, and publish it in the log."""
-        digest = ReleaseTerms.from_json(text).plan_digest
-        self.state.register_plan(digest, text)
-        self.log.publish_plan(digest, text)
+        `until` is the last interval to decide for now, by length of the interval [s]; otherwise all that are due.
+        """
+        zones: dict[str, dict[str, ZoneOpening]] = {}
+        self._plans = {shard: {row.plan for row in table.rows} for shard, table in self.state.tables().items()}
+        for zone, (shard, zone_opening) in self.state.zones().items():
+            zones.setdefault(shard, {})[zone] = zone_opening
+            self._plans.setdefault(shard, set()).add(zone_opening.plan)
+        desired = {}
+        for shard, opening in self.state.shards().items():
+            schedule = ReleaseSchedule(interval_s=opening.interval_s, lead_intervals=opening.lead, grace_s=grace_s)
+            due = schedule.due_interval(now)
+            desired[shard] = DesiredState(
+                until=min(due, (until or {}).get(opening.interval_s, due)),
+                priced_from=schedule.first_in_time(now),
+                opening=opening,
+                zones=zones.get(shard, {}),
+            )
+        return desired
+
+    def zones_between_shards(self) -> dict[str, tuple[str, str]]:
+        """The zones that have left a shard and are in no other one that was seen: both shards of each."""
+        tables = self.state.tables()
+        inside = {zone for table in tables.values() for zone in table.zones}
+        last = {(zone, shard) for shard, table in tables.items() for zone, _ in table.moved}
+        return {
+            zone: (shard, target)
+            for shard, table in tables.items()
+            for zone, target in table.moved
+            if zone not in inside and (zone, target) not in last
+        }
+
+    def unfinished_moves(self) -> dict[str, BlockedReason]:
+        """The zones that have left a shard and do not enter another one by themselves."""
+        zones = self.state.zones()
+        return {
+            zone: BlockedReason(
+                BlockedCode.OTHER_SHARD, f"has left shard {shard}: murmurate move {zone!r} {target} finishes its move"
+            )
+            for zone, (shard, target) in self.zones_between_shards().items()
+            if zone not in zones or zones[zone][0] != target
+        }
+
+    def register_plans(self, texts: Iterable[str]) -> None:
+        """Store proven plans in the state, and publish them in the log."""
+        documents = {ReleaseTerms.from_json(text).plan_digest: compact_plan(text) for text in texts}
+        self.state.register_plans(documents)
+        self.log.publish_documents(documents)
 
     def plan_document(self, digest: str) -> str:
         """The document of a published plan."""
-        text = self.log.plan_document(digest)
+        text = self.log.documents([digest]).get(digest)
         if text is not None:
             return text
         raise MurmurateError("plan", digest, "is in no store; run murmurate open with its plan.json")

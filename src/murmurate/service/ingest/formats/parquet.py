@@ -17,6 +17,7 @@ from murmurate.units import BoolArray, IntArray
 
 _MAX_DECOMPRESSED_BYTES = 2**28  # of a Parquet file once it is decompressed
 _MAX_COLUMN_CHUNKS = 100_000  # row groups times columns
+_MAX_NAME_BYTES = 4 * MAX_METER_NAME_LENGTH  # a character of UTF-8 has at most 4
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
 _CORRUPT_FILE_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, MemoryError, TypeError)
 
@@ -188,6 +189,8 @@ def _has_valid_name(column: pa.DictionaryArray) -> BoolArray:
     """Whether each row has a name that `meter_name` would take, asked once for each name."""
     names = column.dictionary
     names.validate(full=True)  # UTF-8 that is none would come out as an error far from here
+    is_short = pc.less_equal(pc.binary_length(names), _MAX_NAME_BYTES)
+    names = pc.if_else(is_short, names, pa.scalar("", names.type))  # to look at each character takes seconds
     length = pc.utf8_length(names)
     fits = pc.and_(
         pc.and_(pc.greater(length, 0), pc.less_equal(length, MAX_METER_NAME_LENGTH)), pc.utf8_is_printable(names)

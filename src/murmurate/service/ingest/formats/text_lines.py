@@ -28,6 +28,7 @@ from murmurate.service.ingest.field_values import (
     parse_numeral,
     parse_time_ns,
 )
+from murmurate.service.ingest.formats.uniform_lines import parse_uniform_csv, parse_uniform_json_lines
 
 _READING_MEMBERS = ("meter", "interval_start", "interval_end", "energy_wh", "signature")
 _SIGNATURE_PATTERN = re.compile(r"(?:[0-9a-fA-F]{2}){1,256}")
@@ -71,12 +72,26 @@ def _check_line_length(line: bytes) -> bytes:
     return line
 
 
+def _without_mark(body: bytes) -> bytes:
+    return body.removeprefix(b"\xef\xbb\xbf")
+
+
 def _lines(body: bytes) -> Iterator[tuple[int, bytes]]:
-    return enumerate(io.BytesIO(body.removeprefix(b"\xef\xbb\xbf")), 1)
+    return enumerate(io.BytesIO(_without_mark(body)), 1)
 
 
 def parse_json_lines(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:
-    """One object a line: meter, interval_start, energy_wh; maybe interval_end, signature. Meters go by name."""
+    """One object a line: meter, interval_start, energy_wh; maybe interval_end, signature. Meters go by name.
+
+    A body of lines of one form is read by columns; the result is that of `parse_json_lines_strictly`.
+    """
+    if (batch := parse_uniform_json_lines(_without_mark(body), interval_s=interval_s)) is not None:
+        return batch, {}
+    return parse_json_lines_strictly(body, interval_s=interval_s)
+
+
+def parse_json_lines_strictly(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:
+    """As `parse_json_lines`, line by line: it defines what is accepted and what is refused."""
     batch, refused = _batch_from_lines(_lines(body), _parse_members, interval_s)
     if refused and not len(batch) and _UNREADABLE_LINE_ERRORS.issuperset(refused.values()):
         raise ReadingError(
@@ -97,10 +112,32 @@ def _parse_members(line: bytes) -> Mapping[str, object]:
 def parse_csv(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:
     """Rows below a header (line 1). Each line is read on its own: an open quote spoils one, not all that follow.
 
-    Where fields are separated by semicolons, energy may have a decimal comma as well as a decimal point.
+    Where fields are separated by semicolons, energy may have a decimal comma as well as a decimal point. A body of
+    lines of one form is read by columns; the result is that of `parse_csv_strictly`.
     """
+    whole = _without_mark(body)
+    header = whole[: whole.find(b"\n") + 1]
+    if header:
+        names, delimiter = _parse_header(header)
+        if (batch := parse_uniform_csv(whole[len(header) :], names, delimiter, interval_s=interval_s)) is not None:
+            return batch, {}
+    return parse_csv_strictly(body, interval_s=interval_s)
+
+
+def parse_csv_strictly(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:
+    """As `parse_csv`, line by line: it defines what is accepted and what is refused."""
     lines = _lines(body)
     _, header = next(lines, (1, b""))
+    names, delimiter = _parse_header(header)
+    return _batch_from_lines(
+        lines,
+        lambda line: _convert_fields(names, _split_fields(line, delimiter), "." if delimiter == "," else ","),
+        interval_s,
+    )
+
+
+def _parse_header(header: bytes) -> tuple[list[str], str]:
+    """The names of the columns, and what separates them."""
     delimiter = ";" if b";" in header else ","
     try:
         fields = _split_fields(header[:MAX_READING_LINE_BYTES], delimiter)
@@ -112,11 +149,7 @@ def parse_csv(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:
     ):
         columns = "meter_id, interval_start, energy_wh; it may have interval_end and signature"
         raise ReadingError("header", "not of readings", f"must have {columns}")
-    return _batch_from_lines(
-        lines,
-        lambda line: _convert_fields(names, _split_fields(line, delimiter), "." if delimiter == "," else ","),
-        interval_s,
-    )
+    return names, delimiter
 
 
 def _split_fields(line: bytes, delimiter: str) -> list[str]:

@@ -14,7 +14,8 @@ def day_document(view: ZoneView, day: date) -> dict[str, object]:
     intervals = intervals_of_day(view, day)
     if not is_day_complete(view, day):
         raise MurmurateError("day", day, _incomplete_day_reason(view, intervals))
-    if intervals[0] not in view.prices:
+    prices = view.prices
+    if intervals[0] not in prices:
         raise MurmurateError("day", day, "must be among the days that are kept at hand")
     return {
         "zone": view.zone,
@@ -23,7 +24,7 @@ def day_document(view: ZoneView, day: date) -> dict[str, object]:
         "currency": view.currency,
         "unit": "kWh",
         "interval_s": view.interval_s,
-        "prices": [_row(view, view.prices[interval]) for interval in intervals],
+        "prices": [_row(view, prices[interval]) for interval in intervals],
     }
 
 

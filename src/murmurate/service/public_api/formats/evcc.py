@@ -21,9 +21,10 @@ def evcc_list(view: ZoneView, now_s: float, *, forecast: bool = False) -> list[d
 
 def _final_prices(view: ZoneView, now_s: float) -> list[tuple[int, float]]:
     """Without those withheld: a missing row is a gap to evcc, a price of null would be an error."""
-    current = view.interval_at(now_s)
-    known = ((interval, view.prices[interval].value) for interval in sorted(view.prices) if interval >= current)
-    return [(interval, value) for interval, value in known if value is not None]
+    known = view.known_intervals
+    to_come = range(max(view.interval_at(now_s), known.start), known.stop)
+    values = ((interval, view.prices[interval].value) for interval in to_come)
+    return [(interval, value) for interval, value in values if value is not None]
 
 
 def _undecided_intervals(view: ZoneView, now_s: float) -> range:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import json
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
-from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
+import numpy as np
+
+from murmurate.service.log_reader.zone_view import ZoneView, format_rfc3339
 from murmurate.service.public_api.formats.openadr_program import (
     PAYLOAD_NO_PRICE,
     PAYLOAD_PRICE,
@@ -39,99 +42,167 @@ class EventDay:
         return steps_of_day(self.program.view.display.timezone, self.day, self.program.step_s)
 
     @property
-    def known_prices(self) -> list[Price]:
-        """The prices in it."""
-        return [price for step in self.steps for price in _known_prices(self.program, step)]
+    def intervals(self) -> range:
+        """The intervals of its steps: as many, or those of each hour."""
+        parts, steps = self.program.step_s // self.program.view.interval_s, self.steps
+        return range(steps.start * parts, steps.stop * parts)
+
+    @property
+    def known_intervals(self) -> range:
+        """Those whose prices are at hand."""
+        return _overlap(self.intervals, self.program.view.known_intervals)
 
 
-def event_days(view: ZoneView) -> list[EventDay]:
-    """The events of a zone's programs that could be made, sorted by program and begin."""
-    known = recent_days(view)
-    found = [EventDay(program, day) for program in programs_of_zone(view) for day in known]
-    # A day of hours may begin after the last price: where the first hour of UTC is half an hour after a local midnight.
-    return [one for one in found if any(True for step in one.steps for _ in _known_prices(one.program, step))]
+def event_days(program: Program) -> list[EventDay]:
+    """The events of a program that could be made, sorted by day.
+
+    A day of hours may begin after the last price: where the first hour of UTC is half an hour after a local midnight.
+    """
+    return [each for day in recent_days(program.view) if (each := EventDay(program, day)).known_intervals]
 
 
 def event_documents(view: ZoneView) -> list[dict[str, object]]:
-    """The events of a zone's programs, sorted by program and begin."""
-    return [event_document(day) for day in event_days(view)]
+    """The events of a zone's programs, sorted by program and day."""
+    return [event_document(day) for program in programs_of_zone(view) for day in event_days(program)]
 
 
-def changed_events(
-    view: ZoneView, new_intervals: Collection[int]
-) -> list[tuple[NotificationOperation, dict[str, object]]]:
+def changed_events(view: ZoneView, new_intervals: range) -> list[tuple[NotificationOperation, EventDay]]:
     """The events that the prices of these intervals have changed. One whose prices are all new has just been made."""
-    found: list[tuple[NotificationOperation, dict[str, object]]] = []
-    for day in event_days(view):
-        known = {price.interval for price in day.known_prices}
-        if not known.isdisjoint(new_intervals):
-            found.append(("CREATE" if known <= set(new_intervals) else "UPDATE", event_document(day)))
+    found: list[tuple[NotificationOperation, EventDay]] = []
+    for day in (EventDay(program, day) for program in programs_of_zone(view) for day in recent_days(view)):
+        if not _overlap(day.intervals, new_intervals):
+            continue
+        known = day.known_intervals
+        new = _overlap(known, new_intervals)
+        if new:
+            found.append(("CREATE" if new == known else "UPDATE", day))
     return found
 
 
-def notification_document(operation: NotificationOperation, event: dict[str, object]) -> dict[str, object]:
-    """The notification of an event. It holds the whole event, so that the client need not fetch it."""
-    return {"objectType": "EVENT", "operation": operation, "object": event}
+def notification_json(operation: NotificationOperation, day: EventDay) -> str:
+    """The notification of an event. It holds the whole event, so that the client need not fetch it.
+
+    It is `event_document` in OpenADR's envelope, as text. Text is made piece by piece, from pieces that many events
+    share: each price changes two events of each zone, and a document of a hundred intervals takes ten times as long.
+    """
+    steps = day.steps
+    members, payloads = _event_parts(day)
+    begins = _interval_beginnings(day.program.step_s, steps.start, steps.stop)
+    intervals = ",".join(
+        [
+            begin + _NO_PRICE_JSON if mean is None else f'{begin}{{"type":"{kind}","values":[{mean!r}]}}]}}'
+            for begin, (kind, mean) in zip(begins, payloads, strict=True)
+        ]
+    )
+    event = json.dumps(members, separators=(",", ":"))
+    return f'{{"objectType":"EVENT","operation":"{operation}","object":{event[:-1]},"intervals":[{intervals}]}}}}'
 
 
 def event_document(day: EventDay) -> dict[str, object]:
+    """An event as OpenADR has it. Parts that many events share are the same objects: change none of them."""
+    members, payloads = _event_parts(day)
+    steps = day.steps
+    periods = _periods(day.program.step_s, steps.start, steps.stop)
+    intervals = [
+        {
+            "id": number,
+            "intervalPeriod": period,
+            "payloads": _NO_PRICE if mean is None else [{"type": kind, "values": [mean]}],
+        }
+        for number, (period, (kind, mean)) in enumerate(zip(periods, payloads, strict=True))
+    ]
+    return members | {"intervals": intervals}
+
+
+def _event_parts(day: EventDay) -> tuple[dict[str, object], list[_StepPrice]]:
+    """The members of an event but its intervals, and what each of those says."""
     program, steps = day.program, day.steps
-    taken_s = [price.logged_s for price in day.known_prices]
-    return {
+    prices, logged_s = _decided_or_expected(day)
+    members: dict[str, object] = {
         "id": day.id,
-        "createdDateTime": format_rfc3339(min(taken_s)),
-        "modificationDateTime": format_rfc3339(max(taken_s)),
+        "createdDateTime": format_rfc3339(min(logged_s)),
+        "modificationDateTime": format_rfc3339(max(logged_s)),
         "objectType": "EVENT",
         "programID": program.id,
         "eventName": day.id,
         "priority": None,
         "targets": None,
-        "payloadDescriptors": payload_descriptors(program.view),
-        "intervalPeriod": _period(program, steps[0]),
-        "intervals": [_interval(program, number, step) for number, step in enumerate(steps)],
+        "payloadDescriptors": payload_descriptors(program.view.currency),
+        "intervalPeriod": _periods(program.step_s, steps.start, steps.stop)[0],
     }
+    return members, _step_prices(day, prices)
 
 
-def _interval(program: Program, number: int, step: int) -> dict[str, object]:
-    return {"id": number, "intervalPeriod": _period(program, step), "payloads": _payloads(program, step)}
+@lru_cache(maxsize=512)
+def _periods(step_s: int, first: int, end: int) -> list[dict[str, str]]:
+    """Start and duration of each step: clients differ in what they take over from the event."""
+    return [{"start": format_rfc3339(n * step_s), "duration": iso_duration(step_s)} for n in range(first, end)]
 
 
-def _period(program: Program, step: int) -> dict[str, str]:
-    """Start and duration, each time: clients differ in what they take over from the event."""
-    return {"start": format_rfc3339(step * program.step_s), "duration": iso_duration(program.step_s)}
+@lru_cache(maxsize=512)
+def _interval_beginnings(step_s: int, first: int, end: int) -> list[str]:
+    """The text of each interval up to its payload."""
+    periods = [json.dumps(period, separators=(",", ":")) for period in _periods(step_s, first, end)]
+    return [f'{{"id":{number},"intervalPeriod":{period},"payloads":[' for number, period in enumerate(periods)]
 
 
-def _payloads(program: Program, step: int) -> list[dict[str, object]]:
-    """The price of a step: final, or what is expected of it, or none.
+_Ratio = tuple[int, int] | None  # numerator and denominator of a price [currency/kWh]; None: there is none
+
+
+def _decided_or_expected(day: EventDay) -> tuple[list[_Ratio], list[float]]:
+    """The price of each interval, exactly: decided or, after that, expected. And when the log took those decided.
+
+    There is none where it was withheld, or before the zone began.
+    """
+    view, intervals, known = day.program.view, day.intervals, day.known_intervals
+    decided = view.exact_prices(known)
+    prices: list[_Ratio] = [None] * (known.start - intervals.start)
+    last, numerator, denominator = None, 1, 1
+    for ticks, tick, _ in decided:
+        if tick is not last:
+            last, numerator, denominator = tick, tick.numerator, tick.denominator
+        prices.append(None if ticks is None else (ticks * numerator, denominator))
+    if known.stop < intervals.stop:
+        expected, tick, lead = view.terms.forecast_ticks, view.tick, view.lead_intervals
+        slots = np.arange(known.stop - lead, intervals.stop - lead) % len(expected)
+        numerator, denominator = tick.numerator, tick.denominator
+        prices += [(ticks * numerator, denominator) for ticks in expected[slots].tolist()]
+    return prices, [at_s for _, _, at_s in decided]
+
+
+_StepPrice = tuple[str, float | None]  # type of the payload, and the price [currency/kWh]; None: there is none
+
+
+def _step_prices(day: EventDay, prices: list[_Ratio]) -> list[_StepPrice]:
+    """The price of each step: final, or what is expected of it, or none.
 
     Without a price in one of its intervals a step has none: a mean of the others would be a price that is never paid.
     """
-    view, parts = program.view, _intervals_of_step(program, step)
-    values = [value for interval in parts if (value := _exact_price(view, interval)) is not None]
-    if len(values) < len(parts):
-        return [{"type": PAYLOAD_NO_PRICE, "values": [True]}]
-    kind = PAYLOAD_PRICE if parts[-1] <= view.last_decided else PAYLOAD_PRICE_FORECAST
-    return [{"type": kind, "values": [float(_mean(values))]}]
+    parts = day.program.step_s // day.program.view.interval_s
+    decided = day.program.view.last_decided + 1 - day.intervals.start  # intervals
+    means = (
+        [None if ratio is None else ratio[0] / ratio[1] for ratio in prices]
+        if parts == 1
+        else [_mean(prices[end - parts : end]) for end in range(parts, len(prices) + 1, parts)]
+    )
+    final = max(0, decided // parts)
+    return [(PAYLOAD_PRICE if number < final else PAYLOAD_PRICE_FORECAST, mean) for number, mean in enumerate(means)]
 
 
-def _exact_price(view: ZoneView, interval: int) -> Fraction | None:
-    """[currency/kWh], exactly: decided or, after that, expected. None: withheld, or before the zone began."""
-    if interval > view.last_decided:
-        return view.expected_ticks[interval % len(view.expected_ticks)] * view.tick
-    price = view.prices.get(interval)
-    return None if price is None or price.ticks is None else price.ticks * price.tick
+_NO_PRICE: list[dict[str, object]] = [{"type": PAYLOAD_NO_PRICE, "values": [True]}]
+_NO_PRICE_JSON = json.dumps(_NO_PRICE[0], separators=(",", ":")) + "]}"
 
 
-def _mean(values: list[Fraction]) -> Fraction:
-    return sum(values, Fraction()) / len(values)
+def _mean(prices: list[_Ratio]) -> float | None:
+    """The double nearest to the mean; None where a price is missing."""
+    ratios = [ratio for ratio in prices if ratio is not None]
+    if len(ratios) < len(prices):
+        return None
+    denominator = ratios[0][1]
+    if all(other == denominator for _, other in ratios):
+        return sum(numerator for numerator, _ in ratios) / (denominator * len(ratios))
+    return float(sum(Fraction(*ratio) for ratio in ratios) / len(ratios))
 
 
-def _known_prices(program: Program, step: int) -> Iterable[Price]:
-    found = (program.view.prices.get(interval) for interval in _intervals_of_step(program, step))
-    return (price for price in found if price is not None)
-
-
-def _intervals_of_step(program: Program, step: int) -> range:
-    """The intervals of a step: itself, or those of the hour."""
-    parts = program.step_s // program.view.interval_s
-    return range(step * parts, (step + 1) * parts)
+def _overlap(one: range, other: range) -> range:
+    return range(max(one.start, other.start), min(one.stop, other.stop))

@@ -6,8 +6,8 @@ Everything is a function of the public log, so that two servers tell the same an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from urllib.parse import quote
 
@@ -49,15 +49,9 @@ def programs_of_zone(view: ZoneView) -> list[Program]:
     return sorted((Program(view, step_s) for step_s in steps_s), key=lambda program: program.id)
 
 
-def program_documents(views: Iterable[ZoneView], base_url: str) -> list[dict[str, object]]:
-    """The programs of all zones, sorted by id: paging needs an order, and the standard names none."""
-    found = {program.id: program for view in views for program in programs_of_zone(view)}
-    return [_program_document(found[at], base_url) for at in sorted(found)]
-
-
-def payload_descriptors(view: ZoneView) -> list[dict[str, object]]:
+def payload_descriptors(currency: str) -> list[dict[str, object]]:
     """What the numbers mean: a client that does not know the private type leaves it alone."""
-    same = {"objectType": "EVENT_PAYLOAD_DESCRIPTOR", "units": "KWH", "currency": view.currency}
+    same = {"objectType": "EVENT_PAYLOAD_DESCRIPTOR", "units": "KWH", "currency": currency}
     priced: list[dict[str, object]] = [
         {"payloadType": payload, **same} for payload in (PAYLOAD_PRICE, PAYLOAD_PRICE_FORECAST)
     ]
@@ -87,6 +81,7 @@ def zone_slug(zone: str) -> str:
     return escaped[: _MAX_SLUG_LENGTH - len(end)] + end
 
 
+@cache
 def iso_duration(seconds: int) -> str:
     """A stretch of time as ISO 8601 writes it.
 
@@ -97,7 +92,8 @@ def iso_duration(seconds: int) -> str:
     return "PT" + "".join(f"{number}{unit}" for number, unit in parts if number)
 
 
-def _program_document(program: Program, base_url: str) -> dict[str, object]:
+def program_document(program: Program, base_url: str) -> dict[str, object]:
+    """A program as OpenADR has it."""
     view = program.view
     opened = format_rfc3339(view.opened_s)
     return {
@@ -107,7 +103,7 @@ def _program_document(program: Program, base_url: str) -> dict[str, object]:
         "objectType": "PROGRAM",
         "programName": program.id,
         "programDescriptions": [{"URL": f"{base_url.rstrip('/')}/zones/{quote(view.zone, safe='')}"}],
-        "payloadDescriptors": payload_descriptors(view),
+        "payloadDescriptors": payload_descriptors(view.currency),
         "attributes": _attributes(program),
         "targets": None,
     }

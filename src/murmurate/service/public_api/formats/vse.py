@@ -26,10 +26,8 @@ def vse_tariffs(view: ZoneView, first: int, last: int) -> dict[str, object]:
 
 def _decided_price(view: ZoneView, interval: int) -> Price:
     if interval not in view.prices:
-        begin, end = (
-            format_rfc3339(view.start_s(at))
-            for at in (min(view.prices, default=view.first_priced), view.last_decided + 1)
-        )
+        known = view.known_intervals or range(view.first_priced, view.first_priced)
+        begin, end = (format_rfc3339(view.start_s(at)) for at in (known.start, view.last_decided + 1))
         when = format_rfc3339(view.start_s(interval))
         raise MurmurateError("interval", when, f"must have a decided price at hand: from {begin} to {end}")
     return view.prices[interval]

@@ -1,4 +1,4 @@
-"""Moments and prices as a resident reads them: by the clock on the wall, to the last digit of the log."""
+"""Moments and prices as a resident reads them: by the clock on the wall, in cents, to the last digit of the log."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from functools import lru_cache
+from math import floor, log10
 
-from murmurate.service.log_reader.zone_view import ZoneView, format_rfc3339
+from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView, format_rfc3339
+from murmurate.service.public_api.pages.language import ENGLISH, Language
+
+KIND_WORDS = {PriceKind.MEASURED: "measured", PriceKind.FALLBACK: "fallback", PriceKind.WITHHELD: "withheld"}
+_SUBUNITS = 100  # of each currency whose subunit the translations name
+_ABOUT_DIGITS = 3  # significant ones, of a price that is not final
 
 
 def format_price(ticks: int, tick: Fraction) -> str:
@@ -17,12 +24,23 @@ def format_price(ticks: int, tick: Fraction) -> str:
     >>> tuple(format_price(*each) for each in ticks.items())
     ('0.08120', '-0.75', '5/7', '12')
     """
-    digits = next((n for n in range(19) if (10**n * tick).denominator == 1), None)
+    digits = _decimal_digits(tick)
     if digits is None:
         return str(ticks * tick)
-    whole, rest = divmod(abs(int(ticks * tick * 10**digits)), 10**digits)
-    sign = "-" if ticks * tick < 0 else ""
+    whole, rest = divmod(abs(ticks * tick.numerator * (10**digits // tick.denominator)), 10**digits)
+    sign = "-" if ticks * tick.numerator < 0 else ""
     return f"{sign}{whole}" + (f".{rest:0{digits}d}" if digits else "")
+
+
+@lru_cache(maxsize=1024)
+def _decimal_digits(tick: Fraction) -> int | None:
+    """The digits after the point that write a number exactly; None: none do, up to 18."""
+    return next((n for n in range(19) if 10**n % tick.denominator == 0), None)
+
+
+@lru_cache(maxsize=1024)
+def _multiply(tick: Fraction, units: int) -> Fraction:
+    return tick * units
 
 
 def local_datetime(view: ZoneView, at_s: float) -> datetime:
@@ -57,9 +75,54 @@ class TimeLabel:
         return format_rfc3339(self.at_s)
 
 
-def format_day(day: date) -> str:
+def format_day(day: date, language: Language = ENGLISH) -> str:
     """
     >>> format_day(date(2026, 11, 14))
     'Saturday, 14 November 2026'
     """
-    return f"{day:%A}, {day.day} {day:%B %Y}"
+    weekday, month = language.plain(f"date.weekday_{day.isoweekday()}"), language.plain(f"date.month_{day.month}")
+    return language.plain("date.long", weekday=weekday, day=day.day, month=month, year=day.year)
+
+
+@dataclass(frozen=True, slots=True)
+class PriceFormat:
+    """How a page writes the prices of a zone: in the currency's subunit where the translations name one."""
+
+    language: Language
+    unit: str  # cents
+    short_unit: str  # ct
+    units: int  # in one of the currency
+
+    @classmethod
+    def of_zone(cls, view: ZoneView, language: Language) -> PriceFormat:
+        language = language.in_country(view.display.country)
+        name, short = (language.find(f"{table}.{view.currency}") for table in ("subunit", "subunit_short"))
+        if name is None or short is None:
+            return cls(language, view.currency, view.currency, 1)
+        return cls(language, name, short, _SUBUNITS)
+
+    def exact(self, price: Price | None) -> str | None:
+        """To the last digit; none where there is no price."""
+        if price is None or price.ticks is None:
+            return None
+        return self.decimal(format_price(price.ticks, _multiply(price.tick, self.units)))
+
+    def about(self, price: Fraction) -> str:
+        """To three significant digits."""
+        return self.decimal(format_about(price * self.units))
+
+    def decimal(self, digits: str) -> str:
+        return self.language.decimal(digits)
+
+
+def format_about(value: Fraction) -> str:
+    """Return a number to three significant digits; whole numbers are not rounded further.
+
+    >>> [format_about(Fraction(text)) for text in ("8.1249", "12.36", "-0.01234", "1234.5", "0")]
+    ['8.12', '12.4', '-0.0123', '1234', '0']
+    """
+    number = float(value)
+    if not number:
+        return "0"
+    digits = max(0, _ABOUT_DIGITS - 1 - floor(log10(abs(number))))
+    return f"{number:.{digits}f}"

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import floor, log10
 
-from murmurate.public_log.record import RecordKind
-from murmurate.service.log_reader.zone_view import Price, ZoneView
+from murmurate.service.log_reader.zone_view import PriceKind, ZoneView
+from murmurate.service.public_api.pages.formatting import PriceFormat
+from murmurate.service.public_api.pages.price_levels import PriceLevel
 
 CHART_HEIGHT_PX, PLOT_TOP_PX, PLOT_BOTTOM_PX = 300, 34, 270  # [px] of all, and where the plot begins and ends
 PLOT_LEFT_MARGIN_PX = 48  # [px] that the style sheet leaves to the left, for the price labels
-NoiseBand = Mapping[int, tuple[float, float]]
+LEVEL_LINE_DISTANCE_PX = 2  # [px] from the edge of the plot: cheap at the bottom, dear at the top
+NoiseBand = Mapping[int, tuple[float, float]]  # [currency/kWh] by interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class ChartFrame:
     """Converts an interval and a price into a position of the chart."""
 
     intervals: range
-    low: float  # [currency/kWh] at the lower edge of the plot
+    low: float  # price at the lower edge of the plot, in the unit that the page shows
     high: float
 
     def x(self, interval: float) -> float:
@@ -39,7 +41,7 @@ class ChartFrame:
 class GridLine:
     y: str  # [px]
     label_y: str  # [px]
-    label: str  # [currency/kWh]
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +65,19 @@ class PriceChart:
     interval_count: int
     interval_width: str
     final_count: int
-    forecast_count: int
+    fallback_count: int
     withheld_count: int
-    lowest: str  # of the final prices [currency/kWh]
+    lowest: str  # of the final prices
     highest: str
     grid: tuple[GridLine, ...]
     hours: tuple[HourLabel, ...]
     band_path: str
     expected_path: str
     final_path: str
-    forecast_path: str
-    forecast_dots: tuple[ChartDot, ...]
+    fallback_path: str
+    fallback_dots: tuple[ChartDot, ...]
+    cheap_path: str
+    dear_path: str
     withheld_x: tuple[str, ...]
     current_x: str | None  # of the interval whose price is paid now
     current_dot: ChartDot | None
@@ -84,41 +88,63 @@ class PriceChart:
     left_margin: int = PLOT_LEFT_MARGIN_PX
 
 
-def price_chart(
-    view: ZoneView, intervals: range, at: int, noise_band: NoiseBand, clock_label: Callable[[int], str]
-) -> PriceChart:
-    """Return the chart of the intervals of a day, of which `at` is paid now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartedDay:
+    """The day that a chart shows. Prices are in currency per kWh."""
 
-    `clock_label` names the start of an interval as a clock in the zone shows it.
-    """
-    known = [view.prices[n] for n in intervals if n in view.prices]
-    levels = [(price.interval, price.value) for price in known if price.value is not None]
-    forecast = [price for price in known if price.kind is RecordKind.FORECAST and price.value is not None]
-    expected = [(n, view.expected_price(n)) for n in intervals if n > view.last_decided]
-    values = [level for _, level in levels]
-    edges = [edge for pair in noise_band.values() for edge in pair]
+    view: ZoneView
+    intervals: range
+    current: int  # the interval that is paid now
+    noise_band: NoiseBand
+    levels: Mapping[int, PriceLevel]
+    unit: PriceFormat
+
+
+def price_chart(day: ChartedDay, clock_label: Callable[[int], str]) -> PriceChart:
+    """Return the chart of a day. `clock_label` names the start of an interval as a clock in the zone shows it."""
+    view, intervals, units = day.view, day.intervals, day.unit.units
+    recent = view.prices
+    known = [recent[n] for n in intervals if n in recent]
+    final = [(price.interval, price.value * units) for price in known if price.value is not None]
+    kinds = {price.interval: price.kind for price in known}
+    fallback = [(n, level) for n, level in final if kinds[n] is PriceKind.FALLBACK]
+    expected = [(n, view.expected_price(n) * units) for n in intervals if n > view.last_decided]
+    band = {n: (low * units, high * units) for n, (low, high) in day.noise_band.items()}
+    values = [level for _, level in final]
+    edges = [edge for pair in band.values() for edge in pair]
     frame = _frame(intervals, values + [level for _, level in expected] + edges)
-    dot = _current_dot(frame, view.prices.get(at))
     return PriceChart(
         interval_count=len(intervals),
         interval_width=f"{100 / len(intervals):.3f}",
         final_count=len(values),
-        forecast_count=sum(price.kind is RecordKind.FORECAST for price in known),
+        fallback_count=len(fallback),
         withheld_count=len(known) - len(values),
-        lowest=f"{min(values, default=0):g}",
-        highest=f"{max(values, default=0):g}",
-        grid=_grid_lines(frame),
+        lowest=day.unit.decimal(f"{min(values, default=0):g}"),
+        highest=day.unit.decimal(f"{max(values, default=0):g}"),
+        grid=_grid_lines(frame, day.unit),
         hours=_hour_labels(frame, view, clock_label),
-        band_path=_noise_band_path(frame, noise_band),
+        band_path=_noise_band_path(frame, band),
         expected_path=_steps(frame, expected),
-        final_path=_steps(frame, levels),
-        forecast_path="".join(_steps(frame, [(price.interval, price.value or 0.0)]) for price in forecast),
-        forecast_dots=tuple(_dot(frame, price.interval, price.value or 0.0) for price in forecast),
+        final_path=_steps(frame, final),
+        fallback_path="".join(_steps(frame, [one]) for one in fallback),
+        fallback_dots=tuple(_dot(frame, n, level) for n, level in fallback),
+        cheap_path=_level_path(day, PriceLevel.CHEAP, PLOT_BOTTOM_PX - LEVEL_LINE_DISTANCE_PX),
+        dear_path=_level_path(day, PriceLevel.DEAR, PLOT_TOP_PX + LEVEL_LINE_DISTANCE_PX),
         withheld_x=tuple(f"{frame.x(price.interval):.3f}" for price in known if price.value is None),
-        current_x=f"{frame.x(at):.3f}" if at in intervals else None,
-        current_dot=dot,
-        current_anchor=_anchor(frame.x(at + 0.5)),
+        current_x=f"{frame.x(day.current):.3f}" if day.current in intervals else None,
+        current_dot=_current_dot(frame, dict(final), day.current),
+        current_anchor=_anchor(frame.x(day.current + 0.5)),
     )
+
+
+def _level_path(day: ChartedDay, level: PriceLevel, y: int) -> str:
+    """A level line below or above the intervals that have this level."""
+    path = ""
+    at_level = [n for n in day.intervals if day.levels.get(n) is level]
+    for _, run in groupby(enumerate(at_level), key=lambda pair: pair[1] - pair[0]):
+        own = [n for _, n in run]
+        path += f"M{own[0] - day.intervals[0]} {y}H{own[-1] + 1 - day.intervals[0]}"
+    return path
 
 
 def _frame(intervals: range, levels: list[float]) -> ChartFrame:
@@ -152,10 +178,8 @@ def _dot(frame: ChartFrame, interval: int, price: float) -> ChartDot:
     return ChartDot(f"{frame.x(interval + 0.5):.3f}", f"{frame.y(price):.1f}")
 
 
-def _current_dot(frame: ChartFrame, price: Price | None) -> ChartDot | None:
-    if price is None or price.value is None or price.interval not in frame.intervals:
-        return None
-    return _dot(frame, price.interval, price.value)
+def _current_dot(frame: ChartFrame, final: Mapping[int, float], current: int) -> ChartDot | None:
+    return _dot(frame, current, final[current]) if current in final else None
 
 
 def _anchor(x: float) -> str:
@@ -163,12 +187,13 @@ def _anchor(x: float) -> str:
     return "start" if x < 8 else "end" if x > 92 else "middle"
 
 
-def _grid_lines(frame: ChartFrame) -> tuple[GridLine, ...]:
+def _grid_lines(frame: ChartFrame, unit: PriceFormat) -> tuple[GridLine, ...]:
     step = nice_step((frame.high - frame.low) / 6)
     digits = max(0, -floor(log10(step) + 1e-9) + (1 if f"{step:e}".startswith("2.5") else 0))
     levels = [n * step for n in range(floor(frame.low / step) + 1, floor(frame.high / step) + 1)]
     return tuple(
-        GridLine(f"{frame.y(level):.1f}", f"{frame.y(level) + 4:.1f}", f"{level:.{digits}f}") for level in levels
+        GridLine(f"{frame.y(level):.1f}", f"{frame.y(level) + 4:.1f}", unit.decimal(f"{level:.{digits}f}"))
+        for level in levels
     )
 
 

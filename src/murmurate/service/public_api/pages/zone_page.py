@@ -1,45 +1,34 @@
-"""The page of a zone for its residents: what a kilowatt-hour costs, what that reveals, and how to check it.
+"""The page of a zone for its residents: what a kilowatt-hour costs, when it is cheap, what that reveals, how to check.
 
-This module computes what is shown; `web/templates/zone.html` and `zones.html` hold the text and the markup.
+This module computes what is shown; `web/templates/zone.html` holds the markup, `translations` the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
-from urllib.parse import quote
+from datetime import timedelta
+from fractions import Fraction
 
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.record import RecordKind
-from murmurate.service.log_reader.zone_view import Price, ZoneView
+from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView
 from murmurate.service.public_api.formats.openadr_program import OPENADR_BASE_PATH
 from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day
 from murmurate.service.public_api.pages.formatting import (
+    KIND_WORDS,
+    PriceFormat,
     TimeLabel,
     clock_label_formatter,
     format_day,
-    format_price,
     local_datetime,
 )
+from murmurate.service.public_api.pages.language import ENGLISH, Language
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
-from murmurate.service.public_api.pages.price_chart import PriceChart, price_chart
+from murmurate.service.public_api.pages.page_values import page_values, zone_url
+from murmurate.service.public_api.pages.price_chart import ChartedDay, PriceChart, price_chart
+from murmurate.service.public_api.pages.price_levels import DayLevels, PriceWindow, day_levels, windows_ahead
+from murmurate.service.public_api.pages.promise_text import habits_sentence, promise_sentences
 from murmurate.service.web.html import render_page
-from murmurate.service.web.text import format_cost
 
-MAX_LISTED_ZONES = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneRow:
-    """A line of the list of zones."""
-
-    title: str
-    url: str
-    currency: str
-    price: str | None  # none: there is no price now
-    kind: str
-    end: TimeLabel
+_EXPECTED = "expected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +37,52 @@ class CurrentPrice:
 
     price: str | None  # none: there is no price
     kind: str | None  # none: nothing is decided
+    level: str | None
+    level_percent: int  # from the mean of the day
     start: TimeLabel
     end: TimeLabel
+    measured_start: TimeLabel
+    measured_end: TimeLabel
+    published: TimeLabel | None
     next_price: str | None
     next_expected: str | None  # where the next price is not decided
     first_price_from: str | None  # where the zone has no price yet
 
 
 @dataclass(frozen=True, slots=True)
+class HourWindow:
+    """A stretch of cheap or dear hours, as it is shown."""
+
+    day: str  # key of its word
+    start: str
+    end: str
+    mean: str
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HourWindows:
+    hours: int
+    cheapest: HourWindow
+    dearest: HourWindow
+
+
+@dataclass(frozen=True, slots=True)
 class PriceRow:
     start: str
     price: str | None
+    level: str | None
     kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayPrices:
-    """The decided prices of a local day."""
+    """The prices of a local day."""
 
     name: str
     timezone: str
     prices: tuple[PriceRow, ...]
-    has_forecast: bool
+    has_fallback: bool
     has_withheld: bool
 
 
@@ -77,139 +90,155 @@ class DayPrices:
 class PlanText:
     """What the plan promises, in words."""
 
-    digest: str
-    promises: str | None
-    habits: str
-    noise: str
-    cost: str
+    sentences: list[str]
+    habits: str | None
+    noise_reach: str | None  # [kWh]; none: the price uses no reading
+    cost: str | None  # none: nothing yet
 
 
-def zone_page(view: ZoneView, now_s: float, base_url: str) -> str:
-    """Return the page of one zone. It is the same at all moments of an interval, until the log grows."""
+def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, language: Language = ENGLISH) -> str:
+    """Return the page of one zone. It is the same at all moments of an interval, until the log grows.
+
+    `opening_key` signed the first line of its log; a verifier must know it from another source.
+    """
     at = view.interval_at(now_s)
-    day, chart = _day_and_chart(view, at)
+    unit = PriceFormat.of_zone(view, language)
+    day_of_now = intervals_of_day(view, day_of_interval(view, at))
+    levels = day_levels(view, day_of_now)
+    day, chart = _day_and_chart(view, at, day_of_now, levels, unit)
     return render_page(
         "zone.html",
-        base_url=base_url,
-        zone=view.zone,
-        zone_url=zone_url(view, base_url),
-        title=view.display.title or view.zone,
-        currency=view.currency,
-        now=_current_price(view, at),
+        **page_values(view, base_url, opening_key, language),
+        unit=unit,
+        now=_current_price(view, at, levels, unit),
+        windows=_hour_windows(view, at, unit),
         day=day,
         chart=chart,
-        plan=_plan_text(view, at),
-        opening_key=view.opening_key,
-        key=view.key,
+        plan=_plan_text(view, at, unit),
         formats=_format_links(view, base_url),
     )
 
 
-def zones_page(views: Sequence[ZoneView], now_s: float, base_url: str) -> str:
-    """Return the list of all zones with their prices now."""
-    rows = [_zone_row(view, view.interval_at(now_s), base_url) for view in views[:MAX_LISTED_ZONES]]
-    return render_page("zones.html", base_url=base_url, zones=rows, more_zones=len(views) - MAX_LISTED_ZONES)
-
-
-def zone_url(view: ZoneView, base_url: str) -> str:
-    return f"{base_url}/zones/{quote(view.zone, safe='')}"
-
-
-def _price_text(price: Price | None) -> str | None:
-    return None if price is None or price.ticks is None else format_price(price.ticks, price.tick)
-
-
-def _zone_row(view: ZoneView, at: int, base_url: str) -> ZoneRow:
-    price, end_s = view.prices.get(at), view.start_s(at + 1)
-    return ZoneRow(
-        title=view.display.title or view.zone,
-        url=zone_url(view, base_url),
-        currency=view.currency,
-        price=_price_text(price),
-        kind="" if price is None else price.kind.value,
-        end=TimeLabel(end_s, local_datetime(view, end_s).strftime("%H:%M")),
-    )
-
-
-def _current_price(view: ZoneView, at: int) -> CurrentPrice:
-    clock_label = clock_label_formatter(view, range(at, at + 2))
+def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -> CurrentPrice:
+    measured = at - view.lead_intervals
+    name = clock_label_formatter(view, range(measured, at + 2))
     price, following = view.prices.get(at), view.prices.get(at + 1)
     begins = local_datetime(view, view.start_s(view.first_priced))
+    first_price = unit.language.plain(
+        "date.clock_on_day", clock=f"{begins:%H:%M}", day=format_day(begins.date(), unit.language)
+    )
+    now, measured_then = ([TimeLabel(view.start_s(n), name(n)) for n in (first, first + 1)] for first in (at, measured))
+    level = day.levels.get(at) if price is not None and price.ticks is not None else None
+    distance = abs(day.prices[at] - day.mean) / abs(day.mean) if level is not None and day.mean else Fraction(0)
     return CurrentPrice(
-        price=_price_text(price),
-        kind=None if price is None else price.kind.value,
-        start=TimeLabel(view.start_s(at), clock_label(at)),
-        end=TimeLabel(view.start_s(at + 1), clock_label(at + 1)),
-        next_price=_price_text(following),
-        next_expected=f"{view.expected_price(at + 1):.3g}" if following is None else None,
-        first_price_from=f"{begins:%H:%M} on {format_day(begins.date())}" if at < view.first_priced else None,
+        price=unit.exact(price),
+        kind=None if price is None else KIND_WORDS[price.kind],
+        level=None if level is None else level.value,
+        level_percent=int(100 * distance),
+        start=now[0],
+        end=now[1],
+        measured_start=measured_then[0],
+        measured_end=measured_then[1],
+        published=None if price is None else _published(view, price),
+        next_price=unit.exact(following),
+        next_expected=unit.about(view.expected_ticks(at + 1) * view.tick) if following is None else None,
+        first_price_from=first_price if at < view.first_priced else None,
     )
 
 
-def _day_and_chart(view: ZoneView, at: int) -> tuple[DayPrices, PriceChart]:
-    day = day_of_interval(view, at)
-    intervals = intervals_of_day(view, day)
-    known = [view.prices[n] for n in intervals if n in view.prices]
-    edges = {} if view.terms is None else noise_band(view.terms, known)
-    clock_label = clock_label_formatter(view, intervals)
+def _published(view: ZoneView, price: Price) -> TimeLabel:
+    return TimeLabel(price.logged_s, local_datetime(view, price.logged_s).strftime("%H:%M"))
+
+
+def _hour_windows(view: ZoneView, at: int, unit: PriceFormat) -> list[HourWindows]:
+    pairs = windows_ahead(view, at)
+    ahead = [n for pair in pairs for window in (pair.cheapest, pair.dearest) for n in window.intervals]
+    if not ahead:
+        return []
+    name, today = clock_label_formatter(view, range(at, max(ahead) + 2)), local_datetime(view, view.start_s(at)).date()
+
+    def show(window: PriceWindow) -> HourWindow:
+        first, end = window.intervals.start, window.intervals.stop
+        is_tomorrow = local_datetime(view, view.start_s(first)).date() >= today + timedelta(days=1)
+        day = "tomorrow" if is_tomorrow else "today"
+        return HourWindow(day, name(first), name(end), unit.about(window.mean), window.is_final)
+
+    return [HourWindows(pair.hours, show(pair.cheapest), show(pair.dearest)) for pair in pairs]
+
+
+def _day_and_chart(
+    view: ZoneView, at: int, intervals: range, day: DayLevels, unit: PriceFormat
+) -> tuple[DayPrices, PriceChart]:
+    recent = view.prices
+    known = [recent[n] for n in intervals if n in recent]
+    name = clock_label_formatter(view, intervals)
+    final = [
+        PriceRow(name(one.interval), unit.exact(one), day.levels.get(one.interval), KIND_WORDS[one.kind])
+        for one in known
+    ]
+    expected = [
+        PriceRow(name(n), unit.about(day.prices[n]), day.levels[n], _EXPECTED)
+        for n in intervals
+        if n > view.last_decided
+    ]
+    kinds = {one.kind for one in known}
     prices = DayPrices(
-        name=format_day(day),
+        name=format_day(day_of_interval(view, at), unit.language),
         timezone=view.display.timezone.key,
-        prices=tuple(PriceRow(clock_label(one.interval), _price_text(one), one.kind.value) for one in known),
-        has_forecast=any(one.kind is RecordKind.FORECAST for one in known),
-        has_withheld=any(one.kind is RecordKind.WITHHELD for one in known),
+        prices=(*final, *expected),
+        has_fallback=PriceKind.FALLBACK in kinds,
+        has_withheld=PriceKind.WITHHELD in kinds,
     )
     short_label = lambda n: local_datetime(view, view.start_s(n)).strftime("%H:%M")  # noqa: E731
-    return prices, price_chart(view, intervals, at, edges, short_label)
+    charted = ChartedDay(
+        view=view,
+        intervals=intervals,
+        current=at,
+        noise_band=noise_band(view.terms, known),
+        levels=day.levels,
+        unit=unit,
+    )
+    return prices, price_chart(charted, short_label)
 
 
-def _plan_text(view: ZoneView, at: int) -> PlanText:
+def _plan_text(view: ZoneView, at: int, unit: PriceFormat) -> PlanText:
+    reach_kwh = _noise_reach_kwh(view, at)
     return PlanText(
-        digest=view.plan_digest,
-        promises=None if view.terms is None else "; ".join(view.terms.promises),
-        habits="" if view.terms is None else _habits_text(view.terms),
-        noise=_noise_text(view, at),
-        cost=format_cost(view.total_epsilon_micro, view.total_rho_micro),
+        sentences=promise_sentences(view.terms, unit.language),
+        habits=habits_sentence(view.terms, unit.language),
+        noise_reach=None if reach_kwh is None else unit.decimal(f"{reach_kwh:.3g}"),
+        cost=_cost_text(view, unit),
     )
 
 
-def _habits_text(terms: ReleaseTerms) -> str:
-    """Of 100 guesses about habits, how many may be right at most after some time."""
-    lengths = {1: "a day", 7: "a week", 365: "a year"}
-    return ", ".join(
-        f"{ceil(100 * bound.home_by_day)} after {lengths.get(bound.days, f'{bound.days} days')}"
-        for bound in terms.habits
-    )
+def _cost_text(view: ZoneView, unit: PriceFormat) -> str | None:
+    micro = {"ε": view.total_epsilon_micro, "ρ": view.total_rho_micro}
+    return ", ".join(f"{name} = {unit.decimal(f'{value / 1e6:.6f}')}" for name, value in micro.items() if value) or None
 
 
-def _noise_text(view: ZoneView, at: int) -> str:
+def _noise_reach_kwh(view: ZoneView, at: int) -> float | None:
+    """How far the noise of an interval reaches, 95 times in 100 [kWh]; None: there is none."""
     price = view.prices.get(at)
-    if view.terms is None:
-        return "See the plan."
     if price is not None and price.scale_wh is None:
-        return "None: this price uses no reading."
+        return None
     slot = view.terms.slot_of_day(at - view.lead_intervals)
     scale_wh = float(view.terms.scale_wh[slot]) if price is None else price.scale_wh or 0.0
     core_wh = int(view.terms.core_wh[slot]) if price is None else price.core_wh
-    reach_kwh = half_width_wh(view.terms.distribution, scale_wh, core_wh) / 1000
-    return (
-        f"{view.terms.distribution.value.capitalize()}, scale {scale_wh / 1000:,.3g} kWh: the demand of the zone is "
-        f"moved by at most {reach_kwh:,.3g} kWh, 95 times in 100."
-    )
+    return half_width_wh(view.terms.distribution, scale_wh, core_wh) / 1000
 
 
 def _format_links(view: ZoneView, base_url: str) -> list[tuple[str, str]]:
     zone = zone_url(view, base_url)
     links = [
-        ("Home Assistant, REST", f"{zone}/now"),
+        ("home_assistant", f"{zone}/now"),
         ("evcc", f"{zone}/evcc"),
-        ("OpenADR 3.1", f"{base_url}{OPENADR_BASE_PATH}/programs"),
-        ("Live, server-sent events", f"{zone}/stream"),
-        ("CSV, last week", f"{zone}/history.csv"),
-        ("Parquet, last week", f"{zone}/history.parquet"),
-        ("Public log", f"{zone}/log.jsonl"),
-        ("OpenAPI", f"{base_url}/openapi.json"),
+        ("openadr", f"{base_url}{OPENADR_BASE_PATH}/programs"),
+        ("stream", f"{zone}/stream"),
+        ("csv", f"{zone}/history.csv"),
+        ("parquet", f"{zone}/history.parquet"),
+        ("log", f"{zone}/log.jsonl"),
+        ("openapi", f"{base_url}/openapi.json"),
     ]
     if view.currency == "CHF":
-        links.insert(3, ("VSE tariffs, v1", f"{zone}/vse/v1/tariffs"))
+        links.insert(3, ("vse", f"{zone}/vse/v1/tariffs"))
     return links

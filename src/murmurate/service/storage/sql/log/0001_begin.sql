@@ -2,103 +2,169 @@
 
 CREATE SCHEMA public_log;
 
-CREATE TABLE public_log.plan (
+-- Plans and zone tables, by their SHA-256.
+CREATE TABLE public_log.document (
     digest text PRIMARY KEY,
-    document text NOT NULL
+    body text NOT NULL
 );
 
-CREATE TABLE public_log.entry (
+-- The shard that a zone is in: claim 0 where it was opened, one more with each move. A claim is created once.
+CREATE TABLE public_log.claim (
     zone text NOT NULL,
-    seq bigint NOT NULL,
-    taken timestamptz NOT NULL DEFAULT clock_timestamp(),
-    line text NOT NULL,
-    PRIMARY KEY (zone, seq)
+    number bigint NOT NULL,
+    shard text NOT NULL,
+    PRIMARY KEY (zone, number)
 );
 
--- What the last entry of each chain says, so that the next one can be compared with it.
+-- Tiles. The key is the compare-and-swap: a number of a shard is created once.
+CREATE TABLE public_log.tile (
+    shard text NOT NULL,
+    seq bigint NOT NULL,
+    interval bigint NOT NULL,
+    taken timestamptz NOT NULL DEFAULT clock_timestamp(),
+    body bytea NOT NULL,
+    PRIMARY KEY (shard, seq)
+);
+ALTER TABLE public_log.tile ALTER COLUMN body SET STORAGE EXTERNAL; -- a part of a tile is read without the rest
+CREATE INDEX tile_interval ON public_log.tile (shard, interval);
+
+-- What the last tile of each shard says, so that the next one can be compared with it.
 CREATE TABLE public_log.head (
-    zone text PRIMARY KEY,
+    shard text PRIMARY KEY,
     seq bigint NOT NULL,
     hash text NOT NULL,
     key text NOT NULL,
-    plan text NOT NULL,
+    zones text NOT NULL, -- digest of the zone table
     interval bigint NOT NULL,
     interval_s bigint NOT NULL,
-    lead bigint NOT NULL,
-    total_epsilon_micro bigint NOT NULL,
-    total_rho_micro bigint NOT NULL
+    lead bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- An entry is added by public_log.append, and never changed. This prevents mistakes. It does not stop a superuser.
+-- Tiles are added by public_log.append, claims by public_log.claim_zones. Nothing here is ever changed. This prevents
+-- mistakes. It does not stop a superuser.
 CREATE FUNCTION public_log.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'the public log is append-only';
 END $$;
 
-CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.entry
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.tile
+    FOR EACH STATEMENT EXECUTE FUNCTION public_log.refuse_change();
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.claim
+    FOR EACH STATEMENT EXECUTE FUNCTION public_log.refuse_change();
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.document
     FOR EACH STATEMENT EXECUTE FUNCTION public_log.refuse_change();
 
--- Take each line that follows the head of its zone (compare and swap); answer with the zones whose line was taken. A
--- zone that another is appending to is passed over: nobody waits. The rules are those of public_log/chain.py, but for
--- the signature, which every reader checks. One more: an interval must be over by this server's own clock. `offered` is
--- one line for each of some zones.
-CREATE FUNCTION public_log.append(offered text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+-- Create claims that do not exist yet; return the newest claim of each zone.
+CREATE FUNCTION public_log.claim_zones(wanted jsonb) RETURNS TABLE (zone text, shard text, number bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 BEGIN
-    IF strpos(offered, '"kind":"open"') > 0 THEN
-        INSERT INTO public_log.head
-        SELECT r.zone, -1, repeat('0', 64), r.key, r.plan, r.interval, r.interval_s, r.applies - r.interval, 0, 0
-        FROM string_to_table(offered, E'\n') AS line
-        CROSS JOIN LATERAL jsonb_to_record(line::jsonb) AS r(
-            kind text, zone text, key text, plan text, interval bigint, interval_s bigint, applies bigint)
-        WHERE r.kind = 'open'
-        ON CONFLICT (zone) DO NOTHING;
-    END IF;
+    INSERT INTO public_log.claim (zone, number, shard)
+    SELECT w.zone, w.number, w.shard
+    FROM jsonb_to_recordset(wanted) AS w (zone text, number bigint, shard text)
+    WHERE w.number = (SELECT coalesce(max(c.number) + 1, 0) FROM public_log.claim AS c WHERE c.zone = w.zone)
+    ORDER BY w.zone -- everybody in one order: two publishers never wait for each other
+    ON CONFLICT DO NOTHING;
+
+    RETURN QUERY
+    SELECT DISTINCT ON (c.zone) c.zone, c.shard, c.number
+    FROM public_log.claim AS c
+    WHERE c.zone IN (SELECT w.zone FROM jsonb_to_recordset(wanted) AS w (zone text))
+    ORDER BY c.zone, c.number DESC;
+END $$;
+
+-- Take each tile that follows the head of its shard; answer with the shards whose tile was taken. A shard that another is
+-- appending to is passed over: nobody waits. The rules are those of public_log/tile_chain.py, but for the signature and
+-- the rows, which every reader checks. Two more: an interval must be over by this server's own clock, and a zone may
+-- enter only the shard that holds its newest claim. `bodies` has one tile for each of some shards.
+CREATE FUNCTION public_log.append(bodies bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    CREATE TEMPORARY TABLE IF NOT EXISTS offered (
+        body bytea, header bytea, shard text, seq bigint, prev text, kind text, key text, next_key text, zones text,
+        interval bigint, interval_s bigint, lead bigint
+    ) ON COMMIT DELETE ROWS;
+    INSERT INTO offered
+    SELECT o.body, o.header, h.shard, h.seq, h.prev, h.kind, h.key, h.next_key, h."table", h.interval, h.interval_s,
+        h.lead
+    FROM (SELECT b AS body, substring(b FROM 1 FOR position('\x0a'::bytea IN b) - 1) AS header FROM unnest(bodies) AS b)
+        AS o
+    CROSS JOIN LATERAL jsonb_to_record(convert_from(o.header, 'UTF8')::jsonb) AS h (
+        murmurate bigint, shard text, seq bigint, prev text, kind text, key text, next_key text, "table" text,
+        interval bigint, interval_s bigint, lead bigint)
+    WHERE h.murmurate = 1;
+
+    INSERT INTO public_log.head
+    SELECT o.shard, -1, repeat('0', 64), o.key, o.zones, o.interval, o.interval_s, o.lead
+    FROM offered AS o WHERE o.kind = 'open' AND o.seq = 0
+    ON CONFLICT DO NOTHING;
 
     -- The lock looks at the newest version of a head, and so does the comparison.
     RETURN QUERY
-    WITH offer AS MATERIALIZED (
-        SELECT line, r.*
-        FROM string_to_table(offered, E'\n') AS line
-        CROSS JOIN LATERAL jsonb_to_record(line::jsonb) AS r(
-            murmurate bigint, zone text, seq bigint, prev text, kind text, key text, next_key text, plan text,
-            noise text, interval bigint, interval_s bigint, applies bigint, epsilon_micro bigint, rho_micro bigint,
-            total_epsilon_micro bigint, total_rho_micro bigint)
-    ), fitting AS MATERIALIZED (
+    WITH fitting AS MATERIALIZED (
         SELECT o.*
-        FROM offer AS o
-        JOIN public_log.head AS h ON h.zone = o.zone
-        WHERE o.murmurate = 1
-            AND o.seq = h.seq + 1
+        FROM offered AS o
+        JOIN public_log.head AS h ON h.shard = o.shard
+        WHERE o.seq = h.seq + 1
             AND o.prev = h.hash
-            AND o.noise IN ('none', 'laplace', 'gaussian')
-            AND o.epsilon_micro >= 0
-            AND o.rho_micro >= 0
-            AND o.total_epsilon_micro = h.total_epsilon_micro + o.epsilon_micro
-            AND o.total_rho_micro = h.total_rho_micro + o.rho_micro
-            AND CASE
-                WHEN o.kind = 'open' THEN h.seq = -1
-                ELSE h.seq >= 0 AND o.key = h.key AND o.interval_s = h.interval_s AND o.applies = o.interval + h.lead
-            END
-            AND CASE
-                WHEN o.kind IN ('open', 'plan') THEN EXISTS (SELECT FROM public_log.plan AS p WHERE p.digest = o.plan)
-                ELSE o.plan = h.plan
-            END
-            AND CASE
-                WHEN o.kind IN ('measured', 'forecast', 'withheld') THEN o.interval = h.interval + 1
+            AND o.key = h.key
+            AND o.interval_s = h.interval_s
+            AND o.lead = h.lead
+            AND (o.kind = 'open') = (h.seq = -1)
+            AND CASE o.kind
+                WHEN 'release' THEN o.interval = h.interval + 1
                     AND (o.interval + 1) * o.interval_s <= extract(epoch FROM clock_timestamp())
-                WHEN o.kind IN ('plan', 'key') THEN o.interval = h.interval
-                ELSE o.kind = 'open'
+                WHEN 'open' THEN true
+                ELSE o.kind IN ('zones', 'key') AND o.interval = h.interval
+            END
+            AND CASE
+                WHEN o.kind IN ('open', 'zones') THEN public_log.zones_may_enter(o.shard, o.zones, o.interval + 1)
+                ELSE o.zones = h.zones
             END
         FOR UPDATE OF h SKIP LOCKED
     ), moved AS (
         UPDATE public_log.head AS h
-        SET seq = o.seq, hash = encode(sha256(convert_to(o.line, 'UTF8')), 'hex'), key = coalesce(o.next_key, o.key),
-            plan = o.plan, interval = o.interval, interval_s = o.interval_s, lead = o.applies - o.interval,
-            total_epsilon_micro = o.total_epsilon_micro, total_rho_micro = o.total_rho_micro
+        SET seq = o.seq, hash = encode(sha256(o.header), 'hex'), key = coalesce(o.next_key, o.key), zones = o.zones,
+            interval = o.interval
         FROM fitting AS o
-        WHERE h.zone = o.zone
+        WHERE h.shard = o.shard
+    ), told AS (
+        SELECT pg_notify('murmurate_tile', o.shard) FROM fitting AS o
     )
-    INSERT INTO public_log.entry AS e (zone, seq, line)
-    SELECT o.zone, o.seq, o.line FROM fitting AS o
-    RETURNING e.zone;
+    INSERT INTO public_log.tile AS t (shard, seq, interval, body)
+    SELECT o.shard, o.seq, o.interval, o.body FROM fitting AS o
+    WHERE (SELECT count(*) FROM told) >= 0
+    RETURNING t.shard;
 END $$;
+
+-- Whether a zone table is in the log, with the plan of each zone, and each zone that enters is claimed for this shard:
+-- with claim 0 where it is opened, otherwise with the claim after that of the shard that it comes from and has left.
+CREATE FUNCTION public_log.zones_may_enter(its_shard text, digest text, since bigint) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce((
+        SELECT bool_and(coalesce( -- bool_and ignores what is null
+            EXISTS (SELECT FROM public_log.document AS p WHERE p.digest = z.plan)
+            AND (z.since < $3 OR (
+                its_shard = newest.shard
+                AND z.moved_from ->> 'shard' IS NOT DISTINCT FROM before.shard
+                AND NOT EXISTS (
+                    SELECT FROM public_log.head AS h
+                    JOIN public_log.document AS left_behind ON left_behind.digest = h.zones
+                    CROSS JOIN LATERAL jsonb_to_recordset(left_behind.body::jsonb -> 'zones') AS other (zone text)
+                    WHERE h.shard = before.shard AND other.zone = z.zone))), false))
+        FROM public_log.document AS d
+        CROSS JOIN LATERAL jsonb_to_recordset(d.body::jsonb -> 'zones')
+            AS z (zone text, plan text, since bigint, moved_from jsonb)
+        LEFT JOIN LATERAL (
+            SELECT c.shard, c.number FROM public_log.claim AS c WHERE c.zone = z.zone ORDER BY c.number DESC LIMIT 1
+        ) AS newest ON true
+        LEFT JOIN public_log.claim AS before ON before.zone = z.zone AND before.number = newest.number - 1
+        WHERE d.digest = $2
+    ), false)
+$$;
+
+-- Whoever may connect may read. The role of the public API needs no more than that.
+GRANT USAGE ON SCHEMA public_log TO PUBLIC;
+GRANT SELECT ON ALL TABLES IN SCHEMA public_log TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION public_log.append(bytea[]) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION public_log.claim_zones(jsonb) FROM PUBLIC;

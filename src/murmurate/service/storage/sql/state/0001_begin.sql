@@ -1,41 +1,90 @@
--- What a curator keeps for itself.
+-- What a publisher keeps for itself.
 
 CREATE SCHEMA confidential;
 CREATE SCHEMA curator;
+CREATE SCHEMA access;
 
--- What the zones drew. No CHECK and no NOT NULL on it: PostgreSQL prints the whole row that it refuses, to the client
--- and into its log. A row with a NULL counts as no demand.
+-- The demand of each zone. No CHECK and no NOT NULL on it: PostgreSQL prints the whole row that it refuses, to the client
+-- and into its log. A row with a NULL counts as no demand. `bounds` is the largest bound of a household by kind, as a JSON
+-- object: what the noise of its plan must hide. NULL or not readable: not known, and then the demand is not released.
 CREATE TABLE confidential.demand (
-    zone text NOT NULL,
     interval bigint NOT NULL,
+    zone text NOT NULL,
     energy_wh bigint,
     reported bigint,
     imputed bigint,
-    PRIMARY KEY (zone, interval)
+    bounds text,
+    PRIMARY KEY (interval, zone)
 );
 
-CREATE TABLE curator.plan (
+-- Plans and zone tables, by their SHA-256.
+CREATE TABLE curator.document (
     digest text PRIMARY KEY,
-    document text NOT NULL
+    body text NOT NULL
 );
 
--- How far a zone has seen the public log; -1: nothing yet. This row is what a publisher locks.
-CREATE TABLE curator.head (
-    zone text PRIMARY KEY,
+-- How far the public log of a shard was seen; -1: nothing yet. This row is what a publisher locks.
+CREATE TABLE curator.shard (
+    shard text PRIMARY KEY,
     seq bigint NOT NULL DEFAULT -1,
-    opening jsonb
+    opening jsonb NOT NULL
 ) WITH (fillfactor = 50);
 
--- A draw that may have been sent, and is in the log or can no longer get there once it is deleted.
-CREATE TABLE curator.pending (
+-- Zones that should be in a shard, and how they enter it.
+CREATE TABLE curator.zone (
     zone text PRIMARY KEY,
-    line text NOT NULL
+    shard text NOT NULL REFERENCES curator.shard,
+    opening jsonb NOT NULL
+);
+CREATE INDEX zone_shard ON curator.zone (shard);
+
+-- Tiles of the log as they were seen: a mirror in another failure domain. A tile that was not seen in the log yet may have
+-- been sent: it is in the log, or can no longer get there, once it is deleted.
+CREATE TABLE curator.tile (
+    shard text NOT NULL,
+    seq bigint NOT NULL,
+    releases boolean NOT NULL, -- whether it has rows
+    seen boolean NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (shard, seq)
+);
+ALTER TABLE curator.tile ALTER COLUMN body SET STORAGE EXTERNAL;
+
+-- The last report of each process of the service.
+CREATE TABLE curator.heartbeat (
+    process text PRIMARY KEY,
+    at timestamptz NOT NULL,
+    report jsonb NOT NULL
 );
 
--- The public log as this curator has seen it: a mirror in another failure domain.
-CREATE TABLE curator.release (
-    zone text NOT NULL,
-    seq bigint NOT NULL,
-    line text NOT NULL,
-    PRIMARY KEY (zone, seq)
+-- Clients that may send readings. Secrets and tokens are random; their SHA-256 is enough to recognise them, and useless
+-- to whoever steals it.
+CREATE TABLE access.client (
+    id text PRIMARY KEY,
+    secret bytea NOT NULL,
+    zones text[] NOT NULL, -- whose meters it may send readings for
+    operator boolean NOT NULL DEFAULT false -- may see the operator's page
+);
+
+CREATE TABLE access.token (
+    digest bytea PRIMARY KEY,
+    client text NOT NULL REFERENCES access.client ON DELETE CASCADE,
+    zones text[] NOT NULL,
+    expires timestamptz NOT NULL
+);
+
+-- Signed readings that were taken: each is taken once.
+CREATE TABLE confidential.seen (
+    meter bigint NOT NULL,
+    start_s bigint NOT NULL,
+    PRIMARY KEY (meter, start_s)
+);
+
+-- The first and the last point of each meter's register in the current interval. No CHECK: see confidential.demand.
+CREATE TABLE confidential.register (
+    meter bigint PRIMARY KEY,
+    at_s bigint,
+    wh bigint,
+    first_at_s bigint,
+    first_wh bigint
 );

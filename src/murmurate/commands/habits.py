@@ -1,0 +1,177 @@
+"""`murmurate habits`: occupancy models for a zone file, learned from a consented sample with a pure epsilon."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from murmurate.errors import ModelError, PrivacyError, ReadingError
+from murmurate.habits.hazard_ranges import HazardRanges, count_margins, estimate_hazards
+from murmurate.habits.private_counts import PrivateCounts, noise_scales, release_counts
+from murmurate.habits.transition_counts import HabitCells, StepCount, count_steps
+from murmurate.habits.zone_text import write_models
+from murmurate.lab.sample_file import read_sample
+from murmurate.planning.local_hours import LocalHours
+from murmurate.prediction.calendar import locate_intervals
+from murmurate.privacy.noise import NoiseSampler, SystemNoise
+from murmurate.time_zones import UTC_CLOCK
+from murmurate.units import BoolArray, IntArray, parse_fraction
+
+_DAY_TYPE_NAMES = ("workday", "saturday", "sunday")
+_EPOCH = dt.date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HabitOptions:
+    """What the operator asks for. All of it is public and chosen without looking at the sample."""
+
+    epsilon: str
+    confidence: float = 0.99
+    name: str = "learned"
+    kind: str = ""  # households of this kind; empty: all
+    periods: str = "06:00,09:00,16:00,22:00"
+    interval_minutes: int = 15
+    max_changes: int = 6
+    first_day: str = ""  # date of interval 0; empty: all days are of one type
+    holidays: Sequence[str] = ()
+    proven: bool = True  # whether the bound has a proof, or tests only
+    spread: float = 1.0  # factor by which the chances of a household may differ from the common ones
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[A-Za-z0-9_-]+", self.name):
+            raise ModelError("name", repr(self.name), "must be letters, digits, _ and -")
+        if not 0 < self.confidence < 1:
+            raise PrivacyError("confidence", self.confidence, "must lie between 0 and 1, for example 0.99")
+        if not 1 <= self.spread < np.inf:
+            raise PrivacyError("spread", self.spread, "must be 1 or more, and finite")
+        if self.max_changes < 1:
+            raise ModelError("max_changes", self.max_changes, "must be 1 or more")
+
+
+def learn_habits(sample_file: Path, out: Path, options: HabitOptions, noise: NoiseSampler | None = None) -> None:
+    """Learn occupancy models from a sample, write them for a zone file, and print what was spent.
+
+    `out` must not exist: what it holds has cost epsilon. It is created before any noise is drawn.
+    """
+    epsilon = parse_fraction(options.epsilon, "epsilon", PrivacyError)
+    with Console(stderr=True).status("reading the sample"):
+        occupied = _read_occupancy(sample_file, options.kind)
+    cells = make_cells(len(occupied), options)
+    _check_enough_households(cells, options, epsilon, occupied.shape[1])
+    counts = count_steps(occupied, cells, options.max_changes)
+    with out.open("x", encoding="utf-8") as file:
+        released = release_counts(
+            counts, cells, max_changes=options.max_changes, epsilon=epsilon, noise=noise or SystemNoise()
+        )
+        console = Console(width=None if Console().is_terminal else 100, highlight=False)
+        _print_spending(released, console)
+        try:
+            hazards = estimate_hazards(released, options.confidence)
+            file.write(_write_text(released, hazards, options))
+        except PrivacyError:
+            out.unlink()
+            raise
+    _print_ranges(hazards, cells, console)
+    console.print(f"Written to {out}. Append it to the zone file; its first lines say how to name the models.")
+
+
+def _write_text(released: PrivateCounts, hazards: HazardRanges, options: HabitOptions) -> str:
+    return write_models(
+        options.name,
+        _DAY_TYPE_NAMES[: released.cells.day_types],
+        released.cells,
+        hazards,
+        epsilon=released.epsilon,
+        households=released.households,
+        proven=options.proven,
+        spread=options.spread,
+    )
+
+
+def _print_spending(released: PrivateCounts, console: Console) -> None:
+    cells = released.cells
+    console.print(
+        f"Took {released.households:,} households that agreed, {len(cells.day_type):,} days: how often they arrived "
+        f"and left, in {cells.periods} periods of the day, for {cells.day_types} types of day."
+    )
+    console.print(
+        f"Spent epsilon {released.epsilon} of each of these households (pure, whatever the others do). A second run "
+        "on the same sample draws new noise and spends as much again: keep the file."
+    )
+
+
+def make_cells(intervals: int, options: HabitOptions) -> HabitCells:
+    """Return the cells of a sample of `intervals` intervals that begins at local midnight."""
+    if options.interval_minutes < 1 or 1440 % options.interval_minutes:
+        raise ModelError("interval_minutes", options.interval_minutes, "must divide a day of 1440 minutes")
+    hours = LocalHours(1440 // options.interval_minutes, UTC_CLOCK, has_time_zone=False)
+    day = hours.intervals_per_day
+    starts = sorted(hours.parse_slot("periods", start.strip()) % day for start in options.periods.split(","))
+    if len(set(starts)) != len(starts):
+        raise ModelError("periods", options.periods, "must be different starts, such as 06:00,09:00,16:00,22:00")
+    if intervals % day or not intervals:
+        raise ReadingError("sample", f"{intervals} intervals", f"must be whole days of {day} intervals")
+    period = (np.searchsorted(starts, np.arange(day), side="right") - 1) % len(starts)
+    return HabitCells(period=period, day_type=_day_types(intervals // day, options))
+
+
+def _day_types(days: int, options: HabitOptions) -> IntArray:
+    if not options.first_day:
+        return np.zeros(days, np.int64)
+    first, *holidays = (_day_number(text) for text in (options.first_day, *options.holidays))
+    kinds = locate_intervals(first + np.arange(days), 1, 0, holidays).day_type
+    if len(set(kinds.tolist())) < len(_DAY_TYPE_NAMES):
+        raise ReadingError("sample", f"{days} days", "must have workdays, a Saturday and a Sunday with --first-day")
+    return kinds
+
+
+def _day_number(text: str) -> int:
+    try:
+        return (dt.date.fromisoformat(text) - _EPOCH).days
+    except ValueError:
+        raise ModelError("date", repr(text), "must be a date such as 2026-01-05") from None
+
+
+def _read_occupancy(path: Path, kind: str) -> BoolArray:
+    sample = read_sample(path)
+    if not kind:
+        return sample.occupied
+    chosen = [column for column, name in enumerate(sample.kind) if name == kind]
+    if not chosen:
+        raise ReadingError("kind", repr(kind), f"must be one of {', '.join(sorted(set(sample.kind)))}")
+    return np.asarray(sample.occupied[:, chosen])
+
+
+def _check_enough_households(cells: HabitCells, options: HabitOptions, epsilon: Fraction, households: int) -> None:
+    """Raise PrivacyError before anything is drawn if the noise would hide one arrival a day of every household.
+
+    This depends on public numbers alone.
+    """
+    margin = count_margins(noise_scales(cells, options.max_changes, epsilon), options.confidence)
+    needed = int(np.ceil((margin[StepCount.ARRIVED] / cells.days[:, None]).max())) + 1
+    if households < needed:
+        allowed = f"must be {needed:,} or more at epsilon {epsilon} with these periods; nothing was spent"
+        raise PrivacyError("households", f"{households:,}", allowed)
+
+
+def _print_ranges(hazards: HazardRanges, cells: HabitCells, console: Console) -> None:
+    """Print the chance to arrive and to leave during each period, with its range."""
+    over = [1 - (1 - each) ** cells.intervals for each in (hazards.estimate, hazards.low, hazards.high)]
+    kinds = _DAY_TYPE_NAMES[: cells.day_types] if cells.day_types > 1 else ("all days",)
+    for kind, name in enumerate(kinds):
+        for period in range(cells.periods):
+            minute = int(cells.starts[period]) * 1440 // len(cells.period)
+            arrive, leave = ([value[direction, kind, period] for value in over] for direction in (0, 1))
+            console.print(
+                f"  {name} from {minute // 60:02}:{minute % 60:02}: "
+                f"arrive {arrive[0]:.3f} ({arrive[1]:.3f} to {arrive[2]:.3f}), "
+                f"leave {leave[0]:.3f} ({leave[1]:.3f} to {leave[2]:.3f})"
+            )
+    console.print(f"All ranges hold together with a chance of {hazards.confidence:.4g}.")

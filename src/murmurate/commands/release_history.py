@@ -1,0 +1,75 @@
+"""What was released for zones, read back from the public log: once for all zones of a shard."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from murmurate.errors import ChainError
+from murmurate.public_log.tile import RowKind, TileKind
+from murmurate.public_log.zone_table import ZoneTable
+from murmurate.publisher.steps import Offer
+from murmurate.service.storage.public_log_store import MAX_TILES_PER_READ, PostgresLogStore
+from murmurate.units import BoolArray
+
+_MAX_OTHER_TILES = 64  # changes of zones and keys that may stand among the releases looked at
+
+
+class ZoneRelease(NamedTuple):
+    """The plan of a release of one zone, and whether it was measured."""
+
+    plan: str  # digest
+    measured: bool
+
+
+class _ShardRelease(NamedTuple):
+    table: ZoneTable
+    measured: BoolArray  # [row of the table]
+
+
+class ReleaseReader:
+    """Reads the last releases of zones. What was read for one zone of a shard is kept for the others."""
+
+    def __init__(self, log: PostgresLogStore) -> None:
+        self._log = log
+        self._kept: dict[tuple[str, int, int], list[_ShardRelease]] = {}
+
+    def read_zone(self, head: Offer, zone: str, intervals: int) -> tuple[list[ZoneRelease], bool]:
+        """Read the last releases of a zone, through the shards that it was in, and whether these are all of them."""
+        end, found = head.tile.header.interval + 1, list[ZoneRelease]()
+        while True:
+            header, row = head.tile.header, head.table.rows[head.table.position[zone]]
+            first_seq = max(0, header.seq + 1 - intervals - _MAX_OTHER_TILES)
+            mine = [
+                ZoneRelease(release.table.rows[at].plan, bool(release.measured[at]))
+                for release in self._read_shard(header.shard, first_seq, header.seq)
+                if (at := release.table.position.get(zone)) is not None
+            ]
+            waited = [ZoneRelease(row.plan, measured=False)] * (end - header.interval - 1)
+            found = [*mine, *waited, *found]
+            all_here = header.interval + 1 - len(mine) == row.since
+            if row.moved_from is None or not all_here or len(found) >= intervals:
+                return found, row.moved_from is None and all_here
+            source, end = row.moved_from.shard, row.since
+            head = self._log.read_offer(source, self._log.last_seq_with(source, zone))
+
+    def _read_shard(self, shard: str, first_seq: int, last_seq: int) -> list[_ShardRelease]:
+        key = (shard, first_seq, last_seq)
+        if key not in self._kept:
+            self._kept[key] = self._read_tiles(shard, first_seq, last_seq)
+        return self._kept[key]
+
+    def _read_tiles(self, shard: str, first_seq: int, last_seq: int) -> list[_ShardRelease]:
+        releases: list[_ShardRelease] = []
+        seq = first_seq
+        while seq <= last_seq:
+            count = min(MAX_TILES_PER_READ, last_seq + 1 - seq)
+            tiles = self._log.read({shard: seq - 1}, max_tiles=count)[shard].tiles
+            if not tiles:
+                raise ChainError("log", f"of {shard}", f"has no tile {seq}")
+            for offer in tiles:
+                if isinstance(offer, str):
+                    raise ChainError("log", f"of {shard}", offer)
+                if offer.tile.header.kind is TileKind.RELEASE:
+                    releases.append(_ShardRelease(offer.table, offer.tile.rows["kind"] == RowKind.MEASURED))
+            seq += len(tiles)
+        return releases

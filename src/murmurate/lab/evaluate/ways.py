@@ -1,0 +1,136 @@
+"""Ways to price a zone: fixed prices, the echo of a measurement, and a prediction of the interval that pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from murmurate.lab.evaluate.public_knowledge import SLOTS
+from murmurate.lab.evaluate.season_filter import SeasonFilter
+from murmurate.lab.evaluate.supply import Supply, answer, meeting_price
+from murmurate.prediction.sensor import ClippedSensor
+from murmurate.units import FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneSeason:
+    """What happens in some zones of one size, and what the public expects. Demand is that at the reference price."""
+
+    demand_wh: FloatArray  # [interval, zone]
+    expected_wh: FloatArray  # [interval, zone]
+    cold_k: FloatArray  # [interval] as forecast
+    mean_wh: FloatArray  # [zone] of the demand
+    lead: int
+
+
+class PricingWay(Protocol):
+    """Is told what was released in each interval, and names the price of a later one."""
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
+        """Take in interval `t`: the price that was paid, and what demand answered, relative to the reference price."""
+        ...
+
+    def estimate(self, due: int) -> FloatArray:
+        """Return the demand that the price of an interval is made for [Wh, zone]."""
+        ...
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:
+        """Return the price of an interval [zone]."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class FixedPrices:
+    """Prices that were known before: a flat tariff, a tariff by time of use, or the forecast's."""
+
+    prices: FloatArray  # [interval, zone]
+    estimate_wh: FloatArray  # [interval, zone]
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
+        pass
+
+    def estimate(self, due: int) -> FloatArray:
+        return np.asarray(self.estimate_wh[due])
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
+        return np.asarray(self.prices[due])
+
+
+@dataclass(slots=True, eq=False)
+class Echo:
+    """The price of the demand that was measured last, as the paper has it."""
+
+    supply: Supply
+    mean_wh: FloatArray
+    sums_wh: FloatArray  # [interval, zone] what is summed, at the reference price
+    noise_wh: FloatArray
+    last_wh: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:  # noqa: ARG002 - as every way
+        self.last_wh = self.sums_wh[t] * answered + self.noise_wh[t]
+
+    def estimate(self, due: int) -> FloatArray:  # noqa: ARG002 - as every way
+        return self.last_wh
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
+        return self.supply.price(estimate_wh / self.mean_wh)
+
+
+@dataclass(slots=True, eq=False)
+class Predicted:
+    """The price of the demand that the filter predicts, with the answer to prices taken out and put back."""
+
+    supply: Supply
+    season: ZoneSeason
+    filter: SeasonFilter
+    sensor: ClippedSensor
+    sums_wh: FloatArray | None  # None: no release of the zone is used
+    expected_sums_wh: FloatArray
+    noise_wh: FloatArray
+    pooled: FloatArray | None = None
+    pool_delay: bool = False  # whether the pooled number is known an interval later, as a region's load is
+    assumed_elasticity: FloatArray | float = 0.0
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
+        if self.pooled is not None and self.pool_delay and t > 0:
+            self.filter.pool(t - 1, float(self.pooled[t - 1]))
+        measured = None
+        if self.sums_wh is not None:
+            release = (self.sums_wh[t] * answered + self.noise_wh[t]) / answer(price, self.assumed_elasticity)
+            measured = self.sensor.read_deviation(release, self.expected_sums_wh[t], t % SLOTS)
+        self.filter.step(t, measured)
+        if self.pooled is not None and not self.pool_delay:
+            self.filter.pool(t, float(self.pooled[t]))
+
+    def estimate(self, due: int) -> FloatArray:
+        return np.asarray(self.season.expected_wh[due] * self.filter.predict(due))
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
+        return meeting_price(self.supply, estimate_wh / self.season.mean_wh, self.assumed_elasticity)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedSeason:
+    """What was expected, paid and used [interval, zone]."""
+
+    estimate_wh: FloatArray  # the demand that the price was made for
+    price: FloatArray
+    demand_wh: FloatArray
+
+
+def price_season(
+    season: ZoneSeason, way: PricingWay, first_price: FloatArray, elasticity: FloatArray | float
+) -> PricedSeason:
+    """Play a season: demand answers to the price, and the way sees what was used. `first_price`: before any release."""
+    price, used, estimate = first_price.copy(), np.zeros_like(season.demand_wh), season.expected_wh.copy()
+    for t in range(len(used)):
+        answered = answer(price[t], elasticity)
+        used[t] = season.demand_wh[t] * answered
+        way.observe(t, price[t], answered)
+        due = t + season.lead
+        if due < len(used):
+            estimate[due] = way.estimate(due)
+            price[due] = way.price(due, estimate[due])
+    return PricedSeason(estimate, price, used)

@@ -1,0 +1,144 @@
+"""`bound_wh = "choose"` in a zone file: the bound with the least predicted error, from public or consented numbers.
+
+The forecast file of the zone knows, for some bounds, how sums of readings that are cut off there show the demand. For
+each of them the least noise is found and the error of the prices predicted. The number is then written into the text
+of the zone file. All that follows, a plan and its proof, is as if the operator had stated it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from murmurate.errors import MeterError, MurmurateError, PrivacyError
+from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.noise_search import PlanProgress, noise_candidates
+from murmurate.planning.plan_prediction import find_sensed_kind, make_zone_prediction
+from murmurate.planning.privacy_cost import mean_variance
+from murmurate.planning.zone import PredictedDemand, Zone
+from murmurate.planning.zone_file import CHOOSE
+from murmurate.prediction.bound_search import TriedBound, find_least_error, try_bounds
+from murmurate.privacy.calibration import Calibration
+from murmurate.toml_reader import TomlReader
+
+ReadZone = Callable[[str], Zone]
+_KEY = "bound_wh"
+_LINE = re.compile(r"""^(\s*bound_wh\s*=\s*)(["'])choose\2""")
+_MAKE_FORECAST = "murmurate forecast --sample readings.csv makes one from households that agreed"
+
+
+class BoundChoice(NamedTuple):
+    """The bounds that were tried for a kind of household, and the zone file with the one that was chosen."""
+
+    zone_text: str
+    kind: str
+    tried: tuple[TriedBound, ...]  # rising bounds
+    chosen: TriedBound
+
+
+def choose_bound(text: str, read_zone: ReadZone, progress: PlanProgress = lambda _: None) -> BoundChoice | None:
+    """Return the zone file with a number in place of `bound_wh = "choose"`; None if it has no such place.
+
+    `read_zone` reads the text of a zone file. Raises ZoneFileError, with a remedy, if there is nothing to choose by.
+    """
+    place = _find_place(text)
+    if place is None:
+        return None
+    reader, number = TomlReader(text), place.number
+    zone = read_zone(place.with_bound(1))
+    with reader.locate_errors(("households", number), _KEY):
+        predicted = _check_forecast(zone, number)
+    noise_of = _make_noise_search(zone, progress)
+
+    def try_bound(bound_wh: int) -> TriedBound:
+        progress(f"a bound of {bound_wh:,} Wh")
+        its_zone = read_zone(place.with_bound(bound_wh))
+        noise = noise_of(its_zone, bound_wh)
+        error = make_zone_prediction(its_zone, predicted, noise).predicted_error
+        return TriedBound(bound_wh, float(np.sqrt(mean_variance(noise))), error)
+
+    tried = try_bounds((sensor.bound_wh for sensor in predicted.forecast.sensors), try_bound)
+    chosen = find_least_error(tried)
+    return BoundChoice(place.with_bound(chosen.bound_wh), zone.kinds[number].name, tried, chosen)
+
+
+class _BoundPlace(NamedTuple):
+    """The line of a zone file where a bound is to be written."""
+
+    text: str
+    line: int
+    number: int  # of the kind of household
+
+    def with_bound(self, bound_wh: int) -> str:
+        """Return the zone file with this bound."""
+        lines = self.text.splitlines(keepends=True)
+        written, count = _LINE.subn(rf"\g<1>{bound_wh}", lines[self.line - 1])
+        if count != 1:
+            raise MeterError(_KEY, repr(CHOOSE), 'must stand on a line of its own: bound_wh = "choose"')
+        return "".join([*lines[: self.line - 1], written, *lines[self.line :]])
+
+
+def _find_place(text: str) -> _BoundPlace | None:
+    """Return where the bound is to be chosen, if the zone file asks for that and allows it."""
+    reader = TomlReader(text)
+    tables = reader.document.get("households", [])
+    wanted = [n for n, table in enumerate(tables) if isinstance(table, dict) and table.get(_KEY) == CHOOSE]
+    if not wanted:
+        return None
+    with reader.locate_errors(("households", wanted[-1]), _KEY):
+        if len(wanted) > 1:
+            raise MeterError(_KEY, f"{CHOOSE!r} twice", "can be chosen for the kind of most households alone")
+        _check_table(reader.document, tables[wanted[0]])
+        place = _BoundPlace(text, reader.line_number(("households", wanted[0]), _KEY), wanted[0])
+        place.with_bound(1)
+    return place
+
+
+def _check_table(document: dict[str, Any], table: dict[str, Any]) -> None:
+    if "meters" in table:
+        allowed = "cannot be chosen with meters, whose table has bounds: give count, and put the chosen bound there"
+        raise MeterError(_KEY, repr(CHOOSE), allowed)
+    if document.get("calibration", Calibration.RANGE.value) != Calibration.RANGE.value:
+        allowed = 'needs calibration = "range": the others measure noise by away and home, not by the bound'
+        raise PrivacyError(_KEY, repr(CHOOSE), allowed)
+    forecast = document.get("forecast", {})
+    if not isinstance(forecast, dict) or "file" not in forecast:
+        allowed = f"needs a forecast file of a sample in [forecast] ({_MAKE_FORECAST}); or state a number"
+        raise MurmurateError(_KEY, repr(CHOOSE), allowed)
+
+
+def _check_forecast(zone: Zone, number: int) -> PredictedDemand:
+    sensed = find_sensed_kind(zone)
+    if sensed is not zone.kinds[number]:
+        allowed = f"can be chosen for {sensed.name!r} alone, the kind of most households: state a number"
+        raise MeterError(_KEY, repr(CHOOSE), allowed)
+    if zone.predicted is None or len(zone.predicted.forecast.sensors) < 2:
+        allowed = f"needs a forecast that knows single readings ({_MAKE_FORECAST}); or state a number"
+        raise MurmurateError(_KEY, repr(CHOOSE), allowed)
+    return zone.predicted
+
+
+def _make_noise_search(zone: Zone, progress: PlanProgress) -> Callable[[Zone, int], NoiseSchedule]:
+    """Return how the least noise of a bound is found.
+
+    Under `range` all promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search
+    serves all bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound anew.
+    """
+
+    def search(its_zone: Zone, _: int) -> NoiseSchedule:
+        return min(noise_candidates(its_zone, progress), key=mean_variance)
+
+    if zone.private_kinds != (find_sensed_kind(zone),):
+        return search
+    known: list[tuple[int, NoiseSchedule]] = []
+
+    def scale(its_zone: Zone, bound_wh: int) -> NoiseSchedule:
+        if not known:
+            known.append((bound_wh, search(its_zone, bound_wh)))
+        reference_wh, noise = known[0]
+        return noise.scaled_by(bound_wh / reference_wh)
+
+    return scale

@@ -1,0 +1,133 @@
+"""How the prices of a plan are predicted: the filter for the noise of the plan, from public numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.errors import PrivacyError
+from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.zone import HouseholdKind, PredictedDemand, Zone
+from murmurate.prediction.deviation_states import COMMON, DeviationStates
+from murmurate.prediction.forecast import CalendarForecast
+from murmurate.prediction.price_response import PriceResponse
+from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.sensor import unclipped_sensor
+from murmurate.prediction.structural_filter import StructuralFilter, make_filter
+from murmurate.prediction.zone_prediction import PredictionModel, ZonePrediction
+from murmurate.units import FloatArray
+
+_LEAD = 2  # intervals to the one that pays, for the error that is stated; the public log says which lead is in force
+_DAY_TYPE_WEIGHTS = (5 / 7, 1 / 7, 1 / 7)
+_NO_RELEASE = 1e9  # times as much noise: nothing is learnt
+
+
+def make_zone_prediction(zone: Zone, predicted: PredictedDemand, noise: NoiseSchedule) -> ZonePrediction:
+    """Return how the prices of a zone are predicted under this noise.
+
+    The sensor is that of the bound of most households. Other kinds are part of the demand and of its deviations.
+    """
+    sensed = find_sensed_kind(zone)
+    public = predicted.forecast.with_sensor(sensed.bound_wh)
+    public = type(public).from_document(public.to_document())  # the numbers that stand in the plan
+    scale = _scale(zone, predicted)
+    made = _make_filter(zone, public, scale, np.sqrt(noise.variance), predicted.pool_homes)
+    return ZonePrediction(
+        model=PredictionModel(public, made.own_loading, made.keep),
+        scale=scale,
+        zone_gain=made.zone_gain,
+        pool_gain=made.pool_gain,
+        pool_homes=predicted.pool_homes,
+        price_response=_price_response(zone, predicted, scale * float(usual_day(public.demand).mean())),
+        predicted_error=made.predicted_error,
+    )
+
+
+def _make_filter(
+    zone: Zone, public: PublicForecast, scale: float, noise_sd_wh: FloatArray, pool_homes: int = 0
+) -> StructuralFilter:
+    slots, sensor, households = zone.intervals_per_day, public.sensors[0], zone.household_count
+    states = DeviationStates.of_zone(public.volatility, households, sensor.mismatch, slots_per_day=slots)
+    noise_sd_wh = np.roll(noise_sd_wh, zone.clock.slot_shifts(slots)[0])
+    expected_sum_wh = scale * usual_day(sensor.forecast)
+    shown = float(np.mean((noise_sd_wh / (sensor.response * expected_sum_wh)) ** 2))
+    shown += float(np.sum(states.sd[COMMON.stop :] ** 2))  # what other zones have of their own
+    return make_filter(
+        states,
+        sensor,
+        scale * usual_day(public.demand),
+        expected_sum_wh,
+        households=households,
+        noise_sd_wh=noise_sd_wh,
+        pool_variance=shown * households / pool_homes if pool_homes else None,  # they are taken to be like this one
+        cold_k=public.cold_k,
+        lead=_LEAD,
+    )
+
+
+class PredictionErrors(NamedTuple):
+    """Rms errors of the demand that is priced, relative to the demand, as the filter predicts them."""
+
+    forecast: float  # no release is used
+    private: float  # the releases of the plan
+    exact: float  # exact demand
+
+
+def forecast_errors(zone: Zone, prediction: ZonePrediction, noise: NoiseSchedule) -> PredictionErrors:
+    """Return what the releases of a plan are worth beside a forecast that reads no meter, and beside exact data."""
+    public, sd = prediction.model.public, np.sqrt(noise.variance)
+    exact = replace(public, sensors=(unclipped_sensor(public.demand, 1),))
+    nothing, whole = (
+        _make_filter(zone, its, prediction.scale, each).predicted_error
+        for its, each in ((public, sd * _NO_RELEASE), (exact, np.ones_like(sd)))
+    )
+    return PredictionErrors(nothing, prediction.predicted_error, whole)
+
+
+def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
+    """Raise PrivacyError unless a plan predicts what its zone file says. Gains are taken as they stand in the plan.
+
+    Which gains are best promises nothing about privacy, and takes long for many plans; the costs are proven anew.
+    """
+    predicted = zone.predicted
+    if predicted is None or stated is None:
+        if (predicted is None) != (stated is None):
+            raise PrivacyError("prediction", "not asked for", "must be there where the zone file names a forecast")
+        return
+    scale = _scale(zone, predicted)
+    usual_wh = scale * float(usual_day(predicted.forecast.demand).mean())
+    stated_numbers = (stated.scale, stated.pool_homes, stated.price_response)
+    same = stated_numbers == (scale, predicted.pool_homes, _price_response(zone, predicted, usual_wh))
+    same &= np.allclose(stated.model.public.demand.mean_wh, predicted.forecast.demand.mean_wh, rtol=1e-6, atol=0.01)
+    if not same or stated.model.sensor.bound_wh != find_sensed_kind(zone).bound_wh:
+        raise PrivacyError("prediction", "not that of the zone file", "must be made again by murmurate plan")
+
+
+def _scale(zone: Zone, predicted: PredictedDemand) -> float:
+    return round(zone.household_count * predicted.level, 7)
+
+
+def find_sensed_kind(zone: Zone) -> HouseholdKind:
+    """Return the kind of most households: its bound decides what a release shows."""
+    return max(zone.kinds, key=lambda kind: kind.count)
+
+
+def usual_day(forecast: CalendarForecast) -> FloatArray:
+    """Return the expected demand of a mean day of the year [Wh, slot]."""
+    return np.asarray(np.average(forecast.mean_wh.mean(axis=0), axis=0, weights=_DAY_TYPE_WEIGHTS))
+
+
+def expected_day(zone: Zone, prediction: ZonePrediction) -> FloatArray:
+    """Return the demand of a mean day of the year [Wh, interval of the UTC day]."""
+    shift = zone.clock.slot_shifts(zone.intervals_per_day)[0]
+    return np.roll(prediction.scale * usual_day(prediction.model.public.demand), -shift)
+
+
+def _price_response(zone: Zone, predicted: PredictedDemand, usual_wh: float) -> PriceResponse:
+    if predicted.reference_price is None:
+        reference = int(zone.curve.price_ticks(round(usual_wh)))
+    else:
+        reference = round(predicted.reference_price / zone.curve.tick)
+    return PriceResponse(predicted.elasticity, max(reference, 1))

@@ -1,0 +1,125 @@
+"""The table [forecast] of a zone file: a profile of the day, or a forecast by which prices are predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from murmurate.errors import ModelError, MurmurateError, TariffError
+from murmurate.planning.local_hours import LocalHours
+from murmurate.planning.zone import HouseholdKind, PredictedDemand, sum_consumption_moments
+from murmurate.prediction.forecast_sources import forecast_from_day
+from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.toml_reader import TomlReader
+from murmurate.units import parse_fraction
+
+EXAMPLE_FORECAST = """
+[forecast]                                  # prices are predicted for the interval that pays
+from = "occupancy"                          # expected demand of the models above; file = "forecast.json" is better
+"""
+
+ReadForecast = Callable[[str], PublicForecast]
+MIN_LEVEL, MAX_LEVEL = 0.01, 100
+MAX_POOL_HOMES = 10**9
+_PATH = ("forecast",)
+_ALLOWED_KEYS = {"profile_kwh", "file", "from", "level", "elasticity", "reference_price", "pool_homes"}
+_SOURCES = ("file", "from", "profile_kwh")
+_OCCUPANCY = "occupancy"
+
+
+def reject_forecast_file(name: str) -> PublicForecast:
+    """Refuse a zone file that names a forecast file, where files cannot be read."""
+    raise ModelError("file", repr(name), "forecast files cannot be read here")
+
+
+def names_forecast_file(reader: TomlReader, top: Mapping[str, Any]) -> bool:
+    """Whether prices are predicted from a forecast file, so that readings may be cut off at a low bound."""
+    return "forecast" in top and "file" in reader.read_table(_PATH, _ALLOWED_KEYS)
+
+
+def read_profile(reader: TomlReader, top: Mapping[str, Any], hours: LocalHours) -> tuple[int, ...] | None:
+    """Return the profile of the day [Wh, interval of the day], if the zone file has one."""
+    if "forecast" not in top:
+        return None
+    table = reader.read_table(_PATH, _ALLOWED_KEYS)
+    _check_one_source(reader, table)
+    if "profile_kwh" not in table and {"file", "from"} & set(table):
+        return None
+    kwh = reader.require(table, _PATH, "profile_kwh", list)
+    with reader.locate_errors(_PATH, "profile_kwh"):
+        if len(kwh) != hours.intervals_per_day:
+            raise MurmurateError(
+                "profile_kwh", f"{len(kwh)} numbers", f"must be one for each of {hours.intervals_per_day} intervals"
+            )
+        return tuple(hours.to_standard_time([round(1000 * float(value)) for value in kwh]).tolist())
+
+
+def _check_one_source(reader: TomlReader, table: Mapping[str, Any]) -> None:
+    given = [key for key in _SOURCES if key in table]
+    if len(given) > 1:
+        with reader.locate_errors(_PATH, given[-1]):
+            raise MurmurateError("forecast", " and ".join(given), "must be given in one of these ways")
+
+
+def read_predicted_demand(
+    reader: TomlReader,
+    top: Mapping[str, Any],
+    hours: LocalHours,
+    read_forecast: ReadForecast,
+    kinds: Sequence[HouseholdKind],
+) -> PredictedDemand | None:
+    """Return the forecast by which prices are predicted, if the zone file names one."""
+    if "forecast" not in top:
+        return None
+    table = reader.read_table(_PATH, _ALLOWED_KEYS)
+    if "from" in table:
+        source = "from"
+        with reader.locate_errors(_PATH, source):
+            if table[source] != _OCCUPANCY:
+                raise MurmurateError("from", repr(table[source]), f"must be {_OCCUPANCY!r}, or give a file instead")
+            forecast = _forecast_from_occupancy(kinds, hours)
+    elif "file" in table:
+        source = "file"
+        with reader.locate_errors(_PATH, source):
+            forecast = read_forecast(reader.require(table, _PATH, source, str))
+            _check_clock(forecast, hours)
+    else:
+        return None
+    with reader.locate_errors(_PATH, "level" if "level" in table else source):
+        level = float(reader.get(table, _PATH, "level", (int, float), 1.0))
+        if not MIN_LEVEL <= level <= MAX_LEVEL:
+            allowed = f"must be what a household uses, relative to the forecast's: {MIN_LEVEL} to {MAX_LEVEL}"
+            raise ModelError("level", level, allowed)
+    with reader.locate_errors(_PATH, "elasticity" if "elasticity" in table else source):
+        elasticity = float(reader.get(table, _PATH, "elasticity", (int, float), 0.0))
+        if not 0 <= elasticity < 1:
+            raise ModelError("elasticity", elasticity, "must be 0 or more and below 1, for example 0.1")
+    with reader.locate_errors(_PATH, "reference_price" if "reference_price" in table else source):
+        reference = None
+        if "reference_price" in table:
+            price = reader.require(table, _PATH, "reference_price", (int, float, str))
+            reference = parse_fraction(price, "reference_price", TariffError)
+            if reference <= 0:
+                raise TariffError("reference_price", price, "must be above 0: the price at which demand is as forecast")
+    with reader.locate_errors(_PATH, "pool_homes" if "pool_homes" in table else source):
+        pool_homes = reader.get(table, _PATH, "pool_homes", int, 0)
+        if not 0 <= pool_homes <= MAX_POOL_HOMES:
+            allowed = "must be how many households the other zones of its shard have together, or 0"
+            raise ModelError("pool_homes", pool_homes, allowed)
+    return PredictedDemand(forecast, level, elasticity, reference, pool_homes)
+
+
+def _check_clock(forecast: PublicForecast, hours: LocalHours) -> None:
+    if forecast.demand.slots_per_day != hours.intervals_per_day or forecast.time_zone != hours.clock.name:
+        found = f"of {forecast.demand.slots_per_day} intervals a day, on clocks of {forecast.time_zone}"
+        raise ModelError("forecast", found, f"must have {hours.intervals_per_day}, on those of {hours.clock.name}")
+
+
+def _forecast_from_occupancy(kinds: Sequence[HouseholdKind], hours: LocalHours) -> PublicForecast:
+    """Return what the occupancy models and distributions of the zone file expect of a household, the same every day."""
+    mean_wh = sum_consumption_moments(kinds, hours.intervals_per_day)[0] / sum(kind.count for kind in kinds)
+    local_wh = np.roll(mean_wh, hours.clock.slot_shifts(hours.intervals_per_day)[0])
+    made = forecast_from_day(local_wh, source="the occupancy models of the zone file", time_zone=hours.clock.name)
+    return PublicForecast.from_document(made.to_document())  # rounded, as in a plan

@@ -1,0 +1,177 @@
+"""A public forecast of demand: by month, type of day and time of day, with a response to temperature.
+
+It is fitted to public or consented numbers, and its error is measured on days that the fit has not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from murmurate.errors import ModelError
+from murmurate.prediction.calendar import DAY_TYPES, MONTHS, CalendarSlots
+from murmurate.units import BoolArray, FloatArray
+
+HEATING_BASE_C = 15.0  # below this outdoor temperature buildings are heated
+_HOURS = 24
+_MIN_DAYS = 5  # on which an hour of a month was seen, or it is taken from the other months
+_RIDGE = 1e-3  # on parameters that the data do not determine
+_MIN_SHARE = 0.02  # of the mean demand: a forecast is at least this
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalendarForecast:
+    """Expected demand: a day of each type, what a month adds to each hour, and what a colder day adds.
+
+    expected = day_wh[type, slot] + month_wh[month, hour] + heat_wh_per_k[hour] * cold, and at least `least_wh`, with
+    `cold` in K below the heating base. Three products and sums of single numbers: the same bits on every machine.
+    """
+
+    day_wh: FloatArray  # [day type, slot]
+    month_wh: FloatArray  # [month, hour]
+    heat_wh_per_k: FloatArray  # [hour]
+    usual_cold_k: FloatArray  # [month] mean number of K below the heating base
+    least_wh: float
+
+    def __post_init__(self) -> None:
+        parts = (self.day_wh, self.month_wh, self.heat_wh_per_k, self.usual_cold_k)
+        shapes = tuple(part.shape for part in parts)
+        if self.day_wh.ndim != 2 or shapes != ((DAY_TYPES, self.slots_per_day), (MONTHS, _HOURS), (_HOURS,), (MONTHS,)):
+            raise ModelError("forecast", shapes, "must have 3 types of day, 12 months and 24 hours")
+
+    @property
+    def slots_per_day(self) -> int:
+        return int(self.day_wh.shape[-1])
+
+    @property
+    def mean_wh(self) -> FloatArray:
+        """Expected demand at the temperatures that were usual when it was fitted [month, day type, slot]."""
+        hour = np.arange(self.slots_per_day) * _HOURS // self.slots_per_day
+        of_month = self.month_wh + self.heat_wh_per_k * self.usual_cold_k[:, None]
+        return np.asarray(self.day_wh + of_month[:, None, hour])
+
+    def demand_wh(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
+        """Return the expected demand of intervals [Wh]. Without a temperature it is taken as usual."""
+        cold_k = self.usual_cold_k[when.month] if temperature_c is None else degrees_below_base(temperature_c)
+        expected = self.day_wh[when.day_type, when.slot] + self.month_wh[when.month, when.hour]
+        return np.asarray(np.maximum(expected + self.heat_wh_per_k[when.hour] * cold_k, self.least_wh))
+
+    def scaled(self, factor: float) -> CalendarForecast:
+        """The forecast of more or fewer households of the same make."""
+        parts = (self.day_wh * factor, self.month_wh * factor, self.heat_wh_per_k * factor)
+        return CalendarForecast(*parts, self.usual_cold_k, self.least_wh * factor)
+
+    @classmethod
+    def of_day(cls, profile_wh: FloatArray) -> CalendarForecast:
+        """The forecast that expects the same every day [slot]."""
+        day = np.tile(np.asarray(profile_wh, np.float64), (DAY_TYPES, 1))
+        return cls(day, np.zeros((MONTHS, _HOURS)), np.zeros(_HOURS), np.zeros(MONTHS), _MIN_SHARE * float(day.mean()))
+
+
+def degrees_below_base(temperature_c: FloatArray) -> FloatArray:
+    return np.maximum(HEATING_BASE_C - np.asarray(temperature_c, np.float64), 0.0)
+
+
+def fit_forecast(
+    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None
+) -> CalendarForecast:
+    """Fit a forecast to a history of demand by least squares. Months without data are as the mean of the others."""
+    return fit_forecasts(np.asarray(demand_wh)[:, None], when, temperature_c)[0]
+
+
+def fit_forecasts(
+    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None
+) -> list[CalendarForecast]:
+    """Fit a forecast to each of several histories of the same intervals [interval, history].
+
+    Intervals whose demand is NaN were not measured and are left out. Types of day that were never seen at some time of
+    the day are as the mean of the others.
+    """
+    measured = find_measured(demand_wh)
+    if not measured.all():
+        demand_wh, when = demand_wh[measured], when[measured]
+        temperature_c = None if temperature_c is None else temperature_c[measured]
+    design, cold = _design(when, temperature_c)
+    gram = design.T @ design + _RIDGE * np.eye(design.shape[1])
+    found = np.linalg.solve(gram, design.T @ np.asarray(demand_wh, np.float64))
+    seen = np.bincount(when.month, minlength=MONTHS)
+    usual = np.bincount(when.month, weights=cold, minlength=MONTHS) / np.maximum(seen, 1)
+    usual = np.where(seen > 0, usual, usual[seen > 0].mean())
+    known, seen_slots = _known_hours(when), _seen_slots(when)
+    return [_to_forecast(column, seen_slots, known, usual) for column in found.T]
+
+
+def find_measured(demand_wh: FloatArray) -> BoolArray:
+    """Return which intervals have a demand in every history [interval]."""
+    return np.asarray(np.isfinite(demand_wh).all(axis=1))
+
+
+def _seen_slots(when: CalendarSlots) -> BoolArray:
+    """Which slots were seen at all [day type, slot]."""
+    cell = when.day_type * when.slots_per_day + when.slot
+    return np.asarray(np.bincount(cell, minlength=DAY_TYPES * when.slots_per_day).reshape(DAY_TYPES, -1) > 0)
+
+
+def _known_hours(when: CalendarSlots) -> BoolArray:
+    """Which hours of a month were seen on enough days; where no month has enough, those that were seen at all."""
+    count = np.bincount(when.month * _HOURS + when.hour, minlength=MONTHS * _HOURS).reshape(MONTHS, _HOURS)
+    enough = count >= _MIN_DAYS * max(1, when.slots_per_day // _HOURS)
+    return np.asarray(np.where(enough.any(axis=0), enough, count > 0))
+
+
+def _to_forecast(found: FloatArray, seen: BoolArray, known: BoolArray, usual_cold_k: FloatArray) -> CalendarForecast:
+    """The forecast with these coefficients. Hours of a month that are not known are as the mean of the others."""
+    of_day = found[: seen.size].reshape(seen.shape)
+    of_month = found[of_day.size : of_day.size + MONTHS * _HOURS].reshape(MONTHS, _HOURS)
+    heat = np.asarray(found[of_day.size + of_month.size :], np.float64)
+    other_days = (of_day * seen).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    of_day = np.where(seen, of_day, other_days)
+    others = (of_month * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    of_month = np.where(known, of_month, others)
+    made = CalendarForecast(of_day, of_month, heat, usual_cold_k, 0.0)
+    return replace(made, least_wh=_MIN_SHARE * float(made.mean_wh.mean()))
+
+
+def _design(when: CalendarSlots, temperature_c: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """One column for each type of day and slot, month and hour, and hour of heating; and how cold it was."""
+    slots, row = when.slots_per_day, np.arange(len(when))
+    design = np.zeros((len(when), DAY_TYPES * slots + (MONTHS + 1) * _HOURS))
+    design[row, when.day_type * slots + when.slot] = 1
+    design[row, DAY_TYPES * slots + when.month * _HOURS + when.hour] = 1
+    cold = np.zeros(len(when)) if temperature_c is None else degrees_below_base(temperature_c)
+    design[row, DAY_TYPES * slots + MONTHS * _HOURS + when.hour] = cold
+    return design, cold
+
+
+def measure_residuals(
+    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None, *, first_days: int = 28
+) -> FloatArray:
+    """Return demand over the forecast of `forecast_unseen`, minus 1, for all intervals after the first days."""
+    expected = forecast_unseen(demand_wh, when, temperature_c, first_days=first_days)
+    return np.asarray(demand_wh[-len(expected) :] / expected - 1)
+
+
+def forecast_unseen(
+    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None, *, first_days: int = 28
+) -> FloatArray:
+    """Fit on what came before and forecast the next week, again and again [interval, history].
+
+    Returns the forecast of all intervals after the first days. Intervals whose demand is NaN were not measured: the
+    first days end when so many days are full.
+    """
+    week, first = 7 * when.slots_per_day, first_days * when.slots_per_day
+    so_far = np.cumsum(find_measured(demand_wh))
+    if not len(so_far) or so_far[-1] < first + week:
+        found = int(so_far[-1]) if len(so_far) else 0
+        days = f"{found} intervals ({found / when.slots_per_day:.1f} days)"
+        raise ModelError("history", days, f"must be {first + week} or more: five weeks ({first_days + 7} days)")
+    begin = int(np.searchsorted(so_far, first)) + 1
+    forecasts = np.zeros((len(when) - begin, demand_wh.shape[1]))
+    for start in range(begin, len(when), week):
+        before, now = slice(0, start), slice(start, min(start + week, len(when)))
+        past_c, now_c = (None, None) if temperature_c is None else (temperature_c[before], temperature_c[now])
+        fitted = fit_forecasts(demand_wh[before], when[before], past_c)
+        expected = [forecast.demand_wh(when[now], now_c) for forecast in fitted]
+        forecasts[start - begin : now.stop - begin] = np.stack(expected, axis=1)
+    return forecasts

@@ -1,0 +1,192 @@
+"""Predict the demand of zones in the interval that pays: what a plan says, and one step for many zones.
+
+States are whole numbers in the public log. Products, sums and quotients here are those of single numbers, in a fixed
+order. So anybody with the plan and two rows of the log computes the same price, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from murmurate.errors import ModelError
+from murmurate.prediction.calendar import CalendarSlots, locate_intervals
+from murmurate.prediction.deviation_states import OWN, SENSOR, STATES, demand_loadings
+from murmurate.prediction.price_response import PriceResponse
+from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.sensor import ClippedSensor
+from murmurate.prediction.structural_filter import gain_at, pool_states, predict_demand, step_states
+from murmurate.time_zones import utc_offset_min
+from murmurate.units import SECONDS_PER_DAY, BoolArray, FloatArray, IntArray
+
+STATE_UNIT = 1e-9  # of a state in the log: relative deviation
+MAX_GAIN, MAX_SCALE = 100.0, 1e9
+_HOURS = 24
+_GAIN_DIGITS, _KEEP_DIGITS = 7, 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictionModel:
+    """What zones of one make share: a public forecast with one sensor, and how long deviations last."""
+
+    public: PublicForecast
+    own_loading: FloatArray  # [slot] of the households' own chance in the measurement
+    keep: FloatArray  # [state] share that remains after an interval
+
+    def __post_init__(self) -> None:
+        shapes, slots = (self.own_loading.shape, self.keep.shape), self.slots_per_day
+        numbers = np.concatenate([self.own_loading.ravel(), self.keep.ravel()])
+        if shapes != ((slots,), (STATES,)) or len(self.public.sensors) != 1 or not (np.abs(numbers) <= MAX_GAIN).all():
+            raise ModelError("prediction", shapes, f"must have one sensor, {slots} intervals and {STATES} states")
+
+    @property
+    def sensor(self) -> ClippedSensor:
+        return self.public.sensors[0]
+
+    @property
+    def slots_per_day(self) -> int:
+        return self.public.demand.slots_per_day
+
+    def locate(self, interval: int) -> CalendarSlots:
+        """Return where an interval falls in the local calendar."""
+        return _locate(interval, self.slots_per_day, self.public.time_zone, self.public.holidays)
+
+    def loadings(self, when: CalendarSlots) -> FloatArray:
+        """Return how much of each state is in the demand, at a usual temperature [state]."""
+        cold_k = float(self.public.demand.usual_cold_k[when.month[0]])
+        return demand_loadings(int(when.slot[0]), self.slots_per_day, cold_k)
+
+
+@lru_cache(maxsize=4096)
+def _locate(interval: int, slots_per_day: int, time_zone: str, holidays: tuple[int, ...]) -> CalendarSlots:
+    try:
+        offset_min = utc_offset_min(time_zone, interval * (SECONDS_PER_DAY // slots_per_day))
+    except (OverflowError, OSError, ValueError):
+        raise ModelError("interval", interval, f"must be a time that clocks of {time_zone} have") from None
+    return locate_intervals(np.array([interval]), slots_per_day, offset_min, holidays)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZonePrediction:
+    """How one zone is predicted: its model, its size, and the gains of its filter."""
+
+    model: PredictionModel
+    scale: float  # households, times how much more than the forecast's they use
+    zone_gain: FloatArray  # [hour, state]
+    pool_gain: FloatArray  # [hour, state]
+    pool_homes: int  # other zones are used where they have at least half of so many households; 0: never
+    price_response: PriceResponse
+    predicted_error: float  # rms, relative to the forecast
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the members of a plan that prices are predicted with."""
+        return {
+            "forecast": self.model.public.to_document(),
+            "own_loading": self.model.own_loading.round(_GAIN_DIGITS).tolist(),
+            "keep": self.model.keep.round(_KEEP_DIGITS).tolist(),
+            "scale": round(self.scale, _GAIN_DIGITS),
+            "zone_gain": (self.zone_gain.round(_GAIN_DIGITS) + 0.0).tolist(),
+            "pool_gain": (self.pool_gain.round(_GAIN_DIGITS) + 0.0).tolist(),
+            "pool_homes": self.pool_homes,
+            "elasticity": self.price_response.elasticity,
+            "reference_ticks": self.price_response.reference_ticks,
+            "predicted_error": round(self.predicted_error, 6),
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> ZonePrediction:
+        """Return the prediction in members of a plan. Raises ModelError, KeyError, TypeError or ValueError."""
+        zone_gain, pool_gain = (np.array(document[name], np.float64) for name in ("zone_gain", "pool_gain"))
+        scale, pool_homes = float(document["scale"]), int(document["pool_homes"])
+        small = all(bool((np.abs(gain) <= MAX_GAIN).all()) for gain in (zone_gain, pool_gain))
+        small &= 0 < scale <= MAX_SCALE and 0 <= pool_homes <= MAX_SCALE
+        if {zone_gain.shape, pool_gain.shape} != {(_HOURS, STATES)} or not small:
+            allowed = f"must have {_HOURS} hours and {STATES} states, at most {MAX_GAIN}, and a scale above 0"
+            raise ModelError("gain", zone_gain.shape, allowed)
+        return cls(
+            model=_model(json.dumps([document[name] for name in ("forecast", "own_loading", "keep")])),
+            scale=scale,
+            zone_gain=zone_gain,
+            pool_gain=pool_gain,
+            pool_homes=pool_homes,
+            price_response=PriceResponse(float(document["elasticity"]), int(document["reference_ticks"])),
+            predicted_error=float(document["predicted_error"]),
+        )
+
+
+@lru_cache(maxsize=256)  # zones of one make share a model
+def _model(text: str) -> PredictionModel:
+    forecast, own_loading, keep = json.loads(text)
+    numbers = (np.array(own_loading, np.float64), np.array(keep, np.float64))
+    return PredictionModel(PublicForecast.from_document(forecast), *numbers)
+
+
+class ZoneMeasures(NamedTuple):
+    """What releases show beside their forecasts [zone]."""
+
+    residual_wh: FloatArray  # release, without the answer to the price that was paid, less what was expected
+    weight_wh: FloatArray  # what it would be if the demand were twice the forecast
+    usable: BoolArray  # whether there is a release
+
+
+class PooledDeviation(NamedTuple):
+    """What the other zones of a shard show together, for each zone."""
+
+    deviation: FloatArray  # relative to their forecast
+    usable: BoolArray  # whether they are enough households for the zone's plan
+
+
+def measure_zones(
+    zones: Sequence[ZonePrediction], interval: int, noisy_wh: IntArray, usable: BoolArray, paid_factor: FloatArray
+) -> ZoneMeasures:
+    """Return what releases show beside the forecast of zones with one model.
+
+    `noisy_wh` is the release of the interval, where `usable`; `paid_factor` what the price that was paid in it did to
+    the demand.
+    """
+    model = zones[0].model
+    when = model.locate(interval)
+    expected = float(model.sensor.forecast.demand_wh(when)[0]) * np.array([zone.scale for zone in zones])
+    weight = model.sensor.response[int(when.slot[0])] * expected
+    return ZoneMeasures(noisy_wh / paid_factor - expected, weight, usable)
+
+
+def advance_states(
+    zones: Sequence[ZonePrediction], states: IntArray, interval: int, measures: ZoneMeasures, pooled: PooledDeviation
+) -> IntArray:
+    """Return the states of zones with one model after an interval [zone, state], in units of the log."""
+    model = zones[0].model
+    when = model.locate(interval)
+    slot, hour = int(when.slot[0]), int(when.hour[0])
+    loading = model.loadings(when)
+    seen = loading.copy()
+    seen[OWN], seen[SENSOR] = model.own_loading[slot], 1.0
+    gain = gain_at(np.stack([zone.zone_gain[hour] for zone in zones], axis=1), loading)
+    shown = measures.residual_wh / measures.weight_wh
+    after = step_states(_to_floats(states), model.keep, seen, gain, shown, measures.usable)
+    if pooled.usable.any():
+        gain = gain_at(np.stack([zone.pool_gain[hour] for zone in zones], axis=1), loading)
+        after = pool_states(after, loading, gain, pooled.deviation, pooled.usable)
+    return np.asarray(np.rint(after / STATE_UNIT).astype(np.int64).T)
+
+
+def predict_zones(zones: Sequence[ZonePrediction], states: IntArray, interval: int, lead: int) -> FloatArray:
+    """Return the demand of zones with one model in the interval that pays [Wh], at the reference price.
+
+    `states` are those after `interval` [zone, state]; `lead` is the number of intervals until the one that pays.
+    """
+    model = zones[0].model
+    when = model.locate(interval + lead)
+    relative = predict_demand(_to_floats(states), model.keep, model.loadings(when), lead)
+    scale = np.array([zone.scale for zone in zones])
+    return np.asarray(float(model.public.demand.demand_wh(when)[0]) * scale * relative)
+
+
+def _to_floats(states: IntArray) -> FloatArray:
+    """Return states of the log as relative deviations [state, zone]."""
+    return np.asarray(states.T.astype(np.float64) * STATE_UNIT)

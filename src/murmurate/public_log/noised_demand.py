@@ -1,0 +1,186 @@
+"""The noised demand of a zone, from the rows of its log: what its price did to it is taken out, as the filter does.
+
+    demand = D (1 + (noisy_wh/factor - E) / (response E))
+
+`factor` is what the price that was paid in the interval did to the demand, D the plan's forecast of the demand, and E
+that of the sum of clipped readings. Where nothing is clipped, this is noisy_wh/factor. The noise is multiplied
+likewise. Everything here is public: it is computed from the log and its plans, and costs no privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from murmurate.errors import ModelError
+from murmurate.planning.digest import parse_plan
+from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.prediction.calendar import locate_intervals
+from murmurate.prediction.forecast_sources import USUAL_VOLATILITY
+from murmurate.prediction.noised_history import NoisedHistory
+from murmurate.prediction.sensor import ClippedSensor
+from murmurate.prediction.zone_prediction import ZonePrediction
+from murmurate.public_log.predicted_rows import NO_PRICE, carry_over
+from murmurate.public_log.tile import RowKind, Rows, TileHeader
+from murmurate.time_zones import utc_offset_min
+from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
+
+
+class LoggedRelease(NamedTuple):
+    """What was decided for a zone in one interval."""
+
+    header: TileHeader
+    plan: str  # digest
+    row: Rows  # one row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DemandTerms:
+    """What a plan says about the demand of a zone. It must have been proven."""
+
+    terms: ReleaseTerms
+    households: int
+    time_zone: str
+
+    @classmethod
+    def from_json(cls, text: str) -> DemandTerms:
+        """Read a `plan.json`. Raises PrivacyError if its digest does not match."""
+        terms, (document, _) = ReleaseTerms.from_json(text), parse_plan(text)
+        households = sum(int(kind["count"]) for kind in document["households"])
+        return cls(terms, households, str(document["clock"]["time_zone"]))
+
+    @property
+    def prediction(self) -> ZonePrediction | None:
+        return self.terms.prediction
+
+    @property
+    def noise_variance(self) -> FloatArray:
+        """The variance of the noise [Wh^2, interval of the UTC day]."""
+        terms = self.terms
+        return NoiseSchedule.from_scales(terms.distribution, terms.scale_wh, terms.core_wh).variance
+
+    @property
+    def clipping_sensor(self) -> ClippedSensor | None:
+        """The sensor of one household of the zone; None where the plan knows nothing about clipped readings."""
+        if self.prediction is None or bool((self.prediction.model.sensor.response == 1).all()):
+            return None
+        sensor, level = self.prediction.model.sensor, self.prediction.scale / self.households
+        return replace(
+            sensor, forecast=sensor.forecast.scaled(level), hidden_variance=sensor.hidden_variance * level**2
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoggedDemand:
+    """The noised demand that a log shows, from the first interval with one to the last."""
+
+    first: int  # interval
+    slots_per_day: int
+    decided: int  # number of intervals in the log
+    measured: int  # of them with a noised demand
+    history: NoisedHistory
+    last: DemandTerms  # of the last measured interval
+
+
+def extract_demand(releases: Sequence[LoggedRelease], plans: Mapping[str, DemandTerms]) -> LoggedDemand:
+    """Return the noised demand of a zone. `releases` have ascending intervals; the log must have been verified."""
+    measured = np.array([_has_demand(each.row) for each in releases], np.bool_)
+    if not measured.any():
+        allowed = (
+            "needs intervals that were measured while prices were predicted ([forecast] file = .. in the zone file)"
+        )
+        raise ModelError(
+            "log", "without a noised demand", f"{allowed}; make a forecast from --history or --h25 until then"
+        )
+    interval = np.array([each.header.interval for each in releases], np.int64)
+    known = np.flatnonzero(measured)
+    first, last = int(interval[known[0]]), plans[releases[known[-1]].plan]
+    count = int(interval[known[-1]]) - first + 1
+    demand, variance = np.full(count, np.nan), np.zeros(count)
+    paid = _paid_prices(releases)
+    plan_of_release = np.array([each.plan for each in releases])
+    for digest in dict.fromkeys(plan_of_release[measured].tolist()):
+        chosen = measured & (plan_of_release == digest)
+        at = interval[chosen]
+        noisy_wh = np.array([releases[n].row["noisy_wh"][0] for n in np.flatnonzero(chosen).tolist()], np.float64)
+        shown = _undo_price_and_clipping(noisy_wh, at, paid[chosen], plans[digest], last)
+        demand[at - first], variance[at - first] = shown
+    own = USUAL_VOLATILITY.own if last.prediction is None else last.prediction.model.public.volatility.own
+    history = NoisedHistory(demand_wh=demand, noise_variance=variance, households=last.households, own=own)
+    return LoggedDemand(
+        first=first,
+        slots_per_day=len(last.terms.scale_wh),
+        decided=len(releases),
+        measured=int(measured.sum()),
+        history=_with_clipped(history, np.arange(first, first + count), last),
+        last=last,
+    )
+
+
+def _has_demand(row: Rows) -> bool:
+    return bool(row["kind"][0] == RowKind.MEASURED) and "noisy_wh" in (row.dtype.names or ())
+
+
+def _paid_prices(releases: Sequence[LoggedRelease]) -> IntArray:
+    """The price that was paid in each interval, as the prediction takes it from the row before; NO_PRICE: none."""
+    paid = np.full(len(releases), NO_PRICE, np.int64)
+    for at in range(1, len(releases)):
+        before, now = releases[at - 1].header, releases[at].header
+        if now.lead > 0 and (before.shard, before.interval + 1) == (now.shard, now.interval):
+            paid[at] = carry_over(releases[at - 1].row, 1, now.lead).due[0, 0]
+    return paid
+
+
+def _undo_price_and_clipping(
+    noisy_wh: FloatArray, interval: IntArray, paid: IntArray, plan: DemandTerms, last: DemandTerms
+) -> tuple[FloatArray, FloatArray]:
+    """Return the demand of one household at the reference price of the last plan, and the variance of its noise."""
+    variance = plan.noise_variance[interval % len(plan.terms.scale_wh)]
+    if plan.prediction is None:
+        return noisy_wh / plan.households, variance / plan.households**2
+    answered = plan.prediction.price_response.factor(paid.astype(np.float64))
+    divisor = plan.households * np.where(paid == NO_PRICE, 1.0, answered)
+    demand_wh, variance = noisy_wh / divisor, variance / divisor**2
+    sensor = plan.clipping_sensor
+    if sensor is not None:
+        expected, clipped, slot = _expectations(interval, plan, sensor)
+        demand_wh = expected * (1 + sensor.read_deviation(demand_wh, clipped, slot))
+        variance = variance * (expected / (sensor.response[slot] * clipped)) ** 2
+    factor = _reference_factor(plan.prediction, plan, last)
+    return demand_wh / factor, variance / factor**2
+
+
+def _reference_factor(prediction: ZonePrediction, plan: DemandTerms, last: DemandTerms) -> float:
+    """Demand at the reference price of a plan over that at the reference price of the last plan."""
+    if last.prediction is None or plan is last:
+        return 1.0
+    price = prediction.price_response.reference_ticks * plan.terms.curve.tick / last.terms.curve.tick
+    return float(last.prediction.price_response.factor(np.array([float(price)]))[0])
+
+
+def _with_clipped(history: NoisedHistory, interval: IntArray, last: DemandTerms) -> NoisedHistory:
+    """Add what the sensor of the last plan shows of the demand."""
+    sensor = last.clipping_sensor
+    if sensor is None:
+        return history
+    expected, clipped, slot = _expectations(interval, last, sensor)
+    shown = clipped * (1 + sensor.response[slot] * (history.demand_wh / expected - 1))
+    return replace(history, sensor=sensor, clipped_wh=shown)
+
+
+def _expectations(
+    interval: IntArray, plan: DemandTerms, sensor: ClippedSensor
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """The plan's forecasts of demand and clipped demand of one household, and the slots of the local day."""
+    if plan.prediction is None:
+        raise ModelError("plan", plan.terms.plan_digest, "must predict prices: only then it knows about clipping")
+    public, slots = plan.prediction.model.public, len(plan.terms.scale_wh)
+    seconds = (interval * (SECONDS_PER_DAY // slots)).tolist()
+    offsets = np.array([utc_offset_min(public.time_zone, at) for at in seconds], np.int64)
+    when = locate_intervals(interval, slots, offsets, public.holidays)
+    level = plan.prediction.scale / plan.households
+    return public.demand.demand_wh(when) * level, sensor.forecast.demand_wh(when), when.slot

@@ -1,0 +1,198 @@
+"""Rows whose price is predicted: what they hold beside the others, and how each follows from the row before.
+
+    noisy_wh  the noised sum of the interval, in a measured row
+    states    what is left of earlier deviations from the forecast, in units of 1e-9
+    due       prices that are decided and not paid yet, the next one first; NO_PRICE where there is none
+
+States and price of a row follow from the plan, the row before of the same zone, `noisy_wh`, and what all rows of the
+tile show together: the `pool` in the extensions of its header. So one zone can be checked without the others. Publisher
+and verifier call the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from murmurate.errors import ChainError
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.prediction.deviation_states import STATES
+from murmurate.prediction.price_response import meeting_price, response_factor
+from murmurate.prediction.zone_prediction import (
+    PooledDeviation,
+    PredictionModel,
+    ZoneMeasures,
+    ZonePrediction,
+    advance_states,
+    measure_zones,
+    predict_zones,
+)
+from murmurate.pricing.rate import RateCurve
+from murmurate.public_log.tile import MAX_NUMBERS, ROW_LAYOUT, RowKind, Rows, TileHeader
+from murmurate.public_log.zone_table import MAX_ZONES
+from murmurate.units import FloatArray, IntArray
+
+NO_PRICE = -(2**63)
+POOL = "pool"  # among the extensions of a header
+_MAX_SHARE_WH = 2**42  # of one row; the sum of a tile is exact as a floating-point number
+
+
+def predicted_layout(lead: int) -> str:
+    """Return the layout of rows with a predicted price that is paid `lead` intervals later."""
+    if lead > MAX_NUMBERS:
+        raise ChainError("lead", lead, f"must be at most {MAX_NUMBERS} where prices are predicted")
+    due = f" due:i8x{lead - 1}" if lead > 1 else ""
+    return f"{ROW_LAYOUT} noisy_wh:i8 states:i4x{STATES}{due}"
+
+
+def check_predictable(prediction: ZonePrediction, interval: int, lead: int) -> None:
+    """Raise MurmurateError unless a price can be predicted: the lead is too long, or clocks do not know the time."""
+    _check_model(prediction.model, interval, lead)
+
+
+@lru_cache(maxsize=256)  # zones of one make share a model
+def _check_model(model: PredictionModel, interval: int, lead: int) -> None:
+    predicted_layout(lead)
+    for at in (interval, interval + lead):
+        model.locate(at)
+
+
+class Carried(NamedTuple):
+    """What the next rows take from the rows before."""
+
+    states: IntArray  # [zone, state]
+    due: IntArray  # [zone, lead] the first is paid in the interval that comes next
+
+
+def carry_over(last_rows: Rows | None, count: int, lead: int) -> Carried:
+    """Return what follows from the last row of each zone. A zone that enters begins without deviations and prices."""
+    states = np.zeros((count, STATES), np.int64)
+    due = np.full((count, lead), NO_PRICE, np.int64)
+    if last_rows is None:
+        return Carried(states, due)
+    names, kind = last_rows.dtype.names or (), last_rows["kind"]
+    if "states" in names and last_rows["states"].shape == states.shape:
+        states = last_rows["states"].astype(np.int64)
+    if lead > 0:
+        priced = (kind == RowKind.MEASURED) | (kind == RowKind.FALLBACK)
+        due[:, -1] = np.where(priced, last_rows["price_ticks"], NO_PRICE)
+    if lead > 1 and "due" in names and last_rows["due"].shape == (count, lead - 1):
+        due[:, :-1] = np.where((kind > 0)[:, None], last_rows["due"], NO_PRICE)
+    return Carried(states, due)
+
+
+class Pool(NamedTuple):
+    """What the measured rows of a tile with a predicted price show together. Zones are disjoint: it costs nothing."""
+
+    homes: int = 0
+    residual_wh: int = 0  # sum of what is above the forecast
+    weight_wh: int = 0  # what it would be if all demand were twice the forecast
+
+    def to_extensions(self) -> dict[str, Any]:
+        """Return the pool as it stands in a header."""
+        return {POOL: self._asdict()}
+
+    @classmethod
+    def from_header(cls, header: TileHeader) -> Pool:
+        """Return the pool in a header. Raises ChainError unless there is one."""
+        members = header.extensions.get(POOL)
+        fields, limit = list(cls._fields), MAX_ZONES * _MAX_SHARE_WH
+        if not isinstance(members, dict) or sorted(members) != sorted(fields):
+            raise ChainError(POOL, "missing", f"must state {', '.join(fields)} where prices are predicted")
+        if any(type(number) is not int or abs(number) > limit for number in members.values()):
+            raise ChainError(POOL, members, "must be whole numbers that rows can add up to")
+        return cls(**members)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictedZones:
+    """The rows of a release whose price is predicted."""
+
+    numbers: IntArray  # of the rows
+    models: list[tuple[IntArray, list[ZonePrediction]]]  # rows that share a model
+    curves: list[tuple[IntArray, RateCurve]]  # rows that share a curve
+    elasticity: FloatArray  # [row]; 0 where none is predicted
+    reference_ticks: FloatArray  # [row]
+    homes: FloatArray  # [row] that it counts in the pool
+    pool_homes: IntArray  # [row] that its plan takes the other zones to have
+
+    @classmethod
+    def from_terms(cls, rows: Rows, terms: Sequence[ReleaseTerms | None]) -> PredictedZones:
+        """Return the rows that are not withheld and whose terms predict."""
+        elasticity, reference = np.zeros(len(rows)), np.ones(len(rows))
+        homes, pool_homes = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+        models: dict[int, tuple[list[int], list[ZonePrediction]]] = {}
+        curves: dict[int, tuple[list[int], RateCurve]] = {}
+        for at, (its, withheld) in enumerate(zip(terms, (rows["kind"] == RowKind.WITHHELD).tolist(), strict=True)):
+            if its is None or its.prediction is None or withheld:
+                continue
+            zone = its.prediction
+            numbers, zones = models.setdefault(id(zone.model), ([], []))
+            numbers.append(at)
+            zones.append(zone)
+            curves.setdefault(id(its.curve), ([], its.curve))[0].append(at)
+            elasticity[at], reference[at] = zone.price_response.elasticity, zone.price_response.reference_ticks
+            homes[at], pool_homes[at] = zone.scale, zone.pool_homes
+        return cls(
+            numbers=np.array(sorted(at for numbers, _ in models.values() for at in numbers), np.int64),
+            models=[(np.array(numbers, np.int64), zones) for numbers, zones in models.values()],
+            curves=[(np.array(numbers, np.int64), curve) for numbers, curve in curves.values()],
+            elasticity=elasticity,
+            reference_ticks=reference,
+            homes=homes,
+            pool_homes=pool_homes,
+        )
+
+    def measure(self, rows: Rows, carried: Carried, interval: int, lead: int) -> ZoneMeasures:
+        """Return what the rows show, of which kind and `noisy_wh` are known [row]."""
+        residual, weight = np.zeros(len(rows)), np.ones(len(rows))
+        measured, noisy_wh = rows["kind"] == RowKind.MEASURED, rows["noisy_wh"]
+        paid = carried.due[:, 0] if lead > 0 else np.full(len(rows), NO_PRICE)
+        answered = response_factor(self.elasticity, self.reference_ticks, paid.astype(np.float64))
+        factor = np.where(paid == NO_PRICE, 1.0, answered)
+        for at, zones in self.models:
+            shown = measure_zones(zones, interval, noisy_wh[at], measured[at], factor[at])
+            residual[at], weight[at] = shown.residual_wh, shown.weight_wh
+        usable = np.zeros(len(rows), np.bool_)
+        usable[self.numbers] = measured[self.numbers]
+        return ZoneMeasures(residual, weight, usable)
+
+    def _shares(self, measures: ZoneMeasures) -> IntArray:
+        """Return what each row adds to the pool [row, member of the pool]."""
+        columns = np.stack([self.homes, measures.residual_wh, measures.weight_wh], axis=1)
+        rounded = np.rint(np.clip(columns, -_MAX_SHARE_WH, _MAX_SHARE_WH)).astype(np.int64)
+        return np.where(measures.usable[:, None], rounded, 0)
+
+    def pool(self, measures: ZoneMeasures) -> Pool:
+        """Return what all rows show together."""
+        return Pool(*self._shares(measures).sum(axis=0).tolist())
+
+    def step(self, rows: Rows, carried: Carried, interval: int, measures: ZoneMeasures, pool: Pool) -> IntArray:
+        """Return the states of the rows [zone, state]. `measures` is what they show, `pool` what all show together.
+
+        A withheld row leaves the states as they are. A zone whose prices are not predicted has none.
+        """
+        states = np.where((rows["kind"] == RowKind.WITHHELD)[:, None], carried.states, 0)
+        homes, residual_wh, weight_wh = (np.array(pool) - self._shares(measures)).T
+        deviation, enough = (
+            residual_wh / np.maximum(weight_wh, 1),
+            (self.pool_homes > 0) & (2 * homes >= self.pool_homes),
+        )
+        for at, zones in self.models:
+            shown = ZoneMeasures(measures.residual_wh[at], measures.weight_wh[at], measures.usable[at])
+            pooled = PooledDeviation(deviation[at], enough[at])
+            states[at] = advance_states(zones, carried.states[at], interval, shown, pooled)
+        return states
+
+    def price(self, states: IntArray, interval: int, lead: int) -> IntArray:
+        """Return the prices of the predicted rows [ticks], given the states of all rows."""
+        demand_wh, price_ticks = np.zeros(len(states)), np.zeros(len(states), np.int64)
+        for at, zones in self.models:
+            demand_wh[at] = predict_zones(zones, states[at], interval, lead)
+        for at, curve in self.curves:
+            price_ticks[at] = meeting_price(curve, demand_wh[at], self.elasticity[at], self.reference_ticks[at])
+        return price_ticks[self.numbers]

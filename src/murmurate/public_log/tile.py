@@ -1,0 +1,234 @@
+"""A tile: what one shard decided in one interval, a row for each of its zones, signed once.
+
+A tile is one line of canonical JSON (the header, signed, in UTF-8), a line end, and the rows, each of the same size.
+The header holds the root of a Merkle tree over the rows, the hash of the header before, and the digest of the zone
+table that says which zone and which plan each row is about. The SHA-256 of the header is the hash of the tile. A leaf
+of the tree is zone, plan, interval and row; the row holds the hash of the leaf before it of the same zone. So each zone
+has a chain of its own, and ten hashes prove to a reader of one zone that a row is in a tile. The members and the
+columns are listed in docs/reference/public-log.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import IntEnum, StrEnum
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmurate.errors import ChainError
+from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse_canonical, require_types
+from murmurate.public_log.signing import Signer
+from murmurate.public_log.zone_table import ZoneTable
+
+GENESIS_PREV = "0" * 64  # what the first tile of a shard names as the one before
+NO_ROOT = "0" * 64  # of a tile without rows
+
+Rows = NDArray[np.void]
+Hashes = NDArray[np.uint8]  # [zone, 32]
+
+
+class TileKind(StrEnum):
+    """What a tile decides."""
+
+    OPEN = "open"  # a shard begins
+    ZONES = "zones"  # another zone table from the next interval on: zones are opened, moved, or under another plan
+    KEY = "key"  # another key from the next tile on
+    RELEASE = "release"  # one interval: a row for each zone
+
+
+class RowKind(IntEnum):
+    """What a row of a release decides about its zone."""
+
+    MEASURED = 1  # a price from the noised demand of the interval
+    FALLBACK = 2  # the price of the plan's forecast: uses no reading, costs nothing
+    WITHHELD = 3  # no price
+
+
+class NoiseCode(IntEnum):
+    """The distribution of the noise of a row."""
+
+    NONE = 0
+    LAPLACE = 1
+    HUBER = 2
+    GAUSSIAN = 3
+
+
+ROW_COLUMNS = (
+    ("kind", "u1"),
+    ("noise", "u1"),
+    ("price_ticks", "i8"),  # 0 where there is no price
+    ("scale_wh", "f8"),  # scale of the noise; 0 where there is none
+    ("core_wh", "i8"),  # half-width of the Gaussian core of Huber noise
+    ("epsilon_micro", "i8"),  # cost in millionths of epsilon (Laplace, Huber), rounded up
+    ("rho_micro", "i8"),  # or of rho (Gaussian), rounded up
+    ("total_epsilon_micro", "i8"),  # cost of the zone's chain up to and with this row
+    ("total_rho_micro", "i8"),
+    ("prev", "h32"),  # hash of the zone's leaf before
+)
+_NUMPY_TYPES: dict[str, tuple[Any, ...]] = {
+    "u1": ("u1",),
+    "i4": ("<i4",),
+    "i8": ("<i8",),
+    "f8": ("<f8",),
+    "h32": ("u1", (32,)),
+}
+ROW_LAYOUT = " ".join(f"{name}:{kind}" for name, kind in ROW_COLUMNS)
+MAX_NUMBERS = 1000  # in one column of a row
+
+
+@lru_cache(maxsize=64)
+def row_dtype(layout: str = ROW_LAYOUT) -> np.dtype[np.void]:
+    """Return the type of a row. Columns that this version does not know may follow those that it knows."""
+    if layout != ROW_LAYOUT and not layout.startswith(ROW_LAYOUT + " "):
+        raise ChainError("row", layout, f"must begin with {ROW_LAYOUT}")
+    columns = [column.partition(":") for column in layout.split(" ")]
+    types = [_numpy_type(kind) for _, _, kind in columns]
+    readable = all(name.isidentifier() for name, _, _ in columns) and None not in types
+    if not readable or len({name for name, _, _ in columns}) < len(columns):
+        raise ChainError("row", layout, f"must have columns of the types {', '.join(_NUMPY_TYPES)}, each named once")
+    return np.dtype([(name, *(kind or ())) for (name, _, _), kind in zip(columns, types, strict=True)])
+
+
+def _numpy_type(kind: str) -> tuple[Any, ...] | None:
+    """Return the type of a column: one number, or several as in `i4x22`; None where it is unknown."""
+    one, several, count = kind.partition("x")
+    if not several or one == "h32":
+        return _NUMPY_TYPES.get(kind)
+    known = one in _NUMPY_TYPES and count.isascii() and count.isdecimal() and len(count) <= len(str(MAX_NUMBERS))
+    if not known or count.startswith("0") or int(count) > MAX_NUMBERS:
+        return None
+    return (*_NUMPY_TYPES[one], (int(count),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileHeader:
+    """The signed part of a tile. Interval n is the time from n * interval_s to (n + 1) * interval_s s of UTC."""
+
+    shard: str
+    seq: int  # 0, 1, 2, .. in the chain of its shard
+    kind: TileKind
+    interval: int  # that is released; the last one that was, where nothing is
+    interval_s: int  # seconds of an interval
+    lead: int  # intervals from `interval` to the one in which its prices are paid
+    table: str  # digest of the zone table
+    count: int = 0  # rows
+    row: str = ROW_LAYOUT
+    root: str = NO_ROOT  # of the Merkle tree over the rows
+    prev: str  # hash of the tile before
+    key: str  # Ed25519 public key that verifies the signature
+    next_key: str | None = None  # key of the tiles after this one, where it changes
+    extensions: dict[str, Any] = field(default_factory=dict)  # signed; a reader ignores what it does not know
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of the header without its signature."""
+        return {name: getattr(self, name) for name in _HEADER_FIELDS} | {"murmurate": FORMAT_VERSION}
+
+    def signed_bytes(self) -> bytes:
+        """Return what is signed: the header without its signature."""
+        return canonical_json(self.members()).encode()
+
+
+_HEADER_FIELDS = tuple(each.name for each in fields(TileHeader))
+
+
+_TILE_KINDS = frozenset(TileKind)
+_HEX_DIGITS = frozenset("0123456789abcdef")
+_HEADER_TYPES: dict[str, tuple[type, ...]] = {
+    "murmurate": (int,),
+    "shard": (str,),
+    "seq": (int,),
+    "kind": (str,),
+    "interval": (int,),
+    "interval_s": (int,),
+    "lead": (int,),
+    "table": (str,),
+    "count": (int,),
+    "row": (str,),
+    "root": (str,),
+    "prev": (str,),
+    "key": (str,),
+    "next_key": (str, type(None)),
+    "extensions": (dict,),
+    "signature": (str,),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """A signed tile."""
+
+    header: TileHeader
+    signature: str
+    rows: Rows
+
+    @cached_property
+    def header_line(self) -> bytes:
+        """The first line, without its end."""
+        return canonical_json(self.header.members() | {"signature": self.signature}).encode()
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the header, as 64 hexadecimal digits."""
+        return sha256(self.header_line).hexdigest()
+
+    @property
+    def key_in_force(self) -> str:
+        """Who signs the next tile."""
+        return self.header.next_key or self.header.key
+
+    def to_bytes(self) -> bytes:
+        return self.header_line + b"\n" + self.rows.tobytes()
+
+
+def hash_leaves(table: ZoneTable, interval: int, rows: Rows) -> list[bytes]:
+    """Return the hash of each leaf: of zone, plan, interval (8 bytes) and row."""
+    data, size, at_interval = rows.tobytes(), rows.dtype.itemsize, interval.to_bytes(8, "little", signed=True)
+    return [
+        sha256(prefix + at_interval + data[at : at + size]).digest()
+        for prefix, at in zip(table.leaf_prefixes, range(0, len(data), size), strict=True)
+    ]
+
+
+def hashes_to_array(hashes: list[bytes]) -> Hashes:
+    """Return hashes as an array [zone, byte]."""
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 32)
+
+
+def sign_tile(header: TileHeader, signer: Signer, rows: Rows | None = None) -> Tile:
+    """Return the signed tile. A tile that releases nothing has no rows."""
+    return Tile(header, signer.sign(header.signed_bytes()), np.zeros(0, row_dtype()) if rows is None else rows)
+
+
+def parse_header(line: str) -> tuple[TileHeader, str]:
+    """Return the header in a line, and its signature. Raises ChainError unless it is one, in canonical form."""
+    members = parse_canonical(line, "header")
+    require_types(members, _HEADER_TYPES, "header")
+    if members.pop("murmurate") != FORMAT_VERSION:
+        raise ChainError("murmurate", line[:40], f"must be version {FORMAT_VERSION}")
+    signature = members.pop("signature")
+    if not _HEX_DIGITS.issuperset(signature):
+        raise ChainError("signature", "in another form", "must be lower-case hexadecimal digits")
+    if members["kind"] not in _TILE_KINDS:
+        raise ChainError("kind", repr(members["kind"]), f"must be one of {', '.join(TileKind)}")
+    header = TileHeader(**members | {"kind": TileKind(members["kind"])})
+    if header.interval_s < 1 or not 0 <= header.lead <= 10**6 or abs(header.interval) >= 2**62:
+        raise ChainError("header", f"of interval {header.interval}", "must have an interval, its seconds and a lead")
+    return header, signature
+
+
+def parse_tile(data: bytes) -> Tile:
+    """Return the tile in these bytes. Raises ChainError unless they are exactly those that `to_bytes` gives."""
+    line, end, body = data.partition(b"\n")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise ChainError("header", "not UTF-8", "must be a line of JSON") from None
+    header, signature = parse_header(text)
+    dtype = row_dtype(header.row)
+    if not end or header.count < 0 or len(body) != header.count * dtype.itemsize:
+        raise ChainError("rows", f"{len(body)} bytes", f"must be {header.count} rows of {dtype.itemsize} bytes")
+    return Tile(header, signature, np.frombuffer(body, dtype))

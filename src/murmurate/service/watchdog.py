@@ -1,0 +1,50 @@
+"""How a supervised process says that it makes progress, and what the supervisor reports to the others.
+
+The supervisor gives a process a pipe. The process writes into it in every round of its work; the number in a message is
+how long its next step may take [s]. A process that is silent for longer is killed and started again. Under systemd the
+same call notifies `WatchdogSec`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+PIPE_VARIABLE = "MURMURATE_WATCHDOG_FD"  # the pipe of this process
+REPORT_VARIABLE = "MURMURATE_SUPERVISOR_REPORT"  # the file in which the supervisor counts restarts
+_SYSTEMD_VARIABLE = "NOTIFY_SOCKET"
+
+
+def report_progress(next_step_s: float = 0.0) -> None:
+    """Say that this process is at work, and how long its next step may take if that is long [s]."""
+    if pipe := os.environ.get(PIPE_VARIABLE):
+        with suppress(OSError):  # full: the supervisor has enough to read
+            os.write(int(pipe), f"{next_step_s:.0f}\n".encode())
+    if address := os.environ.get(_SYSTEMD_VARIABLE):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.connect("\0" + address[1:] if address.startswith("@") else address)
+            notify.send(b"WATCHDOG=1")
+
+
+def read_progress(pipe: int) -> float | None:
+    """Return how long the step may take that the last message since the last call began [s]; None if there is none."""
+    try:
+        data = os.read(pipe, 65_536)
+    except BlockingIOError:
+        return None
+    steps_s = [float(line) for line in data.split() if line.isdigit()]
+    return steps_s[-1] if steps_s else None
+
+
+def read_part_restarts() -> dict[str, int]:
+    """Return how often the supervisor has restarted each process; nothing where there is no supervisor."""
+    path = os.environ.get(REPORT_VARIABLE)
+    if not path:
+        return {}
+    try:
+        return {str(name): int(count) for name, count in json.loads(Path(path).read_bytes()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}

@@ -1,0 +1,92 @@
+"""How many of something each client address holds at once: connections, streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+_IPV6_PREFIX = 64  # one household has that many addresses of its own
+
+
+class AddressGroups:
+    """Which addresses are one client. A trusted one is none: that of a proxy stands for many clients.
+
+    >>> groups = AddressGroups(["127.0.0.0/8"])
+    >>> [groups.find(address) for address in ("192.0.2.1", "2001:db8::1:2:3:4", "127.0.0.1")]
+    ['192.0.2.1', '2001:db8::/64', None]
+    """
+
+    def __init__(self, trusted: Iterable[str] = ()) -> None:
+        self._trusted = tuple(ip_network(network) for network in trusted)
+        self.find = lru_cache(maxsize=4096)(self._find)
+
+    def _find(self, address: str) -> str | None:
+        """The addresses that are counted together. None: it is not counted."""
+        try:
+            parsed = parse_address(address)
+        except ValueError:  # a socket without an address, such as a file
+            return None
+        if any(parsed in network for network in self._trusted):
+            return None
+        if isinstance(parsed, IPv6Address):
+            return str(ip_network((parsed, _IPV6_PREFIX), strict=False))
+        return str(parsed)
+
+
+class AddressCounts:
+    """Counts by address, for one thread, as `AddressGroups` names them.
+
+    >>> streams = AddressCounts(2, ["127.0.0.0/8"])
+    >>> [streams.add(address) for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2", "127.0.0.1")]
+    [1, 2, 1, 0]
+    >>> streams.is_full("192.0.2.1"), streams.is_full("127.0.0.1")
+    (True, False)
+    """
+
+    def __init__(self, max_each: int, trusted: Iterable[str] = ()) -> None:
+        self.max_each = max_each
+        self._counts: dict[str, int] = {}
+        self._group = AddressGroups(trusted).find
+
+    def is_full(self, address: str) -> bool:
+        """Whether an address holds as many as it may."""
+        group = self._group(address)
+        return group is not None and self._counts.get(group, 0) >= self.max_each
+
+    def add(self, address: str) -> int:
+        """Count one more. Return how many the address holds; 0: it is not counted."""
+        group = self._group(address)
+        if group is None:
+            return 0
+        self._counts[group] = self._counts.get(group, 0) + 1
+        return self._counts[group]
+
+    def remove(self, address: str) -> None:
+        """Count one less. Nothing is kept about an address that holds none."""
+        group = self._group(address)
+        if group is None:
+            return
+        self._counts[group] -= 1
+        if not self._counts[group]:
+            del self._counts[group]
+
+    @contextmanager
+    def held(self, address: str) -> Iterator[None]:
+        """Count one while the block runs."""
+        self.add(address)
+        try:
+            yield
+        finally:
+            self.remove(address)
+
+
+def parse_address(text: str) -> IPv4Address | IPv6Address:
+    """An address as a socket names it. One of IPv4 that came over IPv6 is of IPv4. Raises ValueError.
+
+    >>> parse_address("::ffff:192.0.2.1"), parse_address("fe80::1%eth0").is_link_local
+    (IPv4Address('192.0.2.1'), True)
+    """
+    address = ip_address(text)
+    return getattr(address, "ipv4_mapped", None) or address

@@ -1,0 +1,60 @@
+"""What the worker counts and measures of itself.
+
+It has no port: the operator's metrics read the figures from the state. Counts and times only, never a
+demand. Counts begin anew when the worker is started.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LATENESS_BUCKETS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
+AGGREGATION_BUCKETS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+
+@dataclass(slots=True)
+class TimeHistogram:
+    """How often a time lay in each bucket, as Prometheus has it."""
+
+    bounds_s: tuple[float, ...]
+    counts: list[int] = field(init=False)  # one more than bounds: what lies above the last
+    sum_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds_s) + 1)
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds_s, seconds)] += 1
+        self.sum_s += seconds
+
+    def to_report(self) -> dict[str, object]:
+        return {"bounds_s": self.bounds_s, "counts": self.counts, "sum_s": round(self.sum_s, 3)}
+
+
+@dataclass(slots=True)
+class WorkerFigures:
+    """The figures of one worker since it was started."""
+
+    lateness: TimeHistogram = field(default_factory=lambda: TimeHistogram(LATENESS_BUCKETS_S))
+    aggregation: TimeHistogram = field(default_factory=lambda: TimeHistogram(AGGREGATION_BUCKETS_S))
+    not_aggregated: Counter[str] = field(default_factory=Counter)  # intervals, by cause
+    retention_failed: Counter[str] = field(default_factory=Counter)  # by cause
+    oldest_readings_age_s: float = 0.0
+    clock_ahead_s: float = 0.0  # of this machine against the state database
+    damage: Mapping[str, str] = field(default_factory=dict)  # damaged or stray files of the landing, and the reason
+    table_problem: tuple[str, str] | None = None  # cause and reason why the newest meter table is not in force
+
+    def to_report(self) -> dict[str, object]:
+        return {
+            "lateness": self.lateness.to_report(),
+            "aggregation": self.aggregation.to_report(),
+            "not_aggregated": dict(self.not_aggregated),
+            "retention_failed": dict(self.retention_failed),
+            "oldest_readings_age_s": round(self.oldest_readings_age_s),
+            "clock_ahead_s": round(self.clock_ahead_s, 1),
+            "damaged_files": len(self.damage),
+            "table_problem": None if self.table_problem is None else self.table_problem[0],
+        }

@@ -1,0 +1,219 @@
+"""Closed intervals become demand in the state. Whatever fails, the interval is given up in time for its forecast.
+
+An interval that fails for a reason that may pass (a full disk) is tried again until its price is due; its release waits
+so long. One that fails for any other reason gets the forecast at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from murmurate.aggregation import Tally
+from murmurate.errors import MeterError, MurmurateError
+from murmurate.publisher.desired_state import ShardOpening
+from murmurate.service.aggregation.job import IntervalDemand, ShardTask, aggregate_landing, run_task
+from murmurate.service.aggregation.submit_demand import submit_demand, terms_by_zone
+from murmurate.service.clock import ReleaseSchedule, ServiceClock
+from murmurate.service.landing.interval_manifest import IntervalManifest, check_not_purged, close_interval
+from murmurate.service.landing.layout import Landing, interval_name
+from murmurate.service.landing.meter_file import table_size
+from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
+from murmurate.service.landing.table_in_force import TableInForce
+from murmurate.service.storage.heartbeats import AGGREGATION_ATTEMPT
+from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.service.worker.failures import error_cause, error_reason, may_pass
+from murmurate.service.worker.figures import WorkerFigures
+from murmurate.service.worker.zone_warnings import warn_of_home_counts
+from murmurate.types import Demand
+
+logger = logging.getLogger(__name__)
+
+RELEASE_TIME_S = 60.0  # what a release may take: so long before its price is due an interval is given up
+SLOW_TABLE_BYTES_PER_S = (
+    200_000  # a step of an interval may take so long for its meter table: 150 s for a million meters
+)
+MAX_ATTEMPTS = 3  # of processes that ended while they aggregated the same interval: the next one does not try
+MAX_SHARES = 1000  # zones whose share of meters is reported, those with the smallest share first
+_NO_INTERVAL_YET = -(2**62)
+
+
+@dataclass(slots=True, kw_only=True)
+class IntervalAggregation:
+    """Closes and aggregates the intervals of one landing, each until it succeeds or is given up."""
+
+    landing: Landing
+    meters: Path
+    state: PostgresStateStore
+    clock: ServiceClock
+    grace_s: int
+    quorum: float
+    figures: WorkerFigures
+    on_progress: Callable[[float], None] = lambda _: None
+    zones_without_meters: frozenset[str] = field(default=frozenset(), init=False)  # open, and not in the meter table
+    home_count_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by zone
+    share_reported: dict[str, float] = field(default_factory=dict, init=False)  # of the meters of each zone
+    feed: dict[str, int] = field(default_factory=dict, init=False)  # readings of the last interval: there, and expected
+    _table: TableInForce = field(init=False)
+    _last_tried: int = field(default=_NO_INTERVAL_YET, init=False)
+    _waiting: dict[int, str] = field(default_factory=dict, init=False)  # intervals to try again, and why they failed
+
+    def __post_init__(self) -> None:
+        self._table = TableInForce(self.landing, self.meters)
+
+    def aggregate_due(self, due: int, now: float) -> int:
+        """Aggregate each interval up to `due` that may still get a price. Returns up to which one to release.
+
+        Without the state there is no release either: its error is raised, and the next call tries again.
+        """
+        if due <= self._last_tried and not self._waiting:
+            return self._last_tried
+        shards = self.state.shards()
+        longest_lead = max((opening.lead for opening in shards.values()), default=0)
+        schedule = ReleaseSchedule(interval_s=self.landing.interval_s, lead_intervals=longest_lead)
+        first = min(due, schedule.first_in_time(now))
+        waiting = [interval for interval in self._waiting if interval >= first]
+        self._waiting = {interval: self._waiting[interval] for interval in waiting}
+        for interval in [*waiting, *range(max(self._last_tried + 1, first), due + 1)]:
+            self._try_interval(interval, now, shards)
+            self._last_tried = max(self._last_tried, interval)
+        self._last_tried = max(self._last_tried, due)
+        return min(self._waiting, default=self._last_tried + 1) - 1
+
+    def follow_clock(self, due: int) -> None:
+        """Where the clock was set back, what is due from now on is aggregated."""
+        if due < self._last_tried:
+            self._last_tried = due - 1
+            self._waiting = {interval: reason for interval, reason in self._waiting.items() if interval < due}
+
+    def _try_interval(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> None:
+        """Aggregate an interval. If that fails, keep it for the next call or give it up."""
+        self.on_progress(self._long_step_s())
+        began_s = time.monotonic()
+        try:
+            if interval not in self._waiting:
+                self._begin_attempt(interval)
+            self._aggregate(interval)
+        except psycopg.Error:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, the forecast must be released in time
+            self._handle_failure(interval, error, wait=may_pass(error) and self._has_time(interval, now, shards))
+        else:
+            self._waiting.pop(interval, None)
+            self.figures.aggregation.observe(time.monotonic() - began_s)
+        finally:
+            self.figures.table_problem = self._table.problem
+            self.on_progress(0.0)
+        self._record_attempts({other: count for other, count in self._read_attempts().items() if other > interval})
+
+    def _long_step_s(self) -> float:
+        """How long reading the table, closing or summing may take on a machine that is busy [s]."""
+        return table_size(self.meters) / SLOW_TABLE_BYTES_PER_S
+
+    def _handle_failure(self, interval: int, error: Exception, *, wait: bool) -> None:
+        reason = error_reason(error)
+        facts = {"interval": interval_name(interval * self.landing.interval_s), "reason": reason}
+        if not wait:
+            self._waiting.pop(interval, None)
+            self.figures.not_aggregated[error_cause(error)] += 1
+            logger.warning("not aggregated", extra=facts)
+        else:
+            if self._waiting.get(interval) != reason:
+                logger.warning("not aggregated yet", extra=facts)
+            self._waiting[interval] = reason
+
+    def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
+        """Whether there is time to try again before the price must be released."""
+        step_s = self.landing.interval_s
+        leads = [opening.lead for opening in shards.values() if opening.interval_s == step_s]
+        due_s = self.clock.wall_at((interval + min(leads, default=0)) * step_s)
+        window_s = due_s - self.clock.wall_at((interval + 1) * step_s + self.grace_s)
+        return due_s - self.clock.wall_at(now) > min(RELEASE_TIME_S, window_s / 2)
+
+    def _begin_attempt(self, interval: int) -> None:
+        """Count attempts across restarts: readings that end the process each time must not cost every price."""
+        attempts = self._read_attempts()
+        count = attempts.get(interval, 0)
+        if count >= MAX_ATTEMPTS:
+            allowed = f"must not end the worker: it was begun {count} times and never finished"
+            raise MurmurateError("aggregation", interval_name(interval * self.landing.interval_s), allowed)
+        self._record_attempts(attempts | {interval: count + 1})
+
+    def _read_attempts(self) -> dict[int, int]:
+        """How often each interval was begun and not finished, as the state knows it."""
+        _, report = self.state.heartbeats().get(AGGREGATION_ATTEMPT, (0.0, {}))
+        return {int(interval): count for interval, count in report.items() if isinstance(count, int)}
+
+    def _record_attempts(self, attempts: Mapping[int, int]) -> None:
+        self.state.record_heartbeat(AGGREGATION_ATTEMPT, {str(interval): attempts[interval] for interval in attempts})
+
+    def _aggregate(self, interval: int) -> None:
+        start_s = interval * self.landing.interval_s
+        table = self._table.choose(interval)
+        self.on_progress(self._long_step_s())
+        manifest = close_interval(self.landing, start_s, table.version, sharded=table.sharded)
+        check_not_purged(manifest)
+        if manifest.table_version != table.version:
+            table = pinned_table(self.landing, manifest.table_version)
+        demands = self._sum_readings(table, manifest)
+        unusable = submit_demand(self.state, self.landing.interval_s, demands, self.quorum)
+        self._note_zones(table, demands[0].demand, interval)
+        self._log_aggregation(demands[0], unusable)
+
+    def _sum_readings(self, table: MeterTable, manifest: IntervalManifest) -> list[IntervalDemand]:
+        """Sum the readings. A pinned table that is damaged is written again where the operator's file is still it."""
+        try:
+            return aggregate_landing(self.landing, table, [manifest], self._run_tasks)
+        except MeterError:
+            if pin_table(self.landing, self.meters).version != table.version:
+                raise
+            restored = pin_table(self.landing, self.meters, rewrite=True)
+            return aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
+
+    def _run_tasks(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
+        for task in tasks:
+            self.on_progress(self._long_step_s())
+            yield from run_task(task)
+
+    def _note_zones(self, table: MeterTable, demand: Demand, interval: int) -> None:
+        """Note which open zones have no meter or another number of them, and how many meters have reported."""
+        shards = self.state.shards()
+        step_s = self.landing.interval_s
+        is_here = {shard for shard, opening in shards.items() if opening.interval_s == step_s}
+        opened = {zone for zone, (shard, _) in self.state.zones().items() if shard in is_here}
+        without = frozenset(opened.difference(table.zones))
+        if without - self.zones_without_meters:
+            logger.warning("zones without meters", extra={"count": len(without), "zones": sorted(without)[:5]})
+        self.zones_without_meters = without
+        meters = dict(zip(demand.zones, (demand.reported + demand.imputed).tolist(), strict=True))
+        self._note_home_counts({zone: count for zone, count in meters.items() if zone in opened})
+        heard = zip(demand.zones, demand.reported.tolist(), strict=True)
+        shares = {zone: round(count / max(meters[zone], 1), 4) for zone, count in heard}
+        reported, expected = int(demand.reported.sum()), sum(meters.values())
+        self.feed = {"interval": interval, "reported": reported, "expected": expected}
+        self.share_reported = dict(sorted(shares.items(), key=lambda share: (share[1], share[0]))[:MAX_SHARES])
+
+    def _note_home_counts(self, meters_by_zone: Mapping[str, int]) -> None:
+        terms = terms_by_zone(self.state)
+        homes = {zone: 0 if its is None else its.household_count for zone, its in terms.items()}
+        found = warn_of_home_counts(homes, meters_by_zone)
+        if found.keys() - self.home_count_warnings.keys():
+            logger.warning(
+                "meters do not fit plans", extra={"count": len(found), "reasons": dict(list(found.items())[:5])}
+            )
+        self.home_count_warnings = found
+
+    def _log_aggregation(self, interval_demand: IntervalDemand, unusable: dict[str, str]) -> None:
+        counts = {
+            "reported": int(interval_demand.demand.reported.sum()),
+            "imputed": int(interval_demand.demand.imputed.sum()),
+            "unknown_meter": interval_demand.unknown_meter,
+            "wrong_interval": interval_demand.wrong_interval,
+        }
+        blocked = {"blocked": len(unusable), "reasons": dict(sorted(unusable.items())[:5])}
+        logger.info("aggregated", extra={"interval": interval_name(interval_demand.start_s), **counts, **blocked})

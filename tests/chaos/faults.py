@@ -1,0 +1,202 @@
+"""The faults: each has a target that takes one fault at a time, lasts for some seconds, and is healed at its end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from tests.chaos.broker import Broker
+from tests.chaos.chaos_service import PARTS, ChaosService
+from tests.chaos.landing_disk import LandingDisk
+from tests.chaos.replicated_database import ReplicatedDatabase
+
+_MAX_FAULT_S = 4.0
+_MAX_CLOCK_SHIFT_S = 60.0  # of the machine's time: twelve intervals, more than their grace
+MAX_BREAK_S = 1.2  # between the begins of two faults
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault of one target. `targets`: what no other fault may touch meanwhile."""
+
+    name: str
+    targets: frozenset[str]
+    apply: Callable[[random.Random], None]
+    weight: int = 2
+
+
+class ClockFaults:
+    """Shifts clocks, and remembers when a clock was wrong."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wrong = 0
+        self._last_wrong_s = 0.0
+
+    def shift(self, service: ChaosService, rng: random.Random, direction: int) -> None:
+        with self._lock:
+            self._wrong += 1
+        service.clock.shift(direction * rng.uniform(1.0, _MAX_CLOCK_SHIFT_S))
+        try:
+            time.sleep(rng.uniform(1.0, _MAX_FAULT_S))
+        finally:
+            service.clock.shift(0.0)
+            with self._lock:
+                self._wrong -= 1
+                self._last_wrong_s = time.time()
+
+    def wrong_since(self, at_s: float) -> bool:
+        """Whether a clock was wrong at some time since. A second is added for what had read it before."""
+        with self._lock:
+            return self._wrong > 0 or self._last_wrong_s + 1.0 > at_s
+
+
+def _kill_part(service: ChaosService, part: str) -> Callable[[random.Random], None]:
+    def apply(_: random.Random) -> None:
+        if (pid := service.part_pid(part)) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    return apply
+
+
+def _stop_part(service: ChaosService, part: str) -> Callable[[random.Random], None]:
+    def apply(rng: random.Random) -> None:
+        if (pid := service.part_pid(part)) is None:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(rng.uniform(0.5, _MAX_FAULT_S))
+            os.kill(pid, signal.SIGCONT)
+
+    return apply
+
+
+def _restart_service(service: ChaosService, *, kill: bool) -> Callable[[random.Random], None]:
+    def apply(rng: random.Random) -> None:
+        with service.guard:
+            service.kill() if kill else service.stop()
+            time.sleep(rng.uniform(0.0, 1.0))
+            service.start()
+
+    return apply
+
+
+def _service_faults(service: ChaosService, clocks: ClockFaults) -> list[Fault]:
+    faults = []
+    for part in PARTS:
+        target = frozenset({f"{service.name} {part}"})
+        faults.append(Fault(f"kill -9 {part}", target, _kill_part(service, part)))
+        faults.append(Fault(f"SIGSTOP {part}", target, _stop_part(service, part)))
+    whole = frozenset({f"{service.name} {part}" for part in PARTS})
+    faults.append(Fault("kill -9 service", whole, _restart_service(service, kill=True), weight=1))
+    faults.append(Fault("restart service", whole, _restart_service(service, kill=False), weight=1))
+    for direction, name in ((1, "clock ahead"), (-1, "clock behind")):
+
+        def apply(rng: random.Random, direction: int = direction) -> None:
+            clocks.shift(service, rng, direction)
+
+        faults.append(Fault(name, frozenset({"clocks"}), apply))
+    return faults
+
+
+def _database_faults(database: ReplicatedDatabase) -> list[Fault]:
+    name, target = database.name, frozenset({database.name})
+    return [
+        Fault(f"{name} crashes", target, lambda rng: database.crash(rng.uniform(0.0, 2.0))),
+        Fault(f"{name} stands still", target, lambda rng: database.pause(rng.uniform(0.5, _MAX_FAULT_S))),
+        Fault(f"{name} read-only", target, lambda rng: database.make_read_only(rng.uniform(0.5, _MAX_FAULT_S))),
+        Fault(f"{name} cut off", target, lambda rng: database.cut_network(rng.uniform(0.2, 3.0), hang=False)),
+        Fault(f"{name} hangs", target, lambda rng: database.cut_network(rng.uniform(0.2, 3.0), hang=True)),
+        Fault(f"{name} fails over", target, lambda rng: database.fail_over(rng.uniform(0.0, 1.0)), weight=1),
+    ]
+
+
+def _broker_faults(broker: Broker) -> list[Fault]:
+    def kill(rng: random.Random) -> None:
+        broker.kill()
+        time.sleep(rng.uniform(0.0, 3.0))
+        broker.start()
+
+    def stop(rng: random.Random) -> None:
+        broker.send_signal(signal.SIGSTOP)
+        time.sleep(rng.uniform(0.5, _MAX_FAULT_S))
+        broker.send_signal(signal.SIGCONT)
+
+    target = frozenset({"broker"})
+    return [Fault("kill -9 broker", target, kill), Fault("SIGSTOP broker", target, stop)]
+
+
+def all_faults(
+    services: list[ChaosService],
+    databases: list[ReplicatedDatabase],
+    broker: Broker,
+    disk: LandingDisk,
+    clocks: ClockFaults,
+) -> list[Fault]:
+    """Every fault that this machine permits."""
+    faults = [fault for service in services for fault in _service_faults(service, clocks)]
+    faults += [fault for database in databases for fault in _database_faults(database)]
+    faults += _broker_faults(broker)
+    if disk.available:
+        full = Fault("disk full", frozenset({"disk"}), lambda rng: disk.fill(rng.uniform(0.5, _MAX_FAULT_S)), weight=4)
+        faults.append(full)
+    return faults
+
+
+class Storm:
+    """Runs faults, several at once. Counts each one that was applied."""
+
+    def __init__(self, faults: list[Fault], seed: int) -> None:
+        self._faults = faults
+        self._rng = random.Random(seed)  # noqa: S311
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
+        self._running: list[threading.Thread] = []
+        self.counts: Counter[str] = Counter()
+        self.errors: list[str] = []
+
+    def run(self, count: int) -> None:
+        """Begin `count` faults one after the other, and wait until all of them are healed."""
+        for _ in range(count):
+            fault = self._take()
+            rng = random.Random(self._rng.random())  # noqa: S311
+            thread = threading.Thread(target=self._apply, args=(fault, rng), name=fault.name, daemon=True)
+            self._running.append(thread)
+            thread.start()
+            time.sleep(self._rng.uniform(0.1, MAX_BREAK_S))
+        for thread in self._running:
+            thread.join()
+        self._running.clear()
+
+    def _take(self) -> Fault:
+        """A fault whose targets are free. The kind comes first, so that kinds with few targets are as frequent."""
+        while True:
+            with self._lock:
+                free = [fault for fault in self._faults if not fault.targets & self._busy]
+                if free:
+                    weights = [fault.weight / (1 + self.counts[fault.name]) for fault in free]
+                    (fault,) = self._rng.choices(free, weights)
+                    self._busy |= fault.targets
+                    self.counts[fault.name] += 1
+                    return fault
+            time.sleep(0.05)
+
+    def _apply(self, fault: Fault, rng: random.Random) -> None:
+        with ExitStack() as stack:
+            stack.callback(self._release, fault)
+            try:
+                fault.apply(rng)
+            except Exception as error:  # noqa: BLE001  a fault that cannot be healed is reported, not hidden
+                self.errors.append(f"fault {fault.name}: {type(error).__name__}: {error}")
+
+    def _release(self, fault: Fault) -> None:
+        with self._lock:
+            self._busy -= fault.targets

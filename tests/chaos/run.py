@@ -1,0 +1,213 @@
+"""A run: start everything, send and break, wait until all is decided, and collect the evidence."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from murmurate.service.landing.layout import interval_name
+from tests.chaos.acknowledged import Acknowledged
+from tests.chaos.broker import Broker
+from tests.chaos.chaos_service import GRACE_INTERVALS, ChaosService, Operator, wait_until
+from tests.chaos.faults import ClockFaults
+from tests.chaos.landing_disk import LandingDisk
+from tests.chaos.meters import FILES, STEP_S, ZONES, TrueEnergy, parquet_body
+from tests.chaos.mqtt_meters import MqttMeters
+from tests.chaos.oracle import Evidence, Verdict, judge
+from tests.chaos.public_watch import PublicWatch
+from tests.chaos.replicated_database import ReplicatedDatabase
+from tests.chaos.senders import Senders
+from tests.fault_injection.postgres_cluster import clusters
+from tests.support.postgres_stores import released_kinds
+
+STEP_WALL_S = 5.0  # how long an interval takes on two cores that do nothing else
+IDLE_PREPARE_S = 6.0  # what `Operator.prepare` takes on them
+MAX_SLOWDOWN = 1.5  # on a busy machine time passes slower, but not so slow that faults do no harm
+_START_S = 8.0
+_DECIDED_TIMEOUT_S = 180.0
+_UNIT_CHECK_S = 1.0
+_READ_ONLY = "-c default_transaction_read_only=on"
+
+
+@dataclass
+class World:
+    """Everything that runs, and what it has acknowledged."""
+
+    root: Path
+    operator: Operator
+    services: list[ChaosService]
+    state: ReplicatedDatabase
+    log: ReplicatedDatabase
+    broker: Broker
+    disk: LandingDisk
+    truth: TrueEnergy
+    acknowledged: Acknowledged
+    clocks: ClockFaults
+    mqtt: MqttMeters
+    senders: Senders
+    watch: PublicWatch
+    last: int = 0  # the last interval that was sent
+    _stopped: threading.Event = field(default_factory=threading.Event)  # nothing more is sent
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _failed: list[BaseException] = field(default_factory=list)
+
+    def play(self) -> None:
+        """Send every interval when it is over, until `finish`."""
+        interval = self.truth.first
+        try:
+            while not self._stopped.wait(max(0.0, self.operator.clock.wall_at((interval + 1) * STEP_S) - time.time())):
+                self.senders.send(interval)
+                self.mqtt.publish(interval)
+                self.last = interval
+                interval += 1
+        except BaseException as error:  # noqa: BLE001  raised again by `finish`
+            self._failed.append(error)
+
+    def keep_services_running(self) -> None:
+        """Start a service again whenever it has ended by itself, until the world ends."""
+        while not self._ended.wait(_UNIT_CHECK_S):
+            for service in self.services:
+                if service.start_if_ended():
+                    self.acknowledged.count(f"service {service.name} ended by itself and was started")
+
+    def end(self) -> None:
+        """No service is started from now on."""
+        self._ended.set()
+
+    def open_intervals(self) -> range:
+        return range(max(self.truth.first, self.last - GRACE_INTERVALS), self.last + 1)
+
+    def repeat_and_fence(self, timeout_s: float) -> bool:
+        """Repeat the batches of MQTT, and have everything stored that was published."""
+        self.mqtt.publish_again(self.open_intervals())
+        return self.mqtt.fence(timeout_s)
+
+    def break_landing(self, how: str) -> None:
+        """Damage the newest interval, so that the oracle must find it: a file of it is dropped, or counts double."""
+        interval = self.last
+        folder = self.root / "landing" / f"interval={interval_name(interval * STEP_S)}" / "shard=0"
+        file = folder / f"lake-{interval}.parquet"
+        wait_until(lambda: self.acknowledged.meters(interval) >= set(FILES), timeout_s=10)
+        if how == "drop":
+            file.unlink()
+        else:
+            doubled = parquet_body(interval, FILES, 2 * self.truth.stored_wh(interval) + 1)
+            (folder / "doubled.parquet").write_bytes(doubled)
+
+    def unready_services(self, timeout_s: float) -> list[str]:
+        """The services that are not whole again in time, though every fault is healed."""
+        return [one.name for one in self.services if not wait_until(one.is_ready, timeout_s, pause_s=0.5)]
+
+    def finish(self, player: threading.Thread) -> list[str]:
+        """Stop sending, and wait until each interval that was sent is decided. Return what went wrong."""
+        self._stopped.set()
+        player.join(60)
+        if self._failed:
+            raise self._failed[0]
+        violations = (
+            [] if self.mqtt.fence(_DECIDED_TIMEOUT_S) else ["mqtt: a message was not stored in three minutes of calm"]
+        )
+        self.senders.finish()
+        if not wait_until(lambda: self._decided() >= self.last, _DECIDED_TIMEOUT_S + self._seconds_to_deadline()):
+            violations.append("gap: the last intervals were not decided within three minutes of calm")
+        self.watch.stop()
+        return violations + sorted(set(self.watch.changed))
+
+    def _seconds_to_deadline(self) -> float:
+        return max(0.0, self.operator.clock.wall_at((self.last + 1 + GRACE_INTERVALS) * STEP_S) - time.time())
+
+    def _decided(self) -> int:
+        try:
+            with psycopg.connect(self.log.direct_dsn, connect_timeout=5) as connection:
+                row = connection.execute("SELECT min(interval) FROM public_log.head").fetchone()
+        except psycopg.Error:
+            return -1
+        return row[0] if row and row[0] is not None else -1
+
+    def judge(self) -> Verdict:
+        query = "SELECT interval, zone, energy_wh, reported, imputed FROM confidential.demand"
+        with psycopg.connect(self.state.direct_dsn, options=_READ_ONLY) as connection:
+            demand = {(at, zone): tuple(rest) for at, zone, *rest in connection.execute(query).fetchall()}
+        evidence = Evidence(
+            landing=self.root / "landing",
+            truth=self.truth,
+            last=self.last,
+            acknowledged=self.acknowledged.meters,
+            demand=demand,
+            released={zone: released_kinds(self.log.direct_dsn, zone) for zone in ZONES},
+        )
+        verdict = judge(evidence)
+        verified = self.operator.run("verify", self.log.direct_dsn)
+        if "Everything holds." not in verified:
+            verdict.violations.append(f"verify: {verified[-500:]}")
+        return verdict
+
+
+@contextmanager
+def new_world(seed: int, keep: Path | None = None) -> Iterator[World]:
+    """Start everything. Folders are deleted at the end; the logs of the services are copied to `keep`."""
+    with ExitStack() as stack:
+        root = Path(tempfile.mkdtemp(prefix="murmurate-chaos-"))
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        private = stack.enter_context(clusters())
+        disk = _closing(stack, LandingDisk(root / "landing"))
+        state, log = (_closing(stack, ReplicatedDatabase(private, name)) for name in ("state", "log"))
+        broker = Broker(root / "broker")
+        broker.start()
+        stack.callback(broker.kill)
+        operator = Operator(root, state.dsn, log.dsn, broker.port, step_wall_s=STEP_WALL_S)
+        begun = time.monotonic()
+        operator.prepare()
+        slow = min(MAX_SLOWDOWN, max(1.0, (time.monotonic() - begun) / IDLE_PREPARE_S))
+        operator.step_wall_s *= slow
+        operator.begin(in_s=_START_S * slow)
+        services = [ChaosService(operator, name) for name in ("one", "two")]
+        for service in services:
+            stack.callback(_keep_log, service, keep)
+            stack.callback(_end, service)
+            service.start()
+        if not all(wait_until(service.is_ready) for service in services):
+            raise RuntimeError(services[0].log.read_text()[-3000:])
+        broker.save()
+        truth = TrueEnergy(seed, operator.first)
+        acknowledged, clocks = Acknowledged(), ClockFaults()
+        mqtt = MqttMeters(operator, broker, truth, acknowledged, _reader(state), clocks.wrong_since)
+        stack.callback(mqtt.close)
+        senders = Senders(operator, services, truth, acknowledged)
+        watch = PublicWatch(services)
+        stack.callback(watch.stop)
+        parts = (root, operator, services, state, log, broker, disk, truth, acknowledged, clocks, mqtt, senders, watch)
+        world = World(*parts)
+        unit = threading.Thread(target=world.keep_services_running, name="init", daemon=True)
+        unit.start()
+        stack.callback(unit.join)
+        stack.callback(world.end)
+        yield world
+
+
+def _reader(state: ReplicatedDatabase) -> Callable[[], psycopg.Connection]:
+    return lambda: psycopg.connect(state.direct_dsn, connect_timeout=5, options=_READ_ONLY)
+
+
+def _closing(stack: ExitStack, one):
+    stack.callback(one.close)
+    return one
+
+
+def _end(service: ChaosService) -> None:
+    service.clock.shift(0.0)
+    service.stop()
+
+
+def _keep_log(service: ChaosService, keep: Path | None) -> None:
+    if keep is not None and service.log.exists():
+        keep.mkdir(parents=True, exist_ok=True)
+        shutil.copy(service.log, keep)

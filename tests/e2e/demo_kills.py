@@ -1,0 +1,173 @@
+"""End demos by signals at random moments, and look for what is left: python -m tests.e2e.demo_kills --moments 10.
+
+What is looked for: processes that have its mark in their environment or its folder on their command line, files,
+shared memory, open ports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+
+from tests.support.databases import SERVER
+from tests.support.ports import free_port
+
+SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+MARK = "MURMURATE_DEMO_MARK"
+PAGE_IS_OPEN = b"Ctrl-C"  # the last line that is printed then
+MAX_END_S = 300.0  # on a busy machine
+
+
+class KilledDemo(NamedTuple):
+    """How a demo was ended, and what was left of it."""
+
+    signal: str
+    after: str
+    status: int
+    ended_in_s: float
+    left: list[str]
+
+
+class RunningDemo:
+    """A demo as a user starts it, in a temporary folder of its own, marked so that everything of it is found."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder, self.mark = folder, os.urandom(8).hex()
+        self.port = free_port()
+        self._shared_memory = _unused_shared_memory()
+        environment = os.environ | {MARK: self.mark, "TMPDIR": str(folder)}
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "murmurate", "demo"]  # a shell's job ignores it
+        command += ["--homes", "40", "--port", str(self.port), *options]
+        with (folder.parent / f"{folder.name}.out").open("wb") as output:
+            self.process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    @property
+    def output(self) -> bytes:
+        return (self.folder.parent / f"{self.folder.name}.out").read_bytes()
+
+    def marked_processes(self) -> list[str]:
+        """What runs of it: its processes hand their environment down. PostgreSQL's has none, but its folder."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            traces = b"".join(_read_if_allowed(process / name) for name in ("environ", "cmdline"))
+            if self.mark.encode() in traces or os.fsencode(self.folder) in traces:
+                found.append(f"process {process.name}: {traces[-60:]!r}")
+        return found
+
+    def find_left(self, *, wait: bool) -> list[str]:
+        """List what is left. After SIGKILL, and where it was too early to be handled, its processes end a bit later."""
+        end = time.monotonic() + MAX_END_S
+        while wait and self.marked_processes() and time.monotonic() < end:
+            time.sleep(0.1)
+        left = self.marked_processes()
+        left += [f"file {path}" for path in sorted(self.folder.rglob("*"))[:5]]
+        left += [f"shared memory {number}" for number in _unused_shared_memory() - self._shared_memory]
+        for port in (self.port, self.port + 1):
+            with socket.socket() as probe:
+                left += [f"port {port}"] if probe.connect_ex(("127.0.0.1", port)) == 0 else []
+        return left
+
+
+def _read_if_allowed(path: Path) -> bytes:
+    """A process may have ended; the environment of one that runs under another account may be secret even to root."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def demo_databases() -> set[str]:
+    """Databases of demos on the server of the tests."""
+    with psycopg.connect(f"{SERVER}/postgres") as connection:
+        query = "SELECT datname FROM pg_database WHERE datname LIKE 'murmurate_demo%'"
+        return {name for (name,) in connection.execute(query)}
+
+
+def _unused_shared_memory() -> set[str]:
+    """Segments of System V shared memory of the account that runs a demo's server, which no process uses."""
+    account = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else os.geteuid()
+    lines = map(str.split, Path("/proc/sysvipc/shm").read_text(encoding="ascii").splitlines()[1:])
+    return {fields[1] for fields in lines if fields[7] == str(account) and fields[6] == "0"}
+
+
+def kill_demo(
+    number: signal.Signals,
+    after_s: float,
+    *options: str,
+    twice: bool = False,
+    when_open: Callable[[str], None] = lambda _: None,
+) -> KilledDemo:
+    """Start a demo, send it a signal after so many seconds, or a second one as well, and look for what is left.
+
+    It gets the signal earlier if its page is open; `when_open` is called before that, with what the demo has printed.
+    """
+    with tempfile.TemporaryDirectory(prefix="demo-kill-") as scratch:
+        folder = Path(scratch) / "tmp"
+        folder.mkdir(mode=0o755)
+        Path(scratch).chmod(0o755)  # as root, PostgreSQL runs under another account
+        demo = RunningDemo(folder, *options)
+        begun_s = time.monotonic()
+        while demo.process.poll() is None and time.monotonic() - begun_s < after_s:
+            if PAGE_IS_OPEN in demo.output:
+                when_open(demo.output.decode())
+                time.sleep(random.uniform(0, 2))  # noqa: S311
+                break
+            time.sleep(0.02)
+        is_open = PAGE_IS_OPEN in demo.output
+        return _end_demo(demo, number, f"{time.monotonic() - begun_s:.1f} s{', page open' * is_open}", twice=twice)
+
+
+def _end_demo(demo: RunningDemo, number: signal.Signals, after: str, *, twice: bool) -> KilledDemo:
+    sent_s = time.monotonic()
+    demo.process.send_signal(number)
+    if twice:
+        time.sleep(random.uniform(0, 0.5))  # noqa: S311
+        demo.process.send_signal(number)
+    status = demo.process.wait(MAX_END_S)
+    return KilledDemo(number.name, after, status, time.monotonic() - sent_s, demo.find_left(wait=status < 0))
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  this program prints figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="End demos by signals at random moments, and look for what is left.")
+    parser.add_argument("--moments", type=int, default=10, help="For each signal.")
+    parser.add_argument("--jobs", type=int, default=1, help="Demos at once.")
+    asked = parser.parse_args()
+    begun_s = time.monotonic()
+    first = kill_demo(signal.SIGKILL, float("inf"))
+    start_s = time.monotonic() - begun_s
+    _print(f"page open, killed by SIGKILL, all ended within {start_s:.0f} s; left: {first.left or 'nothing'}")
+    kills = [(number, random.uniform(0, start_s)) for number in SIGNALS for _ in range(asked.moments)]  # noqa: S311
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        found = [first]
+        for killed in pool.map(lambda kill: kill_demo(*kill, twice=random.random() < 0.5 or kill[1] < 5), kills):  # noqa: S311
+            moment = f"{killed.signal:8} after {killed.after:18}"
+            end = f"status {killed.status:4}, ended in {killed.ended_in_s:5.1f} s"
+            _print(f"{moment} {end}, left: {killed.left or 'nothing'}")
+            found.append(killed)
+    bad = sum(bool(killed.left) for killed in found)
+    _print(f"{len(found)} demos ended by signals at random moments: {bad} left something behind")
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""docs/tutorial/first-hour.md, played as a newcomer would."""

@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of every parser that reads what others wrote."""

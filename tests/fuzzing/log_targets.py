@@ -1,0 +1,91 @@
+"""Parsers of the public log, which `murmurate verify` reads from files of anyone."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+
+from murmurate.commands.log_source import _FileSource
+from murmurate.errors import ChainError, MurmurateError
+from murmurate.planning.plan_file import load_plan
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.public_log.tile import parse_tile
+from murmurate.public_log.zone_line import check_zone_follows, parse_zone_line
+from murmurate.public_log.zone_table import ZoneTable
+from murmurate.verification.verifier import check_log
+from tests.fuzzing.fuzz_loop import FuzzTarget
+from tests.support.sample_logs import PLAN, ShardLog, log
+
+_WORDS = (
+    *(b'"count":', b'"extensions":{}', b'"interval":', b'"kind":"release"', b'"kind":"open"', b'"kind":"zones"'),
+    *(b'"murmurate":1', b'"next_key":null', b'"proof":[]', b'"row":null', b'"index":0', b'"index":null', b"null"),
+    *(b'"since":', b'"moved_from":null', b'"moved":{}', b'"zones":[]', b'"measured"', b'"withheld"', b"[", b"{"),
+    *(b"0" * 64, b"f" * 64, b'"tick":"1/0"', b'"lead":1000000', b"\\ud800", b"[" * 500),
+)
+_MAX_ITEM_BYTES = 1 << 16
+
+
+def _parse_lines(data: bytes) -> None:
+    """Lines of one zone, one after the other, as a reader without any other zone checks them."""
+    head = None
+    for text in data.decode(errors="replace").splitlines():
+        head = check_zone_follows(head, parse_zone_line(text))
+
+
+def _parse_table(data: bytes) -> str:
+    return ZoneTable.from_json(data.decode(errors="replace")).digest
+
+
+def _parse_terms(data: bytes) -> object:
+    return ReleaseTerms.from_json(data.decode(errors="replace"))
+
+
+def _load_plan(data: bytes) -> object:
+    return load_plan(data.decode(errors="replace"))
+
+
+def _verify(data: bytes) -> None:
+    """A whole log in a file: lines, a tar archive, one tile, any of them packed. A fault is a finding, not an error."""
+    report = check_log({"fuzzing": _FileSource("fuzzing", io.BytesIO(data))}, plans=(PLAN,))
+    str(report)
+
+
+def _archive(items: list[bytes]) -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as tar:
+        for number, item in enumerate(items):
+            entry = tarfile.TarInfo(f"tiles/east/{number:012}.tile")
+            entry.size = len(item)
+            tar.addfile(entry, io.BytesIO(item))
+    return sink.getvalue()
+
+
+def log_targets() -> list[FuzzTarget]:
+    short = ShardLog(zones=("harbour",)).release(times=2)
+    items = [item.encode() if isinstance(item, str) else item for item in short.items()]
+    lines = [line.encode() for line in log(zones=("harbour",)).lines("harbour")]
+    tables = [table.text.encode() for table in log().tables.values()]
+    tiles = [tile.to_bytes() for tile in log(zones=("harbour",)).tiles]
+    small_plan = json.dumps({name: value for name, value in json.loads(PLAN).items() if name != "zone_file"})
+    logs = [b"\n".join(lines[:4]), _archive(items), tiles[0], gzip.compress(lines[0]), *items]
+    chain = (ChainError,)
+    return [
+        FuzzTarget(name="tile", parse=parse_tile, seeds=tiles[:4], errors=chain, words=_WORDS),
+        FuzzTarget(name="zone table", parse=_parse_table, seeds=tables, errors=chain, words=_WORDS),
+        FuzzTarget(
+            name="zone lines", parse=_parse_lines, seeds=[*lines[:3], b"\n".join(lines[:4])], errors=chain, words=_WORDS
+        ),
+        FuzzTarget(
+            name="plan terms",
+            parse=_parse_terms,
+            seeds=[PLAN.encode(), small_plan.encode()],
+            errors=(MurmurateError,),
+            words=_WORDS,
+        ),
+        FuzzTarget(
+            name="plan file", parse=_load_plan, seeds=[small_plan.encode()], errors=(MurmurateError,), words=_WORDS
+        ),
+        FuzzTarget(name="whole log", parse=_verify, seeds=logs, errors=(MurmurateError,), words=_WORDS),
+    ]

@@ -1,0 +1,79 @@
+"""`--json` of each command: one object on standard output, with the keys that docs/reference/json-output.md names."""
+
+import json
+import re
+import time
+
+import pytest
+
+from murmurate.cli import app
+from tests.support.operator_cli import DOCS, PAYING, STEP_S, made_plan, operator, small_zone  # noqa: F401
+
+PAGE = DOCS / "reference" / "json-output.md"
+
+
+def documented_keys(command):
+    """The keys in the first column of the table of a command."""
+    text = PAGE.read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^## {command}\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    cells = re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE)
+    return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+
+
+@pytest.fixture
+def run(operator):  # noqa: F811
+    """Run a command. Returns the object that it prints; its keys must be those of the page."""
+
+    def run_command(line, status=0):
+        found = json.loads(operator.run(f"murmurate {line} --json 2> errors.txt", status=status))
+        assert found.keys() == documented_keys(line.split()[0]) or line.startswith(("client list", "client remove"))
+        return found
+
+    return run_command
+
+
+def test_a_script_gets_what_the_page_names(operator, run):  # noqa: F811
+    operator.write("zone.toml", small_zone())
+    plan = run("plan zone.toml")
+    assert plan["promises"][0]["promise"] == "any 24 h: epsilon 3"
+    assert run("keys keys")["public_key"]
+    begin_s = operator.made_s // STEP_S * STEP_S - 3600
+    begin = time.strftime("%FT%TZ", time.gmtime(begin_s))
+    (opened,) = run(f"open plan.json --lead 60 --first {begin}")["zones"]
+    assert (opened["zone"], opened["plan"], opened["state"]) == ("harbour", plan["digest"], "open")
+    assert opened["first_measured"] == begin
+    assert run("client add head-end --zone harbour")["client_secret"]
+    assert "client_secret" not in json.dumps(run("client list"))
+    assert run("client remove head-end")["removed"]
+    operator.store_demand(begin_s // STEP_S, begin_s // STEP_S + 20)
+    assert run("release")["up_to_date"] == 1
+    assert run("export log.tar")["records"] >= 10
+    verified = run("verify log.tar")
+    assert verified["valid"]
+    assert verified["zones"]["harbour"]["kinds"]["measured"] >= 10
+    assert run("prices log.tar --zone harbour --last 5")["verified"]
+    assert run("status", status=1)["zone_list"][0]["kind"] == "measured"  # no client may send readings any more
+    assert str(PAYING) not in operator.shown
+
+
+def test_readings_and_their_sums(operator, run):  # noqa: F811
+    operator.write("plan.json", made_plan(small_zone()))
+    operator.write("meters.csv", "meter,zone,bound_wh,imputed_wh,id\n0,harbour,1000,150,home-17\n")
+    operator.run("murmurate landing landing --minutes 5")
+    start = time.strftime("%FT%TZ", time.gmtime(time.time() // STEP_S * STEP_S - STEP_S))
+    operator.write("readings.csv", f"meter_id,interval_start,energy_wh\nhome-17,{start},777\nhome-1,{start},5\n")
+    grace = 100_000
+    ingested = run(f"ingest readings.csv --landing landing --meters meters.csv --grace {grace}", status=1)
+    (file,) = ingested["files"]
+    assert (file["accepted"], file["late"], file["refused"]) == (1, 0, 1)
+    assert file["refusals"][0]["line"] == 3
+    summed = run(f"aggregate --landing landing --meters meters.csv --out demand.parquet --interval {start} --grace 0")
+    assert (summed["intervals"], summed["reported"], summed["expected"]) == ([start], 1, 1)
+    assert "777" not in json.dumps(summed).replace(start, "")
+    assert run("purge landing --days 30") == {"intervals": 0}
+
+
+def test_every_command_with_json_has_its_section():
+    sections = set(re.findall(r"^## (\w+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    commands = {command.name for command in app.registered_commands if "as_json" in command.callback.__annotations__}
+    assert commands == sections

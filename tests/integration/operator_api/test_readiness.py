@@ -1,0 +1,208 @@
+"""The private process says that it is ready exactly when readings can be taken, and shows why not."""
+
+import asyncio
+import base64
+import errno
+import json
+import re
+import time
+from types import SimpleNamespace
+
+import httpx
+import psycopg
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.support.ports import free_port
+
+from murmurate.service.auth import ApiClient, AuthStore
+from murmurate.service.clock import ServiceClock
+from murmurate.service.ingest import readiness, reloading_ingestor
+from murmurate.service.ingest.batch import ReadingBatch
+from murmurate.service.ingest.http_api import private_app
+from murmurate.service.ingest.ingest_status import IngestStatus
+from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.mqtt_consumer import MqttConsumer
+from murmurate.service.ingest.readiness import IngestReadiness, WriteCheck
+from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
+from murmurate.service.landing.layout import Landing
+from murmurate.service.operator_api.ingest_metrics import IngestCollector
+from murmurate.service.operator_api.routes import OperatorApi
+from murmurate.service.settings import MqttBroker, ServiceSettings
+from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT
+from murmurate.service.storage.session_pool import SessionPool
+
+OPEN_S = 1_794_657_600
+
+
+@pytest.fixture
+def private(tmp_path, state_dsn, monkeypatch):
+    """A private process whose log is out of reach."""
+    monkeypatch.setattr(readiness, "MIN_CHECK_PERIOD_S", 0.0)
+    (tmp_path / "meters.csv").write_text("meter,zone,bound_wh\n0,harbour,1000\n1,quay,1000\n")
+    landing, state = Landing.create(tmp_path / "landing"), SessionPool(state_dsn)
+    clock = ServiceClock(simulated_s=OPEN_S + 910, wall_s=time.time(), speed=1e-9)
+    settings = ServiceSettings(landing=landing.root, meters=tmp_path / "meters.csv", clock=clock)
+    store = IngestStore(state)
+    ingestor = ReloadingIngestor(landing, settings.meters, clock, 60, store)
+    consumer = MqttConsumer(
+        broker=MqttBroker(), client_id="never-connected", landing=landing, current_ingestor=ingestor, store=store,
+        now=clock.now,
+    )  # fmt: skip
+    ready = IngestReadiness(state, landing.root)
+    status = IngestStatus(ingestor=ingestor, state=state, readiness=ready, consumer=consumer)
+    databases = Databases.from_dsns(state=state_dsn, log=f"postgresql://postgres@127.0.0.1:{free_port()}/gone")
+    operator = OperatorApi(databases=databases, settings=settings, state=state, counts=ingestor.counts, ingest=status)
+    secret = AuthStore(state).add_client(ApiClient(id="boss", zones=frozenset(), is_operator=True))
+    yield SimpleNamespace(
+        app=private_app(operator.routes()),
+        root=tmp_path,
+        dsn=state_dsn,
+        status=status,
+        secret=secret,
+        consumer=consumer,
+    )
+    operator.close()
+    state.close()
+
+
+def fetch(private, path):
+    coded = base64.b64encode(f"boss:{private.secret}".encode()).decode()
+
+    async def get():
+        transport = httpx.ASGITransport(app=private.app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://private") as client:
+            return await client.get(path, headers={"authorization": f"Basic {coded}"})
+
+    return asyncio.run(get())
+
+
+def metric(private, name, **labels):
+    for family in text_string_to_metric_families(fetch(private, "/metrics").text):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    return None
+
+
+def test_it_is_ready_while_the_log_is_out_of_reach(private):
+    assert (fetch(private, "/readyz").status_code, fetch(private, "/healthz").status_code) == (200, 200)
+    assert metric(private, "murmurate_state_writable") == metric(private, "murmurate_landing_writable") == 1
+
+
+def test_it_is_not_ready_while_the_landing_is_full(private, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("murmurate.service.storage.durable._create_file", full)
+        answer = fetch(private, "/readyz")
+        assert (answer.status_code, metric(private, "murmurate_landing_writable")) == (503, 0)
+        assert answer.json()["detail"] == "the landing cannot be written: No space left on device"
+        assert metric(private, "murmurate_state_writable") == 1
+        assert fetch(private, "/healthz").status_code == 200
+    assert fetch(private, "/readyz").status_code == 200
+    assert not list((private.root / "landing").glob(".writable*"))
+
+
+def test_it_is_not_ready_while_the_landing_is_gone(private):
+    landing, away = private.root / "landing", private.root / "away"
+    landing.rename(away)
+    assert fetch(private, "/readyz").status_code == 503
+    away.rename(landing)
+    assert fetch(private, "/readyz").status_code == 200
+
+
+def test_it_is_not_ready_while_the_state_is_read_only(private):
+    name = private.dsn.rpartition("/")[2]
+    assert fetch(private, "/readyz").status_code == 200
+    for setting, expected in (("on", 503), ("off", 200)):
+        with psycopg.connect(private.dsn, autocommit=True) as connection:
+            connection.execute("SET default_transaction_read_only = off")
+            connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {setting}")
+            query = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
+            )
+            connection.execute(query, (name,))
+        end = time.monotonic() + 60
+        while fetch(private, "/readyz").status_code != expected:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert metric(private, "murmurate_state_writable") == (expected == 200)
+
+
+def test_what_lasts_and_needs_an_operator_is_in_readiness_and_on_the_page(private, monkeypatch):
+    monkeypatch.setattr(reloading_ingestor, "RELOAD_CHECK_S", -1.0)
+    with psycopg.connect(f"{private.dsn}") as connection:
+        report = {"zone_warnings": {"harbour": "has 2 meters"}, "warnings": {"harbour": "has 2 meters"}}
+        connection.execute(
+            "INSERT INTO curator.heartbeat VALUES (%s, clock_timestamp(), %s)", (WORKER_HEARTBEAT, json.dumps(report))
+        )
+    broker = "MQTT broker is not connected: no readings come over MQTT; start the broker"
+    assert_warned(private, broker, "harbour has 2 meters")
+    assert "meter table" not in fetch(private, "/readyz").text
+    (private.root / "meters.csv").unlink()
+    assert_warned(private, broker, "meter table is not there: put it back")
+    assert str(private.root) not in fetch(private, "/readyz").text
+    (private.root / "meters.csv").write_text("meter,zone\n0,harbour\n")
+    assert_warned(private, broker, "meter table cannot be read: put it back, or correct it")
+    (private.root / "meters.csv").write_text("meter,zone,bound_wh\n0,harbour,1000\n1,quay,1000\n")
+    assert "meter table" not in fetch(private, "/readyz").text
+
+
+def assert_warned(private, *warnings):
+    """Readings can be taken, and both places show what needs an operator."""
+    answer, page = fetch(private, "/readyz"), re.sub(r"<[^>]*>|\s+", " ", fetch(private, "/operator").text)
+    assert answer.status_code == 200
+    for warning in warnings:
+        assert f"warning: {warning}" in answer.text
+        assert warning in re.sub(r"\s+", " ", page)
+
+
+def test_a_check_that_never_ends_delays_no_answer_for_long_and_is_not_ready(monkeypatch):
+    monkeypatch.setattr(readiness, "CHECK_TIMEOUT_S", 0.05)
+    check = WriteCheck(lambda: time.sleep(20))
+    assert [check.fault(), check.fault()] == ["does not answer"] * 2
+
+
+def test_the_metrics_of_the_ways_in(private):
+    status = private.status
+    status.ingestor().ingest_batch(ReadingBatch.from_numbered_rows([(0, OPEN_S, 5)]), None)
+    status.ingestor.counts.update(register_future=3, mqtt_quarantined=2)
+    private.consumer.dropped = 7
+    registry_text = _render(status, ["harbour", "quay", "unknown"])
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(registry_text)
+        for sample in family.samples
+    }
+    assert samples["murmurate_register_points_refused_total", "future"] == 3
+    assert samples["murmurate_register_points_refused_total", "retained"] == 0
+    assert samples["murmurate_mqtt_set_aside_total",] == 2
+    assert samples["murmurate_mqtt_dropped_total",] == 7
+    assert (samples["murmurate_mqtt_connected",], samples["murmurate_mqtt_queue_bytes",]) == (0, 0)
+    assert samples["murmurate_session_pool_in_use",] == 0
+    ages = [samples["murmurate_zone_newest_reading_age_seconds", zone] for zone in ("harbour", "quay")]
+    assert 0 <= ages[0] <= ages[1]
+    assert samples["murmurate_meter_table_age_seconds",] >= 0
+    assert ("murmurate_zone_newest_reading_age_seconds", "unknown") not in samples
+
+
+def test_the_age_of_the_meter_table_grows_while_its_file_cannot_be_read(private, monkeypatch):
+    monkeypatch.setattr("murmurate.service.ingest.reloading_ingestor.RELOAD_CHECK_S", 0.0)
+    status = private.status
+    table = (private.root / "meters.csv").read_text()
+    (private.root / "meters.csv").write_text("not a table\n")
+    before = status.meter_table_age_s
+    time.sleep(0.2)
+    assert status.meter_table_age_s >= before + 0.2
+    (private.root / "meters.csv").write_text(table)
+    grown = status.ingestor.table_age_s
+    assert status.meter_table_age_s < grown
+
+
+def _render(status, zones):
+    registry = CollectorRegistry()
+    registry.register(IngestCollector(status, zones))
+    return generate_latest(registry).decode()

@@ -1,0 +1,48 @@
+"""The private process limits connections as the public one does."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+from tests.support.ports import free_port
+
+from murmurate.service.landing.layout import Landing
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+MAX_EACH = 2
+
+
+def test_one_address_has_so_many_connections_to_the_private_port_and_others_still_connect(tmp_path, state_dsn):
+    port = free_port()
+    Landing.create(tmp_path / "landing")
+    (tmp_path / "meters.csv").write_text("meter,zone,bound_wh,imputed_wh\n0,harbour,1000,150\n")
+    limits = f"[limits]\nconnections_per_address = {MAX_EACH}\n"
+    (tmp_path / "service.toml").write_text(f'private = "127.0.0.1:{port}"\n{limits}')
+    command = [sys.executable, "-m", "murmurate", "serve", str(tmp_path / "service.toml"), "--only", "private"]
+    process = subprocess.Popen(command, env=os.environ | {"MURMURATE_STATE": state_dsn, "MURMURATE_LOG": state_dsn})
+    try:
+        await_listening(port, process)
+        with ExitStack() as stack:
+            for address, status in (("127.0.0.2", 200), ("127.0.0.2", 200), ("127.0.0.2", 429), ("127.0.0.3", 200)):
+                one = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60, (address, 0)))
+                one.sendall(GET)
+                assert one.recv(12) == b"HTTP/1.1 %d" % status
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def await_listening(port, process):
+    end = time.monotonic() + 120
+    while True:
+        assert process.poll() is None
+        assert time.monotonic() < end
+        try:
+            socket.create_connection(("127.0.0.1", port), 60).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        else:
+            return

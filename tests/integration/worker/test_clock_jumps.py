@@ -1,0 +1,65 @@
+"""A clock that jumps, ahead or back, for a while: no interval is closed too early, and none is forgotten."""
+
+from tests.support.interval_workers import FIRST_S, GRACE_S
+from tests.support.operator_cli import STEP_S
+
+from murmurate.service.landing.interval_manifest import is_closing
+
+TEN_MINUTES_S = 600
+
+
+def closed(setup):
+    return [number for number in range(10) if is_closing(setup.landing, FIRST_S + number * STEP_S)]
+
+
+def test_a_machine_whose_clock_is_ahead_closes_nothing_too_early_and_loses_no_interval(worker_setup):
+    worker_setup.report(0)
+    worker_setup.at(0, GRACE_S)
+    worker_setup.clock.ahead_s = TEN_MINUTES_S
+    worker_setup.at(0, GRACE_S + 20)
+    assert closed(worker_setup) == [0]
+    worker_setup.report(1)
+    worker_setup.at(1, GRACE_S)  # the clock of the state database is right
+    worker_setup.clock.ahead_s = 0
+    for number in (2, 3):
+        worker_setup.report(number)
+        worker_setup.at(number, GRACE_S)
+    assert worker_setup.kinds() == ["measured"] * 4
+    events = [event for event, _ in worker_setup.logged]
+    assert events.count("clock ahead of the state database") == 1
+    assert "clock agrees with the state database" in events
+
+
+def test_how_far_the_clock_is_ahead_is_among_the_figures(worker_setup):
+    worker_setup.clock.ahead_s = TEN_MINUTES_S
+    worker_setup.at(0, 0)
+    assert abs(worker_setup.worker.figures.clock_ahead_s - TEN_MINUTES_S) < 30
+
+
+def test_a_clock_that_is_back_for_a_while_loses_no_interval_that_is_still_in_time(worker_setup):
+    worker_setup.report(0)
+    worker_setup.at(0, GRACE_S)
+    worker_setup.report(1)
+    worker_setup.clock.ahead_s = -TEN_MINUTES_S
+    worker_setup.at(1, GRACE_S)
+    assert worker_setup.kinds() == ["measured"]
+    worker_setup.clock.ahead_s = 0
+    worker_setup.at(1, GRACE_S + 75)
+    worker_setup.report(2)
+    worker_setup.at(2, GRACE_S)
+    assert worker_setup.kinds() == ["measured"] * 3
+
+
+def test_where_both_clocks_were_ahead_the_worker_goes_on_when_they_are_set_back(worker_setup):
+    worker_setup.report(0)
+    worker_setup.at(0, GRACE_S)
+    worker_setup.at(2, GRACE_S)  # both clocks agree, ten minutes ahead: two intervals are decided without a reading
+    assert closed(worker_setup) == [0, 2]  # the one between came too late for a price, and was left open
+    worker_setup.at(0, GRACE_S + 75)
+    for number in range(1, 5):
+        if number > 2:
+            worker_setup.report(number)
+        worker_setup.at(number, GRACE_S)
+    assert worker_setup.kinds()[3:] == ["measured", "measured"]
+    assert len(worker_setup.kinds()) == 5
+    assert "clock set back" in [event for event, _ in worker_setup.logged]

@@ -1,0 +1,50 @@
+"""docs/how-to/real-homes.md: its commands run as written on a made wheel, and its figures are those of one run."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.made_wheel import write_made_wheel
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "how-to" / "real-homes.md"
+WHEEL = "data/CityLearn-2.2b0-py3-none-any.whl"
+DOWNLOAD = "pip download citylearn==2.2b0 --no-deps -d data"
+
+
+def commands():
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def test_the_page_downloads_what_the_long_run_downloads():
+    assert commands()[0] == DOWNLOAD
+    assert DOWNLOAD.replace("-d data", '-d "$work/data"') in (ROOT / ".ci" / "long").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_page_runs_as_written_on_a_made_wheel(tmp_path):
+    write_made_wheel(tmp_path / WHEEL, hours=20 * 7 * 24 + 24)
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    told = [command for command in commands() if command != DOWNLOAD]
+    assert told == [f"murmurate homes {WHEEL} --out homes/"]
+    for command in told:
+        done = subprocess.run(
+            ["bash", "-ec", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        assert "homes.html and homes.json are in homes/" in done.stdout
+    page = (tmp_path / "homes" / "homes.html").read_text(encoding="utf-8")
+    assert "3 measured and 9 modelled homes" in page
+    zones = json.loads((tmp_path / "homes" / "homes.json").read_text(encoding="utf-8"))["zones"]
+    assert [zone["name"].split(",")[0] for zone in zones] == [
+        "Fontana",
+        "Alameda County",
+        "Travis County",
+        "Chittenden County",
+    ]

@@ -1,0 +1,153 @@
+"""What describes and makes a release: citation, forms for issues, the workflow that publishes."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from tools.changelog import UNRELEASED, read_sections
+
+import murmurate
+from murmurate.commands.registry_entry import PAPER
+
+ROOT = Path(__file__).parents[2]
+GITHUB = ROOT / ".github"
+FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
+
+# Citation File Format 1.2.0.
+CITATION_KEYS = {
+    "abstract", "authors", "cff-version", "commit", "contact", "date-released", "doi", "identifiers", "keywords",
+    "license", "license-url", "message", "preferred-citation", "references", "repository", "repository-artifact",
+    "repository-code", "title", "type", "url", "version",
+}  # fmt: skip
+REQUIRED_CITATION_KEYS = {"authors", "cff-version", "message", "title"}
+REQUIRED_REFERENCE_KEYS = {"authors", "title", "type"}
+
+# GitHub's forms for issues.
+INPUTS = {"checkboxes", "dropdown", "input", "textarea"}
+
+
+def read_yaml(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def citation():
+    return read_yaml(ROOT / "CITATION.cff")
+
+
+def test_the_citation_has_the_keys_of_its_format(citation):
+    assert set(citation) >= REQUIRED_CITATION_KEYS
+    assert set(citation) <= CITATION_KEYS
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["type"] == "software"
+    for author in citation["authors"]:
+        assert set(author) == {"name"} or {"family-names", "given-names"} <= set(author)
+    for reference in citation["references"]:
+        assert set(reference) >= REQUIRED_REFERENCE_KEYS
+        assert re.fullmatch("[A-Z]{2}", reference["conference"]["country"])
+        assert {each["type"] for each in reference["identifiers"]} <= {"doi", "other", "swh", "url"}
+
+
+def test_the_citation_is_of_this_version_and_says_what_the_package_says(citation):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert citation["version"] == murmurate.__version__
+    assert citation["license"] == project["license"]
+    assert citation["keywords"] == project["keywords"]
+
+
+def test_the_citation_has_the_date_of_the_changelog_once_it_is_released(citation):
+    day = read_sections((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))[0].day
+    assert str(citation.get("date-released", UNRELEASED)) == day
+
+
+def test_the_paper_is_cited_with_its_authors(citation):
+    (paper,) = citation["references"]
+    authors = " and ".join(f"{author['given-names']} {author['family-names']}" for author in paper["authors"])
+    assert authors == "Mahrokh GhoddousiBoroujeni and Dominik Fay and Christos Dimitrakakis and Maryam Kamgarpour"
+    assert (authors, paper["title"]) == (PAPER["author"], PAPER["title"])
+    assert (paper["year"], f"{paper['start']}-{paper['end']}") == (PAPER["year"], PAPER["pages"])
+
+
+def test_there_is_a_form_for_a_bug_a_privacy_concern_and_a_question():
+    assert [path.stem for path in FORMS] == ["bug", "privacy", "question"]
+    assert read_yaml(GITHUB / "ISSUE_TEMPLATE" / "config.yml") == {"blank_issues_enabled": False}
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_a_form_has_the_shape_that_github_reads(path):
+    form = read_yaml(path)
+    assert set(form) == {"name", "description", "labels", "body"}
+    assert all(isinstance(label, str) for label in form["labels"])
+    inputs = [part for part in form["body"] if part["type"] != "markdown"]
+    for part in inputs:
+        assert part["type"] in INPUTS
+        assert set(part) <= {"type", "id", "attributes", "validations"}
+        assert part["attributes"]["label"]
+        if part["type"] in {"checkboxes", "dropdown"}:
+            assert part["attributes"]["options"]
+    assert all(part["attributes"]["value"] for part in form["body"] if part["type"] == "markdown")
+    assert len({part["id"] for part in inputs}) == len(inputs)
+    assert any(part.get("validations", {}).get("required") for part in inputs)
+
+
+@pytest.mark.parametrize("name", ["bug", "privacy"])
+def test_a_broken_promise_is_sent_to_the_security_page_before_anything_is_asked(name):
+    first = read_yaml(GITHUB / "ISSUE_TEMPLATE" / f"{name}.yml")["body"][0]
+    assert first["type"] == "markdown"
+    assert "`SECURITY.md`" in first["attributes"]["value"]
+    assert "privately" in first["attributes"]["value"]
+    assert "**Report** it privately" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+def test_links_of_the_template_of_a_pull_request_exist():
+    template = GITHUB / "pull_request_template.md"
+    links = re.findall(r"\]\(([^)]+)\)", template.read_text(encoding="utf-8"))
+    assert links
+    assert all((GITHUB / link).exists() for link in links)
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    return read_yaml(GITHUB / "workflows" / "release.yml")
+
+
+def test_only_a_tag_of_a_version_publishes(workflow):
+    assert workflow[True] == {"push": {"tags": ["v*"]}}  # YAML 1.1 reads the key `on` as true
+
+
+def test_no_job_has_more_rights_than_it_needs(workflow):
+    assert workflow["permissions"] == {}
+    assert {name: job["permissions"] for name, job in workflow["jobs"].items()} == {
+        "build": {"contents": "read"},
+        "publish": {"id-token": "write"},
+        "announce": {"contents": "write"},
+    }
+
+
+def test_the_job_that_may_publish_runs_nothing_of_the_repository(workflow):
+    publish = workflow["jobs"]["publish"]
+    assert publish["environment"] == "pypi"
+    assert publish["needs"] == "build"
+    assert all("run" not in step for step in publish["steps"])
+    assert [step["uses"].partition("@")[0] for step in publish["steps"]] == [
+        "actions/download-artifact",
+        "pypa/gh-action-pypi-publish",
+    ]
+
+
+def test_the_build_is_checked_before_it_is_published_and_holds_no_secret(workflow):
+    commands = "\n".join(step.get("run", "") for step in workflow["jobs"]["build"]["steps"])
+    order = [
+        "tools.changelog --tag",
+        "-m build",
+        "tools.package_contents dist/*",
+        'murmurate" --help',
+        "tools.sbom --out",
+    ]
+    places = [commands.index(words) for words in order]
+    assert places == sorted(places)
+    assert "secrets." not in (GITHUB / "workflows" / "release.yml").read_text(encoding="utf-8")
+    for module in re.findall(r"python -m (tools\.\w+)", commands):
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists()

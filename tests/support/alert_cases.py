@@ -1,0 +1,109 @@
+"""For each alert rule the series of a fault, which make it fire, and those of a healthy service, which do not.
+
+A series is in the notation of promtool: `a+bxn` is a, then n more values that grow by b; `_xn` is n missing values.
+There is one value a minute, and the rules are looked at after END_MINUTES.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+END_MINUTES = 90
+
+
+class AlertCase(NamedTuple):
+    """Series by name, with their labels: of a fault, and of a healthy service."""
+
+    fault: dict[str, str]
+    healthy: dict[str, str]
+
+
+def gauge(series, fault, healthy):
+    """A case of one gauge that has the same value all the time."""
+    return AlertCase({series: f"{fault}x120"}, {series: f"{healthy}x120"})
+
+
+def counter(series, *, fault="0x80 1x40"):
+    """A case of one counter that grows once in the last minutes."""
+    return AlertCase({series: fault}, {series: "7x120"})
+
+
+def histogram(name, *, fault, healthy):
+    """A case of a histogram: of 20 observations an hour all are within one bound and above the one before."""
+
+    def buckets(slow):
+        bounds = {"1": 0, "60": 0 if slow else 1, "300": 1, "+Inf": 1}
+        return {f'{name}_bucket{{le="{le}"}}': f"0+{rate}x120" for le, rate in bounds.items()}
+
+    return AlertCase(buckets(fault), buckets(healthy))
+
+
+def first_event(series):
+    """A case of a counter with a label: it appears with its first event."""
+    return AlertCase({series: "_x80 1x40"}, {series: "1x120"})
+
+
+ALERT_CASES: dict[str, list[AlertCase]] = {
+    "MurmurateDown": [gauge('up{job="murmurate-private",instance="a"}', 0, 1)],
+    "MurmurateWorkerSilent": [
+        AlertCase(
+            {"murmurate_worker_heartbeat_age_seconds": "1x85 130x40"},
+            {"murmurate_worker_heartbeat_age_seconds": "1x85 70 1x40"},
+        ),
+        gauge("murmurate_worker_heartbeat_age_seconds", -1, 2),
+    ],
+    "MurmuratePartRestarting": [
+        AlertCase(
+            {'murmurate_part_restarts_total{part="worker"}': "0x80 1+1x40"},
+            {'murmurate_part_restarts_total{part="worker"}': "0x80 1x40"},
+        )
+    ],
+    "MurmurateNoPriceNow": [gauge('murmurate_zone_decided_interval_end_seconds{zone="harbour"}', 4500, 6300)],
+    "MurmurateReleasesLate": [histogram("murmurate_release_lateness_seconds", fault=True, healthy=False)],
+    "MurmurateZoneBehind": [gauge('murmurate_zone_intervals_behind{zone="harbour"}', 2, 1)],
+    "MurmurateShardsUnfinished": [gauge("murmurate_shards_unfinished", 1, 0)],
+    "MurmurateZonesBlocked": [gauge("murmurate_zones_blocked", 1, 0), gauge("murmurate_shards_blocked", 1, 0)],
+    "MurmurateLogBroken": [
+        gauge("murmurate_zones_broken", 3, 0),
+        gauge("murmurate_shards_broken", 1, 0),
+        gauge("murmurate_public_shards_broken", 1, 0),
+    ],
+    "MurmurateClockWrong": [
+        gauge("murmurate_worker_clock_ahead_seconds", 600, 0.2),
+        gauge("murmurate_worker_clock_ahead_seconds", -600, -0.2),
+    ],
+    "MurmurateShareReportedLow": [gauge('murmurate_zone_share_reported{zone="harbour"}', 0.8, 0.99)],
+    "MurmurateReadingsStopped": [gauge('murmurate_zone_newest_reading_age_seconds{zone="harbour"}', 4000, 30)],
+    "MurmurateNotAggregated": [
+        counter('murmurate_intervals_not_aggregated_total{cause="disk"}'),
+        first_event('murmurate_intervals_not_aggregated_total{cause="disk"}'),
+    ],
+    "MurmurateAggregationSlow": [histogram("murmurate_aggregation_seconds", fault=True, healthy=False)],
+    "MurmurateMeterTableNotInForce": [gauge('murmurate_meter_table_not_in_force{cause="unreadable"}', 1, 0)],
+    "MurmurateMeterTableOld": [gauge("murmurate_meter_table_age_seconds", 2_600_000, 86_400)],
+    "MurmurateZonesWithoutMeters": [gauge("murmurate_zones_without_meters", 1, 0)],
+    "MurmurateRegisterPointsRefused": [
+        counter('murmurate_register_points_refused_total{cause="future"}'),
+        first_event('murmurate_register_points_refused_total{cause="future"}'),
+    ],
+    "MurmurateMqttDisconnected": [gauge("murmurate_mqtt_connected", 0, 1)],
+    "MurmurateMqttQueueLong": [gauge("murmurate_mqtt_queue_bytes", 60_000_000, 1_000_000)],
+    "MurmurateMqttSetAside": [counter("murmurate_mqtt_set_aside_total")],
+    "MurmurateLandingNotWritable": [gauge("murmurate_landing_writable", 0, 1)],
+    "MurmurateStateNotWritable": [gauge("murmurate_state_writable", 0, 1)],
+    "MurmurateRetentionFailed": [
+        counter('murmurate_retention_failed_total{cause="files"}'),
+        first_event('murmurate_retention_failed_total{cause="files"}'),
+    ],
+    "MurmurateReadingsTooOld": [gauge("murmurate_oldest_readings_age_seconds", 610_000, 604_000)],
+    "MurmurateDamagedFiles": [gauge("murmurate_damaged_files", 1, 0)],
+    "MurmurateSessionPoolFull": [gauge("murmurate_session_pool_in_use", 16, 3)],
+    "MurmurateLogReaderOld": [
+        gauge("murmurate_log_reader_age_seconds", 90, 1),
+        gauge("murmurate_log_reader_age_seconds", -1, 0),
+    ],
+    "MurmurateShardsStale": [gauge("murmurate_public_shards_stale", 1, 0)],
+    "MurmurateConnectionsNearLimit": [gauge("murmurate_public_connections", 9000, 500)],
+    "MurmurateStreamsNearLimit": [gauge("murmurate_public_streams", 4500, 500)],
+    "MurmurateNoticesDropped": [counter("murmurate_notices_dropped_total")],
+}

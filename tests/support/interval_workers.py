@@ -1,0 +1,116 @@
+"""A worker on real databases and a real landing, with a clock that a test sets."""
+
+import time
+
+import numpy as np
+import psycopg
+import pytest
+
+from murmurate.commands.open import open_zones
+from murmurate.planning.plan import make_plan
+from murmurate.planning.zone_file import parse_zone
+from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.keyring import create_keyring
+from murmurate.service.landing.append import append_readings
+from murmurate.service.landing.layout import Landing
+from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT
+from murmurate.service.worker.interval_worker import IntervalWorker
+from murmurate.service.worker.publisher_context import PublisherContext
+from murmurate.types import Readings
+from tests.support.operator_cli import STEP_S, small_zone
+from tests.support.postgres_stores import released_kinds
+from tests.support.recorded_log import recorded_log
+
+HOMES, GRACE_S, LEAD = 801, 60, 2
+FIRST_S = 1_794_614_400  # 2026-11-14 00:00 UTC
+
+
+class SettableClock:
+    """A clock that a test sets. `ahead_s` is how far the machine's own clock is wrong."""
+
+    def __init__(self, now_s):
+        self.now_s, self.ahead_s = float(now_s), 0.0
+
+    def now(self):
+        return self.now_s + self.ahead_s
+
+    def simulated_at(self, wall_s):
+        return self.now_s + (wall_s - time.time())
+
+    def wall_at(self, simulated_s):
+        return time.time() + (simulated_s - self.now_s)
+
+
+class WorkerSetup:
+    """A worker with everything it needs."""
+
+    def __init__(self, root, state, log):
+        self.root, self.state_dsn, self.log_dsn = root, state, log
+        (root / "plan.json").write_text(make_plan(parse_zone(small_zone())).to_json())
+        create_keyring(root / "keys")
+        self.databases = Databases.from_dsns(state=state, log=log)
+        open_zones(
+            [root / "plan.json"],
+            self.databases,
+            root / "keys",
+            lead_intervals=LEAD,
+            first="2026-11-14T00:00Z",
+            quiet=True,
+        )
+        self.landing = Landing.create(root / "landing", interval_s=STEP_S)
+        self.write_meters()
+        self.clock, self.logged, self.workers = SettableClock(FIRST_S), [], []
+        self.worker = self.new_worker()
+
+    def write_meters(self, bound_wh=1000):
+        rows = [f"{home},harbour,{bound_wh},100" for home in range(HOMES)]
+        (self.root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh", *rows]) + "\n")
+
+    def new_worker(self):
+        context = PublisherContext.from_databases(self.databases, self.root / "keys", release_slot_s=0.01)
+        made = IntervalWorker(
+            landing=self.landing,
+            meters=self.root / "meters.csv",
+            context=context,
+            ingest_store=IngestStore(self.state_dsn),
+            clock=self.clock,
+            grace_s=GRACE_S,
+        )
+        self.workers.append(made)
+        return made
+
+    def report(self, number, homes=HOMES):
+        readings = Readings.from_columns(meter=np.arange(homes), energy_wh=np.full(homes, 200))
+        assert append_readings(self.landing, FIRST_S + number * STEP_S, readings)
+
+    def at(self, number, after_s):
+        """Run the worker this many seconds after the end of an interval."""
+        self.clock.now_s = FIRST_S + (number + 1) * STEP_S + after_s
+        self.worker.run_once()
+
+    def kinds(self):
+        return [kind for _, kind in released_kinds(self.log_dsn, "harbour")]
+
+    def column(self, name):
+        """A column of the demand in the state, by interval."""
+        with psycopg.connect(self.state_dsn) as connection:
+            query = f"SELECT {name} FROM confidential.demand ORDER BY interval"  # noqa: S608
+            return [value for (value,) in connection.execute(query).fetchall()]
+
+    def release_report(self):
+        return self.worker.context.state.heartbeats()[WORKER_HEARTBEAT][1]
+
+    def count(self, table):
+        with psycopg.connect(self.state_dsn) as connection:
+            return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+
+
+@pytest.fixture
+def worker_setup(tmp_path, state_dsn, log_dsn):
+    made = WorkerSetup(tmp_path, state_dsn, log_dsn)
+    with recorded_log(made.logged):
+        yield made
+    for worker in made.workers:
+        worker.context.close()
+        worker.ingest_store.close()

@@ -1,0 +1,28 @@
+"""Samples of households with known occupancy, drawn from known habits and written as a sample file."""
+
+import numpy as np
+
+from murmurate.household.occupancy import OccupancyChains, OccupancyModel, per_interval_probability, sample_occupancy
+
+STARTS = (7, 8, 16, 23)  # hours at which the periods of the day begin
+ARRIVE, LEAVE = (0.98, 0.05, 0.99, 0.01), (0.05, 0.95, 0.05, 0.995)  # during each period
+
+
+def resident_chains(households, per_hour=1):
+    """The habits of the example zone file, for a number of households."""
+    day = 24 * per_hour
+    starts = np.array(STARTS) * per_hour
+    period = (np.searchsorted(starts, np.arange(day), side="right") - 1) % len(starts)
+    arrive, leave = (per_interval_probability(np.array(p), np.bincount(period))[:, None] for p in (ARRIVE, LEAVE))
+    return OccupancyChains.independent(initial=[0.3], arrive=arrive, leave=leave, period=period, kind=[0] * households)
+
+
+def write_labeled_sample(path, *, households, days, seed, per_hour=1, kind=""):
+    """Write readings and occupancy of independent households that live by these habits."""
+    model = OccupancyModel(groups=(resident_chains(households, per_hour),))
+    occupied = sample_occupancy(model, days * 24 * per_hour, np.random.default_rng(seed)).astype(int)
+    last = f",{kind}" if kind else ""
+    rows = [f"{t},{h},{100 + 200 * home},{home}{last}" for (t, h), home in np.ndenumerate(occupied)]
+    header = "interval,household,energy_wh,occupied" + (",kind" if kind else "")
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,53 @@
+"""Logs of zones with predicted prices whose demand is known: a calendar, and an answer to the price that was paid."""
+
+import numpy as np
+
+from murmurate.prediction.calendar import locate_intervals
+from murmurate.public_log.tile import RowKind
+from murmurate.public_log.zone_line import make_zone_line
+from tests.support.predicted_zones import DAY_WH, SLOTS, PredictedShard
+
+
+class NoNoise:
+    """What a publisher takes for real noise."""
+
+    test_only = False
+
+    def draw(self, distribution, scale_wh, core_wh=None):  # noqa: ARG002 - as every sampler
+        return np.zeros(np.shape(scale_wh), np.int64)
+
+
+def true_demand_wh(interval):
+    """Demand of one household at the reference price, in Lisbon's winter: other than the forecast of the plans says."""
+    when = locate_intervals(np.atleast_1d(interval), SLOTS)
+    day = 1.2 * DAY_WH[when.slot] + 60 * np.sin(when.slot * np.pi / 6)
+    return day * np.array([1.0, 0.9, 0.8])[when.day_type]
+
+
+def price_paid(shard, zone=0):
+    """The price that is paid in the interval that comes next: that of the release `lead` intervals before; or None."""
+    lead, released = shard.tiles[0].header.lead, [tile for tile in shard.tiles if len(tile.rows)]
+    if lead == 0 or len(released) < lead or released[-lead].rows["kind"][zone] == RowKind.WITHHELD:
+        return None
+    return int(released[-lead].rows["price_ticks"][zone])
+
+
+def play_log(plans, hours, *, households, response=None, missing=(), late=(), shard=None, **options):
+    """Release hours of the first zone, with the demand that answers to its price."""
+    shard = shard or PredictedShard(plans, **options)
+    zone = min(plans)
+    for n in range(hours):
+        demand = households * float(true_demand_wh(shard.head.interval + 1)[0])
+        paid = price_paid(shard)
+        if response is not None and paid is not None:
+            demand *= float(response.factor(np.array([float(paid)]))[0])
+        shard.release({} if n in missing else {zone: round(demand)}, late=n in late)
+    return shard
+
+
+def tile_items(shard):
+    return [*(table.text for table in shard.tables.values()), *(tile.to_bytes() for tile in shard.tiles)]
+
+
+def line_items(shard, zone):
+    return [make_zone_line(tile, shard.tables[tile.header.table], zone).to_json() for tile in shard.tiles]

@@ -1,0 +1,117 @@
+"""Ten meters whose readings come over a real broker, and the consumers of their messages."""
+
+from __future__ import annotations
+
+import json
+import time
+from secrets import token_hex
+
+import pytest
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
+
+from murmurate.service.aggregation.job import aggregate_landing
+from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.ingestor import ReadingIngestor
+from murmurate.service.ingest.message_queue import MessageQueue
+from murmurate.service.ingest.meter_registry import MeterRegistry
+from murmurate.service.ingest.mqtt_consumer import MqttConsumer
+from murmurate.service.landing.interval_manifest import close_interval
+from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.meter_table import pin_table
+from murmurate.service.settings import MqttBroker
+from tests.e2e.running_service import end_session
+from tests.support.recorded_log import recorded_log
+
+STEP_S = 900
+START_S = 1_794_658_500
+NOW_S = START_S + STEP_S + 20
+
+
+class MqttZone:
+    """Ten meters with names that are unique on the broker, and consumers of their messages."""
+
+    def __init__(self, root, dsn):
+        self.root, self.dsn, self.mark = root, dsn, token_hex(4)
+        rows = [f"{meter},street,1000,100,{self.mark}-{meter}" for meter in range(10)]
+        (root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh,id", *rows]) + "\n")
+        self.landing = Landing.create(root / "landing")
+        self.logged, self.broken, self.now_s, self.queue = [], False, NOW_S, None
+        registry = MeterRegistry.from_meter_table(root / "meters.csv")
+        self.ingestor = ReadingIngestor(landing=self.landing, registry=registry, now=lambda: self.now_s, grace_s=3600)
+        self.broker = MqttBroker()
+        self.sender = Client(CallbackAPIVersion.VERSION2)
+        self.sender.connect("127.0.0.1")
+        self.sender.loop_start()
+
+    def close(self):
+        self.sender.disconnect()
+        self.sender.loop_stop()
+        end_session(f"test-{self.mark}")
+
+    def take(self):
+        if self.broken:
+            raise OSError("the disk is full")
+        return self.ingestor
+
+    def new_consumer(self):
+        return MqttConsumer(
+            broker=self.broker,
+            client_id=f"test-{self.mark}",
+            landing=self.landing,
+            current_ingestor=self.take,
+            store=IngestStore(self.dsn),
+            now=lambda: self.now_s,
+            queue=self.queue or MessageQueue(),
+        )
+
+    def send(self, topic, payload, qos=1, retain=False):
+        self.sender.publish(topic, payload, qos=qos, retain=retain).wait_for_publish(120)
+
+    def register_topic(self, meter):
+        return f"smartmeter/{self.mark}-{meter}/ACTIVE_ENERGY_P"
+
+    def reading(self, meter, energy_wh):
+        return json.dumps({"meter": f"{self.mark}-{meter}", "interval_start": START_S, "energy_wh": energy_wh})
+
+    def register(self, meter, at_s, total_wh):
+        self.send(self.register_topic(meter), json.dumps({"timestamp": at_s, "value": total_wh}))
+
+    def until(self, holds):
+        end = time.monotonic() + 120
+        while not holds():
+            assert time.monotonic() < end, (self.ingestor.counts, self.logged)
+            time.sleep(0.02)
+
+    def counted(self):
+        table = pin_table(self.landing, self.root / "meters.csv")
+        demand = aggregate_landing(self.landing, table, [close_interval(self.landing, START_S, table.version)])[
+            0
+        ].demand
+        return int(demand.energy_wh[0]), int(demand.reported[0])
+
+
+@pytest.fixture
+def zone(tmp_path, state_dsn):
+    made = MqttZone(tmp_path, state_dsn)
+    with recorded_log(made.logged):
+        yield made
+    made.close()
+
+
+@pytest.fixture
+def start_consumer(zone):
+    """Start a consumer. It is stopped after the test."""
+    consumers = []
+
+    def start():
+        consumer = zone.new_consumer()
+        consumers.append((consumer, consumer.start()))
+        zone.until(lambda: ("broker listens", {"topics": 2}) in zone.logged)
+        return consumer
+
+    yield start
+    for consumer, thread in consumers:
+        consumer.stop()
+        thread.join(120)
+        consumer.store.close()

@@ -1,0 +1,210 @@
+"""Simulated regions are what they are said to be, ways of pricing see no future, and waste is counted rightly."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from murmurate.lab.evaluate.clipped_sums import BOUNDS_WH, MomentSums, sum_clipped
+from murmurate.lab.evaluate.comparison import compare_ways
+from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes
+from murmurate.lab.evaluate.parallel import run_tasks
+from murmurate.lab.evaluate.random_stream import RandomStream
+from murmurate.lab.evaluate.season import SharedShock, draw_season, draw_shock
+from murmurate.lab.evaluate.season_filter import SeasonFilter
+from murmurate.lab.evaluate.simulated_noise import NoiseLaw
+from murmurate.lab.evaluate.simulated_region import RegionSize, simulate_region
+from murmurate.lab.evaluate.supply import Supply, answer, meeting_price, waste
+from murmurate.lab.evaluate.ways import price_season
+from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
+from murmurate.prediction.deviation_states import STATES
+from murmurate.privacy.huber import huber_variance
+
+NOISE = NoiseLaw(scale=37.010**2 / 53.293, core=53.293)
+DAY = 96
+TINY = RegionSize(sample=300, whole=400, zones=2, days=42)
+loads = st.lists(st.floats(0.2, 2.5), min_size=1, max_size=4).map(np.array)
+elasticities = st.sampled_from([0.05, 0.1, 0.3])
+
+
+@pytest.fixture(scope="module")
+def small_region():
+    """A region of a few homes: enough for the machinery, not for its figures."""
+    return simulate_region(5, (100,), scale=TINY)
+
+
+def test_homes_use_what_homes_use():
+    season = draw_season(np.random.default_rng(1), days=7)
+    homes = Homes.draw(np.random.default_rng(2), 3000)
+    used = np.array([homes.step(season, t).copy() for t in range(season.intervals)])
+    assert (used == np.rint(used)).all()
+    assert 0 <= used.min() <= used.max() <= MAX_READING_WH
+    assert 8 < used.mean() * DAY / 1000 < 14  # kWh a day, in a week that may be cold
+    assert 1.2 < used.std() / used.mean() < 1.8
+    by_hour = used.mean(axis=1).reshape(-1, 24, 4).mean(axis=(0, 2))
+    assert by_hour[18:22].mean() > 1.3 * by_hour[13:16].mean()
+
+
+reading_wh = st.one_of(st.integers(0, MAX_READING_WH), st.sampled_from(BOUNDS_WH))
+readings_wh = st.lists(reading_wh, min_size=6, max_size=6)
+
+
+@given(readings=readings_wh, zones=st.sampled_from([1, 2, 3]))
+def test_sums_are_those_of_clipped_readings(readings, zones):
+    used = np.array(readings, np.float32)
+    plain = [np.minimum(used, bound).reshape(zones, -1).sum(axis=1) for bound in BOUNDS_WH]
+    assert_array_equal(sum_clipped(used, zones), np.stack(plain, axis=1))
+
+
+@given(readings=readings_wh, before=readings_wh)
+def test_moments_are_those_of_clipped_readings(readings, before):
+    used, day_before = np.array(readings, np.float32), np.array(before, np.float32)
+    sums = MomentSums(2)
+    sums.add_interval(1, used, day_before)
+    for number, bound in enumerate(BOUNDS_WH):
+        clipped = np.minimum(used, bound).astype(float)
+        assert sums.total[1, number] == pytest.approx(clipped.sum())
+        assert sums.below[1, number] == pytest.approx(clipped[used < bound].sum(), abs=1e-3)
+        assert sums.square[1, number] == pytest.approx(np.sum(clipped**2), rel=1e-5)
+        assert sums.cross[1, number] == pytest.approx(np.sum(clipped * used), rel=1e-5)
+    assert sums.again[:, 1] == pytest.approx([np.sum(used.astype(float) * day_before), day_before.sum()])
+
+
+def test_a_random_stream_picks_and_draws_as_it_says():
+    stream = RandomStream(np.random.Generator(np.random.SFC64(9)))
+    picked = [len(np.unique(stream.pick(5000, 0.16))) for _ in range(200)]
+    assert np.mean(picked) == pytest.approx(800, rel=0.01)
+    assert np.std(picked) == pytest.approx((5000 * 0.16 * 0.84) ** 0.5, rel=0.25)
+    drawn, even = stream.normal(200_001), stream.uniform(200_001)
+    assert len(drawn) == len(even) == 200_001
+    assert (drawn.mean(), drawn.std()) == pytest.approx((0, 1), abs=0.01)
+    assert (even.mean(), even.std()) == pytest.approx((0.5, 12**-0.5), abs=0.01)
+    assert 0 < even.min() < even.max() < 1
+
+
+def wait_and_double(seconds):
+    time.sleep(seconds)
+    return 2 * seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_are_in_the_order_of_their_tasks(jobs):
+    done = []
+    assert run_tasks(wait_and_double, [0.5, 0.1, 0.0], jobs, done.append) == [1.0, 0.2, 0.0]
+    assert sorted(done) == [0.0, 0.1, 0.5]
+
+
+@pytest.mark.slow
+def test_the_number_of_processes_changes_nothing(small_region):
+    """Several blocks for each part of the region, in one process and in two."""
+    again = simulate_region(5, (100,), scale=TINY, jobs=2)
+    assert_array_equal(again.zones[100].demand_wh, small_region.zones[100].demand_wh)
+    assert_array_equal(again.whole.demand_wh, small_region.whole.demand_wh)
+    assert_array_equal(again.expected_wh, small_region.expected_wh)
+    other = simulate_region(6, (100,), scale=TINY)
+    assert not np.array_equal(other.whole.demand_wh, small_region.whole.demand_wh)
+
+
+def test_a_season_filter_is_the_filter_that_publishes(small_region):
+    known, cold = small_region.known, small_region.cold_k[: 2 * DAY]
+    its = known.make_filter(100, known.sensors[500], noise_sd_wh=20_000, pool_variance=0.01, lead=2)
+    quick, states = SeasonFilter(its, cold, 2, 3), np.zeros((STATES, 3))
+    rng = np.random.default_rng(8)
+    for t in range(len(cold) - 2):
+        usable, measured = t % 5 > 0, rng.normal(size=3)
+        quick.step(t, measured if usable else None)
+        states = its.step(states, t % DAY, float(cold[t]), measured, np.full(3, usable))
+        pooled = float(rng.normal())
+        quick.pool(t, pooled)
+        states = its.pool(states, t % DAY, float(cold[t]), pooled)
+        expected = its.predict(states, (t + 2) % DAY, float(cold[t + 2]), 2)
+        assert quick.predict(t + 2) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_shock_is_as_large_and_as_long_as_it_says():
+    drawn = draw_shock(np.random.default_rng(3), SharedShock(0.04, 5.0), 4000, (50,))
+    assert drawn.std() == pytest.approx(0.04, rel=0.03)
+    hour = np.mean(drawn[4:] * drawn[:-4]) / np.mean(drawn**2)
+    assert hour == pytest.approx(np.exp(-1 / 5), abs=0.02)
+
+
+def test_simulated_noise_has_the_spread_of_what_is_published():
+    drawn = NOISE.draw(np.random.default_rng(4), 1000, (200_000,))
+    exact = float(huber_variance(37_010**2 / 53_293, 53_293)) ** 0.5
+    assert NOISE.sd * 1000 == pytest.approx(exact, rel=1e-3)
+    assert drawn.std() == pytest.approx(exact, rel=0.01)
+
+
+@given(load=loads, elasticity=elasticities, supply=st.sampled_from(Supply))
+def test_supply_and_demand_meet(load, elasticity, supply):
+    price = meeting_price(supply, load, elasticity)
+    assert supply.price(load * answer(price, elasticity)) == pytest.approx(price, rel=1e-6)
+
+
+@given(load=loads, elasticity=elasticities, supply=st.sampled_from(Supply), off=st.floats(0.5, 2))
+def test_the_best_price_wastes_nothing_and_any_other_wastes_something(load, elasticity, supply, off):
+    best = meeting_price(supply, load, elasticity)
+    assert waste(supply, load, best, best, elasticity) == pytest.approx(0, abs=1e-12)
+    lost = waste(supply, load, best * off, best, elasticity)
+    assert (lost >= -1e-9).all()
+    if abs(off - 1) > 0.01:
+        assert (lost > 0).all()
+
+
+@pytest.mark.slow
+def test_no_way_of_pricing_sees_the_future(small_region):
+    """What happens after an interval changes no estimate that was due before it was measured."""
+    at = 10 * DAY
+
+    def later(demand):
+        return np.concatenate([demand[:at], 3 * demand[at:]])
+
+    plain = ZonePricing(small_region, 100, Setting())
+    changed = ZonePricing(small_region, 100, Setting(), change=later)
+    for way in (Way.REGIONAL_LOAD, Way.NOISY_ECHO, Way.PRIVATE, Way.EXACT_ECHO, Way.EXACT):
+        both = []
+        for pricing in (plain, changed):
+            its_way, _ = pricing.make_way(way, NOISE, 500, 1)
+            played = price_season(plain.season, its_way, plain.forecast_price, 0.0)
+            both.append(played.estimate_wh[:, : plain.zones])  # those that answer are priced by the mean of the season
+        assert_array_equal(both[0][: at + 2], both[1][: at + 2])
+        assert not np.array_equal(both[0][at + 2 : at + 20], both[1][at + 2 : at + 20])
+
+
+@pytest.mark.slow
+def test_every_way_is_measured(small_region):
+    pricing = ZonePricing(small_region, 100, Setting(elasticity=0.3, assumed_elasticity=0.3))
+    found = compare_ways(pricing, NOISE, 1)
+    assert set(found.results) == set(Way)
+    error = {way: result.error for way, result in found.results.items()}
+    assert error[Way.EXACT] < error[Way.PRIVATE] < error[Way.NOISY_ECHO]
+    assert 0 < found.value_of_data < 1
+    assert all(result.loss >= 0 for result in found.results.values())
+    assert found.results[Way.FLAT].price_step_sd == pytest.approx(0, abs=1e-12)
+
+
+def test_demand_answers_to_the_price_that_is_paid(small_region):
+    pricing = ZonePricing(small_region, 100, Setting())
+    its_way, _ = pricing.make_way(Way.FORECAST, NOISE, 500, 1)
+    first = np.full_like(pricing.season.demand_wh, 0.1)
+    played = price_season(pricing.season, its_way, first, 0.3)
+    assert played.demand_wh == pytest.approx(pricing.season.demand_wh * answer(played.price, 0.3))
+
+
+def test_the_error_is_that_of_demand_which_does_not_answer(small_region):
+    """Each zone is there twice; only its second half pays prices that move it."""
+    pricing = ZonePricing(small_region, 100, Setting(elasticity=0.5))
+    its_way, _ = pricing.make_way(Way.EXACT_ECHO, None, 0, 1)
+    played = price_season(pricing.season, its_way, pricing.forecast_price, pricing.elasticity)
+    still, answering = played.demand_wh[:, : pricing.zones], played.demand_wh[:, pricing.zones :]
+    assert_array_equal(still, pricing.group.sums_wh(MAX_READING_WH))
+    assert_array_equal(played.estimate_wh[2:, : pricing.zones], still[:-2])
+    assert not np.array_equal(answering, still)
+
+
+def test_a_gaussian_law_has_its_standard_deviation():
+    assert NoiseLaw.gaussian(21.85).sd == pytest.approx(21.85, rel=1e-3)

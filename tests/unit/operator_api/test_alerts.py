@@ -1,0 +1,101 @@
+"""Each alert rule fires on the series of its fault and is silent on those of a healthy service, tried by Prometheus."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.alert_cases import ALERT_CASES, END_MINUTES
+from typer.testing import CliRunner
+
+from murmurate.cli import app
+
+SOURCE = Path(str(files("murmurate")))
+RULES = SOURCE / "service" / "operator_api" / "alerts.yml"
+_METRIC = re.compile(r"\bmurmurate_[a-z_]+")
+_SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
+
+
+def rules():
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def firing_test(series, alerts):
+    """A test of promtool: these alerts fire on the series, at the end of them, and no others."""
+    labels = [f'{{alertname="{alert}"}}' for alert in sorted(alerts)]
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'max by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": f"{END_MINUTES}m",
+                "exp_samples": [{"labels": each, "value": 1} for each in labels],
+            }
+        ],
+    }
+
+
+def rounds():
+    """The first cases of all alerts, then the second ones, .."""
+    for number in range(max(map(len, ALERT_CASES.values()))):
+        yield {alert: cases[number] for alert, cases in ALERT_CASES.items() if number < len(cases)}
+
+
+def run_promtool(folder, tests):
+    (folder / "cases.yml").write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
+    command = ["promtool", "test", "rules", str(folder / "cases.yml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.promtool
+def test_each_alert_fires_on_its_fault_and_on_no_other_and_none_on_a_healthy_service(tmp_path):
+    tests = []
+    for cases in rounds():
+        tests.append(firing_test({k: v for case in cases.values() for k, v in case.fault.items()}, cases))
+        tests.append(firing_test({k: v for case in cases.values() for k, v in case.healthy.items()}, ()))
+    done = run_promtool(tmp_path, tests)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.promtool
+def test_an_alert_that_does_not_fire_is_found(tmp_path):
+    case = ALERT_CASES["MurmurateWorkerSilent"][0]
+    assert run_promtool(tmp_path, [firing_test(case.healthy, ["MurmurateWorkerSilent"])]).returncode == 1
+
+
+@pytest.mark.promtool
+def test_prometheus_takes_the_rules():
+    done = subprocess.run(["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_case_and_says_what_happens_and_what_to_do():
+    assert rules().keys() == ALERT_CASES.keys()
+    for alert, rule in rules().items():
+        assert rule["labels"]["severity"] in {"page", "ticket"}, alert
+        assert rule["annotations"].keys() == {"summary", "action"}, alert
+
+
+def test_every_metric_of_a_rule_is_exposed_by_the_service():
+    modules = [path.read_text(encoding="utf-8") for path in (SOURCE / "service").rglob("*.py")]
+    exposed = {name for text in modules if "prometheus_client" in text for name in _METRIC.findall(text)}
+    exposed |= {_SUFFIX.sub("", name) for name in exposed}
+    used = {_SUFFIX.sub("", name) for rule in rules().values() for name in _METRIC.findall(rule["expr"])}
+    assert used - exposed == set()
+
+
+def test_every_case_is_about_the_metrics_of_its_rule():
+    for alert, cases in ALERT_CASES.items():
+        series = {name.partition("{")[0] for case in cases for name in (*case.fault, *case.healthy)}
+        assert series <= set(re.findall(r"\b[a-z_]+\b", rules()[alert]["expr"])), alert
+
+
+def test_the_command_line_prints_the_rules():
+    done = CliRunner().invoke(app, ["serve", "--alerts"])
+    assert (done.exit_code, done.output) == (0, RULES.read_text(encoding="utf-8"))

@@ -1,0 +1,149 @@
+"""`bound_wh = "choose"`: the least predicted error of all bounds, and then a plan as if the number were stated."""
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.predicted_zones import public_forecast, zone_text
+
+from murmurate.errors import ZoneFileError
+from murmurate.planning.bound_choice import choose_bound
+from murmurate.planning.plan import make_plan
+from murmurate.planning.plan_file import load_plan
+from murmurate.planning.zone_file import parse_zone
+from murmurate.prediction.bound_search import TriedBound, find_highest_as_good, find_least_error, try_bounds
+from murmurate.prediction.calendar import locate_intervals
+from murmurate.prediction.forecast_sources import forecast_from_sample
+from murmurate.prediction.sensor import SampleMoments
+
+SLOTS, DAYS = 24, 42
+BOUNDS_WH = (300, 700, 1500, 3000)
+
+
+@cache
+def sample_forecast():
+    """What a consented sample tells: few readings are large, and the common level wanders."""
+    rng = np.random.default_rng(5)
+    when = locate_intervals(np.arange(20_000 * SLOTS, (20_000 + DAYS) * SLOTS), SLOTS, 0)
+    level = (400 + 150 * np.sin(when.slot * 2 * np.pi / SLOTS)) * np.exp(0.03 * np.sin(np.arange(len(when)) / 37))
+    readings = np.rint(rng.gamma(0.8, level[:, None] / 0.8, (len(when), 80))).astype(np.int64)
+    sample = SampleMoments.from_readings(readings, BOUNDS_WH, SLOTS)
+    return forecast_from_sample(sample, when, None, source="a made sample", time_zone="Europe/Lisbon")
+
+
+def read_zone(text):
+    return parse_zone(text, read_forecast=lambda _: sample_forecast())
+
+
+def choosing(households=3000, **choices):
+    return zone_text(households, **choices).replace("bound_wh = 1000", 'bound_wh = "choose"  # by the plan')
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**5), st.floats(1e-4, 1)), min_size=1, unique_by=lambda pair: pair[0]),
+    st.floats(1, 2),
+)
+def test_no_bound_has_a_smaller_error_than_the_chosen_one(pairs, stop_at):
+    errors = dict(sorted(pairs))
+    tried = try_bounds(errors, lambda bound: TriedBound(bound, 1.0, errors[bound]), stop_at=stop_at)
+    everything = try_bounds(errors, lambda bound: TriedBound(bound, 1.0, errors[bound]))
+    assert tried == everything[: len(tried)]
+    least, higher = find_least_error(tried), find_highest_as_good(tried)
+    assert all(least.predicted_error <= each.predicted_error for each in tried)
+    assert higher.bound_wh >= least.bound_wh
+    assert higher.predicted_error <= 1.01 * least.predicted_error
+
+
+@pytest.mark.parametrize("households", [300, 3000, 300_000])
+def test_the_chosen_bound_has_the_least_error_of_plans_that_state_each_bound(households):
+    choice = choose_bound(choosing(households), read_zone)
+    assert [each.bound_wh for each in choice.tried][:-1] == list(BOUNDS_WH)
+    stated = {
+        each.bound_wh: make_plan(read_zone(choosing(households).replace('"choose"', str(each.bound_wh))))
+        for each in choice.tried
+    }
+    for each in choice.tried:
+        plan = stated[each.bound_wh]
+        assert choice.chosen.predicted_error <= each.predicted_error
+        assert each.predicted_error == pytest.approx(plan.prediction.predicted_error, rel=1e-3)
+        assert each.noise_sd_wh == pytest.approx(np.sqrt(plan.noise_variance.mean()), rel=1e-3)
+    assert choice.chosen.bound_wh == min(stated, key=lambda wh: stated[wh].prediction.predicted_error)
+
+
+def test_few_households_get_a_low_bound_and_many_a_high_one():
+    bounds = [choose_bound(choosing(count), read_zone).chosen.bound_wh for count in (300, 30_000, 10**7)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] < bounds[-1]
+
+
+def test_a_chosen_bound_gives_the_plan_of_the_same_number_stated():
+    choice = choose_bound(choosing(), read_zone)
+    stated = choosing().replace('"choose"', str(choice.chosen.bound_wh))
+    assert choice.zone_text == stated
+    plan, same = make_plan(read_zone(choice.zone_text)), make_plan(read_zone(stated))
+    assert (plan.distribution, plan.scale_wh.tolist()) == (same.distribution, same.scale_wh.tolist())
+    assert plan.to_json() == same.to_json()
+    assert "choose" not in plan.to_json()
+    again = load_plan(plan.to_json())
+    assert again.zone.kinds[0].bound_wh == choice.chosen.bound_wh
+    assert again.to_json() == plan.to_json()
+
+
+def test_other_households_with_secrets_count_in_the_noise_of_each_bound():
+    text = choosing(promise="interval: 0.5").replace('public = "always"', "")
+    tried = choose_bound(text, read_zone).tried
+    assert len({round(each.noise_sd_wh) for each in tried}) == 1  # the market's 20 kWh decide
+    for each in tried:
+        plan = make_plan(read_zone(text.replace('"choose"', str(each.bound_wh))))
+        assert each.noise_sd_wh == pytest.approx(np.sqrt(plan.noise_variance.mean()))
+
+
+def test_a_law_that_reaches_above_the_bound_of_a_sensor_is_cut_off_there():
+    text = zone_text().replace("bound_wh = 1000", "bound_wh = 300")
+    text = text.replace("away = { uniform_to = 300 }", "away = { histogram = [1, 3], step_wh = 200 }", 1)
+    away, home = (getattr(read_zone(text).kinds[0].secret_pair, name) for name in ("away", "home"))
+    assert home[[0, 299, 300]] == pytest.approx([1 / 601, 1 / 601, 301 / 601])
+    assert away[[0, 199, 200, 299, 300]] == pytest.approx([1 / 800, 1 / 800, 3 / 800, 3 / 800, 0.375])
+    assert (away.sum(), home.sum()) == pytest.approx((1, 1))
+    with pytest.raises(ZoneFileError, match="home is 600: uniform_to must lie between 0 and bound_wh, 300"):
+        parse_zone(re.sub(r"\n\[forecast\][^\[]*", "", zone_text().replace("bound_wh = 1000", "bound_wh = 300")))
+
+
+def test_a_file_without_a_choice_is_left_alone():
+    assert choose_bound(zone_text(), read_zone) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('file = "forecast.json"\nelasticity = 0.0', "profile_kwh = []", "murmurate forecast --sample readings.csv"),
+        ("\n[forecast]\n", "\n[tariff.x]\n", "needs a forecast file of a sample"),
+        ('"range"', '"shift"', 'needs calibration = "range"'),
+        ("count = 3000", 'meters = "meters.csv"', "cannot be chosen with meters"),
+        ("count = 1\n", "count = 5000\n", "can be chosen for 'fish market' alone, the kind of most households"),
+        ("bound_wh = 20000", 'bound_wh = "choose"', "line 31: bound_wh is 'choose' twice"),
+    ],
+)
+def test_a_bound_that_cannot_be_chosen_says_what_to_do(old, new, says):
+    text = choosing()
+    assert old in text
+    with pytest.raises(ZoneFileError, match=re.escape(says)):
+        choose_bound(text.replace(old, new), read_zone)
+
+
+def test_a_forecast_without_a_sample_cannot_choose():
+    with pytest.raises(
+        ZoneFileError, match="line 23: bound_wh is 'choose': needs a forecast that knows single readings"
+    ):
+        choose_bound(choosing(), lambda text: parse_zone(text, read_forecast=lambda _: public_forecast()))
+
+
+def test_a_choice_in_another_form_and_a_choice_without_a_plan_are_refused():
+    inline = 'households = [{ bound_wh = "choose" }]\nforecast = { file = "x" }'
+    with pytest.raises(ZoneFileError, match="must stand on a line of its own"):
+        choose_bound(inline, read_zone)
+    with pytest.raises(ZoneFileError, match="line 23: bound_wh is 'choose': must be a number here"):
+        read_zone(choosing())

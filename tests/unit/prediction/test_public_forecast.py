@@ -1,0 +1,119 @@
+"""A public forecast: from a sample, a history or a profile, through its file, to the sensor of a bound."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from murmurate.errors import ModelError
+from murmurate.prediction.calendar import locate_intervals
+from murmurate.prediction.forecast import fit_forecast
+from murmurate.prediction.forecast_sources import (
+    USUAL_VOLATILITY,
+    forecast_from_history,
+    forecast_from_sample,
+    forecast_from_table,
+)
+from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.sensor import SampleMoments
+
+SLOTS, DAYS, HOMES = 24, 42, 60
+WHEN = locate_intervals(np.arange(20_000 * SLOTS, (20_000 + DAYS) * SLOTS), SLOTS, 60)
+RNG = np.random.default_rng(5)
+COLD = 8 + 5 * np.sin(np.arange(DAYS * SLOTS) / 100)
+LEVEL = (300 + 150 * np.sin(WHEN.slot * 2 * np.pi / SLOTS)) * (1 + 0.2 * (WHEN.day_type == 2)) + 9 * COLD
+READINGS = np.rint(RNG.gamma(1.5, LEVEL[:, None] / 1.5, (DAYS * SLOTS, HOMES))).astype(np.int64)
+SAMPLE = SampleMoments.from_readings(READINGS, (300, 1000, 100_000), SLOTS)
+
+
+def from_sample():
+    return forecast_from_sample(SAMPLE, WHEN, 15 - COLD, source="a made sample", time_zone="Europe/Zurich")
+
+
+def test_moments_are_those_of_the_readings():
+    assert SAMPLE.bounds_wh == (300, 1000, READINGS.max())
+    assert np.allclose(SAMPLE.mean_wh[:, 1], np.minimum(READINGS, 1000).mean(axis=1))
+    assert np.allclose(SAMPLE.variance[:, 2], READINGS.var(axis=1))
+    assert 0 <= SAMPLE.lasting < 0.2  # households of the sample are alike
+
+
+def test_a_forecast_of_a_sample_knows_demand_heat_and_clipped_sums():
+    made = from_sample()
+    expected = made.demand.demand_wh(WHEN, 15 - COLD)
+    assert np.sqrt(np.mean((expected / LEVEL - 1) ** 2)) < 0.08
+    assert made.demand.heat_wh_per_k.mean() == pytest.approx(9, abs=3)
+    assert 0.05 < made.error < 0.2
+    low, high = made.find_sensor(300), made.find_sensor(1000)
+    assert low.response.mean() < high.response.mean() < 1
+    assert (made.find_sensor(10**6).response == 1).all()
+
+
+def test_a_month_that_begins_after_the_fit_does_not_spoil_the_error():
+    """Until it was seen on some days, a month is as the others: a fit to its first hours would be far off."""
+    for days in (28, 29, 30, 31, 32, 34):
+        kept = slice(0, days * SLOTS)
+        made = fit_forecast(LEVEL[kept], WHEN[kept])
+        expected = made.demand_wh(WHEN[days * SLOTS :])
+        assert np.abs(expected / LEVEL[days * SLOTS :] - 1).max() < 0.6
+
+
+def test_a_history_of_demand_gives_the_forecast_of_one_household():
+    made = forecast_from_history(
+        READINGS.sum(axis=1), WHEN, 15 - COLD, households=HOMES, source="a history", time_zone="UTC"
+    )
+    assert made.demand.mean_wh.mean() == pytest.approx(READINGS.mean(), rel=0.05)
+    assert made.volatility.own == USUAL_VOLATILITY.own
+    assert made.find_sensor(700).bound_wh == 700
+
+
+def test_a_profile_becomes_the_forecast_nearest_to_it():
+    month, day_type, slot = np.indices((12, 3, SLOTS))
+    table = 100.0 + 10 * day_type + slot + 5 * month * (slot // 6)
+    made = forecast_from_table(table, source="a profile", time_zone="UTC")
+    assert np.abs(made.demand.mean_wh / table - 1).max() < 1e-3
+    assert made.error is None
+    with pytest.raises(ModelError, match="12 months"):
+        forecast_from_table(table[:11], source="a profile", time_zone="UTC")
+
+
+def test_a_file_gives_the_same_forecast_and_the_same_file():
+    made = from_sample()
+    again = PublicForecast.from_json(made.to_json())
+    assert again.to_json() == made.to_json()
+    assert np.allclose(again.demand.mean_wh, made.demand.mean_wh, atol=0.01)
+    assert PublicForecast.from_document(json.loads(made.to_json())).to_json() == made.to_json()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"murmurate_forecast": 2}, "of version 2"),
+        ({"demand": {}}, "unreadable"),
+        ({"sensors": []}, "rising bounds"),
+        ({"volatility": [0.1, 0.1, 0.1, -1, 1]}, "0 or more"),
+        ({"volatility": [0.1, 0.1]}, "unreadable"),
+        ({"cold_k": "warm"}, "unreadable"),
+        ({"holidays": ["tomorrow"]}, "unreadable"),
+    ],
+)
+def test_what_is_no_forecast_is_refused(change, says):
+    document = json.loads(from_sample().to_json()) | change
+    with pytest.raises(ModelError, match=says):
+        PublicForecast.from_json(json.dumps(document))
+    with pytest.raises(ModelError, match="not JSON"):
+        PublicForecast.from_json("{")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e12, -1e12])
+def test_numbers_that_are_none_are_refused(value):
+    document = json.loads(from_sample().to_json())
+    document["demand"]["day_wh"][0][0] = value
+    with pytest.raises(ModelError, match="too large"):
+        PublicForecast.from_document(document)
+
+
+def test_a_bound_that_the_sample_does_not_know_is_refused():
+    made = replace(from_sample(), sensors=from_sample().sensors[1:])
+    with pytest.raises(ModelError, match="must be one that the forecast knows"):
+        made.find_sensor(500)

@@ -1,0 +1,100 @@
+"""Cheap and dear: the level of a price, and the cheapest and dearest hours ahead, against brute force."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.zone_views import seconds, view_of, views
+from tests.unit.public_api.test_pages import BASE, KEY, NOW_S, Parsed
+
+from murmurate.service.public_api.pages.language import GERMAN
+from murmurate.service.public_api.pages.price_levels import PriceLevel, day_levels, known_prices, windows_ahead
+from murmurate.service.public_api.pages.zone_page import zone_page
+
+
+@settings(max_examples=15, deadline=None)
+@given(view=views(), at=st.floats(min_value=-0.2, max_value=1.2))
+def test_no_stretch_ahead_is_cheaper_or_dearer_than_the_one_shown(view, at):
+    now = view.first_priced + int(at * (view.last_decided + 1 - view.first_priced))
+    ahead = range(now + 1, now + 1 + 86_400 // view.interval_s)
+    prices = known_prices(view, ahead)
+    pairs = windows_ahead(view, now)
+    for pair in pairs:
+        count = pair.hours * 3600 // view.interval_s
+        means = {
+            first: sum(prices[n] for n in range(first, first + count)) / count
+            for first in ahead
+            if all(n in prices for n in range(first, first + count))
+        }
+        assert pair.cheapest.mean == min(means.values())
+        assert pair.dearest.mean == max(means.values())
+        assert pair.cheapest.intervals.start == min(means, key=means.get)
+        for window in (pair.cheapest, pair.dearest):
+            assert len(window.intervals) == count
+            assert window.is_final == (window.intervals[-1] <= view.last_decided)
+
+
+@settings(max_examples=15, deadline=None)
+@given(view=views())
+def test_every_price_of_a_day_has_one_level_and_a_withheld_one_has_none(view):
+    intervals = range(view.first_priced, view.last_decided + 4)
+    found = day_levels(view, intervals)
+    for n in intervals:
+        if n in view.prices and view.prices[n].ticks is None:
+            assert n not in found.levels
+    for n, level in found.levels.items():
+        distance = found.prices[n] - found.mean
+        far = distance != 0 and 10 * abs(distance) >= abs(found.mean)
+        assert (level is PriceLevel.CHEAP, level is PriceLevel.DEAR) == (far and distance < 0, far and distance > 0)
+
+
+def test_a_day_of_equal_prices_is_normal_throughout():
+    found = day_levels(view_of((0, 0, 0), expected=(0,)), view_of((0, 0, 0)).known_intervals)
+    assert set(found.levels.values()) == {PriceLevel.NORMAL}
+    assert found.mean == 0
+
+
+@pytest.mark.parametrize(
+    ("ticks", "word", "sentence"),
+    [
+        (4500, "cheap", "Cheap: 50 % below the mean of the day."),
+        (9000, "normal", "Normal: within 10 % of the mean of the day."),
+        (13_500, "dear", "Dear: 50 % above the mean of the day."),
+    ],
+)
+def test_the_level_is_on_the_page_in_words_and_not_in_colour_alone(ticks, word, sentence):
+    """Almost all of the day is expected at 9,000 ticks; the percentages are rounded down."""
+    view = view_of((ticks,), expected=(9000,), begin_s=seconds(2026, 11, 14))
+    html = zone_page(view, view.start_s(view.first_priced), BASE, KEY)
+    text = Parsed(html).text
+    assert any(sentence.replace("50", number) in text for number in ("50", "49"))
+    assert f'<p class="level {word}">' in html
+
+
+def test_the_cheapest_hours_tomorrow_are_named_with_their_day_and_as_expected():
+    """One cheap hour, 02:00 to 03:00 UTC: 03:00 to 04:00 in Zürich."""
+    day = [9000] * 96
+    first = 2 * 4
+    view = view_of((9000,) * 40, begin_s=seconds(2026, 11, 14))
+    slots = [(n - view.lead_intervals) % 96 for n in range(first, first + 4)]
+    for slot in slots:
+        day[slot] = 3000
+    view = view_of((9000,) * 40, begin_s=seconds(2026, 11, 14), expected=day)
+    html = zone_page(view, NOW_S + 6 * 3600, BASE, KEY)
+    row = html.partition("1 hour</th>")[2].partition("</td>")[0]
+    assert "03:00–04:00" in row
+    assert "tomorrow" in row
+    assert "expected, about 3.00" in row
+    german = zone_page(view, NOW_S + 6 * 3600, BASE, KEY, GERMAN)
+    row = german.partition("1 Stunde</th>")[2].partition("</td>")[0]
+    assert "03:00–04:00 Uhr" in row
+    assert "morgen" in row
+    assert "erwartet, etwa 3.00" in row
+
+
+def test_intervals_longer_than_an_hour_have_only_windows_of_whole_intervals():
+    view = view_of((9000,) * 12, interval_s=7200)
+    assert [pair.hours for pair in windows_ahead(view, view.first_priced)] == [2]
+    assert windows_ahead(replace(view), view.first_priced)[0].cheapest.mean == Fraction(9, 100)

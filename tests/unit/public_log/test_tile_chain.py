@@ -1,0 +1,401 @@
+"""The rules of a shard: every tile of the writer follows, and each rule refuses what breaks it, even signed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.sample_shards import (
+    FIRST,
+    NEW_KEY,
+    OLD_KEY,
+    SIGNERS,
+    make_demand,
+    open_shard,
+    open_zone,
+    release,
+    sample_heads,
+    write_tile,
+)
+
+from murmurate.errors import ChainError
+from murmurate.public_log.make_tile import change_zones, release_interval
+from murmurate.public_log.make_tile import open_shard as make_first_tile
+from murmurate.public_log.merkle import compute_root
+from murmurate.public_log.signing import verify_signature
+from murmurate.public_log.tile import NO_ROOT, NoiseCode, RowKind, TileKind, hash_leaves, row_dtype, sign_tile
+from murmurate.public_log.tile_chain import check_follows, check_next, rebuild_head, tile_label
+from murmurate.public_log.zone_table import MovedFrom, ZoneTable
+from murmurate.publisher.desired_state import DesiredState
+
+HEADS = sample_heads()
+KINDS = [head.tile.header.kind for head in HEADS]
+
+
+def before(at):
+    return HEADS[at - 1] if at else None
+
+
+def resign(header, rows=None):
+    """Return the tile as its own signer would publish it: only the rules of the chain can refuse it."""
+    return sign_tile(header, SIGNERS.get(header.key, OLD_KEY), rows)
+
+
+def test_every_tile_of_the_writer_follows_the_one_before():
+    for at, head in enumerate(HEADS):
+        again = check_next(before(at), head.tile, head.table, verify_signature)
+        assert again.tile is head.tile
+        assert again.leaf_hashes.tolist() == head.leaf_hashes.tolist()
+        assert again.totals.tolist() == head.totals.tolist()
+
+
+def test_a_head_is_rebuilt_from_the_last_release_or_the_first_tile():
+    tables = {head.table.digest: head.table for head in HEADS}
+    for end in range(1, len(HEADS) + 1):
+        for start in range(end):
+            if start and KINDS[start] is not TileKind.RELEASE:
+                continue
+            again = rebuild_head([head.tile for head in HEADS[start:end]], tables)
+            assert again.tile is HEADS[end - 1].tile
+            assert again.leaf_hashes.tolist() == HEADS[end - 1].leaf_hashes.tolist()
+            assert again.totals.tolist() == HEADS[end - 1].totals.tolist()
+            assert again.interval == HEADS[end - 1].interval
+
+
+def test_a_tile_that_its_key_has_not_signed_is_refused():
+    for at, head in enumerate(HEADS):
+        forged = sign_tile(head.tile.header, NEW_KEY if head.tile.header.key == OLD_KEY.public_key else OLD_KEY)
+        with pytest.raises(ChainError, match="signature"):
+            check_next(before(at), replace(forged, rows=head.tile.rows), head.table, verify_signature)
+
+
+OTHERS = {
+    "shard": ["", "south"],
+    "seq": [-1, 0, 1, 50],
+    "kind": list(TileKind),
+    "interval": [-1, 0, FIRST - 2, FIRST - 1, FIRST, FIRST + 1, FIRST + 9],
+    "interval_s": [1, 900],
+    "lead": [0, 3],
+    "table": ["", "0" * 64, *(head.table.digest for head in HEADS)],
+    "count": [0, 1, 4],
+    "root": [NO_ROOT, "a" * 64],
+    "prev": ["", "0" * 64, HEADS[0].tile.hash],
+    "key": ["", NEW_KEY.public_key, OLD_KEY.public_key],
+    "next_key": [None, "", NEW_KEY.public_key, OLD_KEY.public_key],
+}
+
+
+@pytest.mark.parametrize("at", range(len(HEADS)), ids=[f"{n}-{kind}" for n, kind in enumerate(KINDS)])
+@pytest.mark.parametrize("field", OTHERS)
+def test_no_member_of_a_header_can_be_changed_even_by_its_signer(at, field):
+    """Only what a signer may choose freely passes: how a shard begins, and the next key."""
+    head = HEADS[at]
+    header = head.tile.header
+    for other in OTHERS[field]:
+        if other == getattr(header, field) or _is_free(header.kind, field, other):
+            continue
+        with pytest.raises(ChainError):
+            check_follows(before(at), resign(replace(header, **{field: other}), head.tile.rows), head.table)
+
+
+def _is_free(kind, field, other):
+    if kind is TileKind.OPEN:
+        return field in {"shard", "interval_s", "lead", "key"}
+    return kind is TileKind.KEY and field == "next_key" and other is not None
+
+
+def test_a_table_that_is_not_the_one_of_the_header_is_refused():
+    for at, head in enumerate(HEADS):
+        other = next(each.table for each in HEADS if each.table.digest != head.table.digest)
+        with pytest.raises(ChainError):
+            check_follows(before(at), head.tile, other)
+
+
+def test_only_a_tile_that_changes_zones_has_another_table():
+    for at, head in enumerate(HEADS[1:], 1):
+        table = ZoneTable.from_rows(head.table.rows, dict(head.table.moved) | {"elsewhere": "east"})
+        tile = resign(replace(head.tile.header, table=table.digest), head.tile.rows)
+        if head.tile.header.kind is TileKind.ZONES:
+            check_follows(before(at), tile, table)
+            continue
+        with pytest.raises(ChainError, match="table"):
+            check_follows(before(at), tile, table)
+
+
+def test_a_shard_begins_with_its_first_tile_and_has_no_second_one():
+    first = HEADS[0]
+    with pytest.raises(ChainError, match="opens a shard that is open already"):
+        check_follows(first, resign(replace(first.tile.header, seq=1, prev=first.tile.hash)), first.table)
+    for head in HEADS[1:]:
+        with pytest.raises(ChainError):
+            check_follows(None, head.tile, head.table)
+
+
+# Rows
+
+RELEASED = KINDS.index(TileKind.RELEASE)
+HEAD, TILE, TABLE = HEADS[RELEASED - 1], HEADS[RELEASED].tile, HEADS[RELEASED].table
+HARBOUR, HILL, MILL = range(3)  # laplace, gaussian and huber noise
+
+
+def with_cell(column, at, value):
+    """Return the release with another value in one row, and totals and a root that fit it."""
+    rows = TILE.rows.copy()
+    rows[column][at] = value
+    return release_interval(HEAD, rows, OLD_KEY)
+
+
+def test_the_sample_release_follows():
+    assert np.unique(TILE.rows["kind"]).tolist() == [RowKind.MEASURED]
+    assert TILE.rows["noise"].tolist() == [NoiseCode.LAPLACE, NoiseCode.GAUSSIAN, NoiseCode.HUBER]
+    check_follows(HEAD, release_interval(HEAD, TILE.rows, OLD_KEY), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("column", "at", "value"),
+    [
+        ("kind", HARBOUR, 0),
+        ("kind", HARBOUR, 4),
+        ("kind", HARBOUR, 255),
+        ("kind", HARBOUR, RowKind.FALLBACK),
+        ("kind", HARBOUR, RowKind.WITHHELD),
+        ("noise", HARBOUR, NoiseCode.NONE),
+        ("noise", HARBOUR, 4),
+        ("noise", HARBOUR, 255),
+        ("noise", HARBOUR, NoiseCode.GAUSSIAN),
+        ("noise", HILL, NoiseCode.LAPLACE),
+        ("noise", HILL, NoiseCode.HUBER),
+        ("noise", MILL, NoiseCode.LAPLACE),
+        ("noise", MILL, NoiseCode.GAUSSIAN),
+        ("scale_wh", HILL, 0.0),
+        ("scale_wh", HILL, -1.0),
+        ("scale_wh", HILL, np.nan),
+        ("scale_wh", HILL, np.inf),
+        ("core_wh", HARBOUR, 1),
+        ("core_wh", HILL, 1),
+        ("core_wh", MILL, -1),
+        ("epsilon_micro", HARBOUR, -1),
+        ("epsilon_micro", HILL, 1),
+        ("rho_micro", HILL, -1),
+        ("rho_micro", HARBOUR, 1),
+        ("rho_micro", MILL, 1),
+    ],
+)
+def test_a_row_that_its_kind_does_not_allow_is_refused(column, at, value):
+    with pytest.raises(ChainError):
+        check_follows(HEAD, with_cell(column, at, value), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("column", "at", "value"),
+    [
+        ("price_ticks", HARBOUR, -(2**63)),
+        ("noise", HARBOUR, NoiseCode.HUBER),
+        ("scale_wh", HILL, 0.5),
+        ("core_wh", MILL, 0),
+        ("epsilon_micro", MILL, 0),
+        ("epsilon_micro", HARBOUR, 2**63 - 1),
+        ("rho_micro", HILL, 0),
+    ],
+)
+def test_a_row_may_hold_what_its_kind_allows(column, at, value):
+    check_follows(HEAD, with_cell(column, at, value), TABLE)
+
+
+@pytest.mark.parametrize("kind", [RowKind.FALLBACK, RowKind.WITHHELD])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("noise", 1), ("scale_wh", 0.5), ("core_wh", 1), ("epsilon_micro", 1), ("rho_micro", 1), ("price_ticks", 5)],
+)
+def test_a_row_that_measures_nothing_has_no_noise_and_no_cost(kind, column, value):
+    rows = np.zeros(3, row_dtype())
+    rows["kind"] = kind
+    check_follows(HEAD, release_interval(HEAD, rows, OLD_KEY), TABLE)
+    rows[column][1] = value
+    if (kind, column) == (RowKind.FALLBACK, "price_ticks"):
+        check_follows(HEAD, release_interval(HEAD, rows, OLD_KEY), TABLE)
+        return
+    with pytest.raises(ChainError):
+        check_follows(HEAD, release_interval(HEAD, rows, OLD_KEY), TABLE)
+
+
+@pytest.mark.parametrize("noise", [NoiseCode.NONE, 4, 255])
+def test_a_measured_row_has_noise_that_is_known_even_where_it_costs_nothing(noise):
+    rows = np.zeros(3, row_dtype())
+    rows["kind"], rows["noise"], rows["scale_wh"] = RowKind.MEASURED, NoiseCode.LAPLACE, 2.0
+    check_follows(HEAD, release_interval(HEAD, rows, OLD_KEY), TABLE)
+    rows["noise"][1] = noise
+    with pytest.raises(ChainError, match="laplace, huber or gaussian"):
+        check_follows(HEAD, release_interval(HEAD, rows, OLD_KEY), TABLE)
+
+
+@pytest.mark.parametrize("kind", [0, 4, 255])
+def test_a_row_of_an_unknown_kind_is_refused(kind):
+    rows = np.zeros(3, row_dtype())
+    rows["kind"] = RowKind.WITHHELD
+    rows["kind"][1] = kind
+    with pytest.raises(ChainError, match="kind"):
+        check_follows(HEAD, release_interval(HEAD, rows, OLD_KEY), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("column", "at", "value"),
+    [
+        ("total_epsilon_micro", HARBOUR, 999),
+        ("total_epsilon_micro", HILL, 1),
+        ("total_rho_micro", HILL, 999),
+        ("total_rho_micro", HARBOUR, 1),
+        ("prev", MILL, 1),
+    ],
+)
+def test_totals_and_hashes_follow_the_row_before(column, at, value):
+    following = release_interval(HEADS[RELEASED], TILE.rows, OLD_KEY)
+    check_follows(HEADS[RELEASED], following, TABLE)
+    rows = following.rows.copy()
+    rows[column][at] = value
+    root = compute_root(hash_leaves(TABLE, following.header.interval, rows)).hex()
+    with pytest.raises(ChainError, match=column):
+        check_follows(HEADS[RELEASED], resign(replace(following.header, root=root), rows), TABLE)
+
+
+@pytest.mark.parametrize(("column", "at"), [("epsilon_micro", HARBOUR), ("epsilon_micro", MILL), ("rho_micro", HILL)])
+def test_nothing_is_paid_back(column, at):
+    last = HEADS[RELEASED]
+    rows = TILE.rows.copy()
+    rows[column][at] = -1
+    tile = release_interval(last, rows, OLD_KEY)
+    assert tile.rows[f"total_{column}"][at] > 0
+    with pytest.raises(ChainError, match="never negative"):
+        check_follows(last, tile, TABLE)
+
+
+def test_a_root_over_other_leaves_is_refused():
+    leaves = hash_leaves(TABLE, TILE.header.interval, TILE.rows)
+    roots = [
+        compute_root(leaves[:-1]),
+        compute_root(leaves[::-1]),
+        compute_root([*leaves, leaves[-1]]),
+        compute_root(hash_leaves(TABLE, TILE.header.interval + 1, TILE.rows)),
+        compute_root(hash_leaves(HEADS[3].table, TILE.header.interval, TILE.rows)),
+    ]
+    for root in roots:
+        with pytest.raises(ChainError, match="root"):
+            check_follows(HEAD, resign(replace(TILE.header, root=root.hex()), TILE.rows), TABLE)
+
+
+def test_a_total_that_overflows_is_refused():
+    large = with_cell("epsilon_micro", HARBOUR, 2**63 - 1)
+    head = check_follows(HEAD, large, TABLE)
+    again = release_interval(head, TILE.rows, OLD_KEY)
+    assert again.rows["total_epsilon_micro"][HARBOUR] < 0
+    with pytest.raises(ChainError, match="total_epsilon_micro"):
+        check_follows(head, again, TABLE)
+
+
+def test_an_error_names_the_zone_and_the_tile():
+    with pytest.raises(ChainError, match="hill"):
+        check_follows(HEAD, with_cell("rho_micro", HILL, -1), TABLE)
+    assert tile_label(TILE) == "tile 1 of north"
+
+
+# Zone tables
+
+
+def changed_table(rows=None, moved=None):
+    return ZoneTable.from_rows(TABLE.rows if rows is None else rows, moved)
+
+
+def replaced(zone, **members):
+    return [row._replace(**members) if row.zone == zone else row for row in TABLE.rows]
+
+
+def check_table(table, head=None):
+    head = head or HEADS[RELEASED]
+    return check_follows(head, change_zones(head, table, OLD_KEY), table)
+
+
+NEW = TABLE.rows[0]._replace(zone="quay", since=FIRST + 1)
+START = MovedFrom("south", FIRST, "d" * 64, 5, 6)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        changed_table(TABLE.rows[1:]),
+        changed_table(replaced("hill", since=FIRST + 1)),
+        changed_table(replaced("hill", moved_from=START)),
+        changed_table(replaced("hill", tick="1/7")),
+        changed_table(replaced("hill", currency="XXX")),
+        changed_table([*TABLE.rows, NEW._replace(since=FIRST)]),
+        changed_table([*TABLE.rows, NEW._replace(since=FIRST + 2)]),
+        changed_table([*TABLE.rows, NEW._replace(moved_from=START._replace(interval=FIRST + 1))]),
+        changed_table([*TABLE.rows, NEW._replace(moved_from=START._replace(total_epsilon_micro=-1))]),
+        changed_table([*TABLE.rows, NEW._replace(moved_from=START._replace(total_rho_micro=-1))]),
+    ],
+    ids=range(10),
+)
+def test_a_table_that_changes_what_must_stay_is_refused(table):
+    with pytest.raises(ChainError):
+        check_table(table)
+
+
+def test_a_table_may_open_move_and_change_plans():
+    rows = replaced("hill", plan="a" * 64, tick="1/7", currency="XXX")
+    head = check_table(changed_table([*rows[1:], NEW._replace(moved_from=START)], {"harbour": "south"}))
+    last = HEADS[RELEASED]
+    assert head.table.zones == ("hill", "mill", "quay")
+    assert head.leaf_hashes[:2].tolist() == last.leaf_hashes[1:].tolist()
+    assert head.totals[:, :2].tolist() == last.totals[:, 1:].tolist()
+    assert head.leaf_hashes[2].tobytes().hex() == START.leaf
+    assert head.totals[:, 2].tolist() == [5, 6]
+
+
+def test_a_zone_that_has_left_stays_where_it_went():
+    moved = check_table(changed_table(TABLE.rows[1:], {"harbour": "south"}))
+    again = ZoneTable.from_rows(TABLE.rows[1:], {"harbour": "south", "other": "east"})
+    check_table(again, moved)
+    for wrong in ({}, {"harbour": "east"}):
+        with pytest.raises(ChainError, match="must stay moved to south"):
+            check_table(ZoneTable.from_rows(TABLE.rows[1:], wrong), moved)
+    back = TABLE.rows[0]._replace(since=FIRST + 1, moved_from=START)
+    with pytest.raises(ChainError, match="a zone does not come back"):
+        check_table(ZoneTable.from_rows([back, *TABLE.rows[1:]]), moved)
+
+
+def test_the_zones_of_a_first_tile_begin_in_the_next_interval():
+    row = TABLE.rows[0]
+    for wrong in (
+        row._replace(since=FIRST - 1),
+        row._replace(since=FIRST + 1),
+        row._replace(moved_from=START),
+        row._replace(moved_from=START._replace(interval=FIRST - 1, total_rho_micro=-1)),
+    ):
+        table = ZoneTable.from_rows([wrong])
+        tile = make_first_tile("s", table, interval=FIRST - 1, interval_s=900, lead=0, signer=OLD_KEY)
+        with pytest.raises(ChainError):
+            check_follows(None, tile, table)
+    table = ZoneTable.from_rows([row._replace(moved_from=START._replace(interval=FIRST - 1))])
+    tile = make_first_tile("s", table, interval=FIRST - 1, interval_s=900, lead=0, signer=OLD_KEY)
+    head = check_follows(None, tile, table)
+    assert head.totals[:, 0].tolist() == [5, 6]
+    assert (tile.header.lead, tile.header.interval_s, tile.header.shard) == (0, 900, "s")
+
+
+def test_costs_add_up_along_the_chain_of_each_zone():
+    spent = {}
+    for head in HEADS:
+        for at, row in enumerate(head.table.rows):
+            start = row.start
+            total = spent.setdefault(row.zone, [start.total_epsilon_micro, start.total_rho_micro])
+            if len(head.tile.rows):
+                total[0] += int(head.tile.rows["epsilon_micro"][at])
+                total[1] += int(head.tile.rows["rho_micro"][at])
+            assert head.totals[:, at].tolist() == total
+
+
+def test_a_full_shard_is_checked():
+    zones = {f"zone {number:03}": open_zone("ab"[number % 2]) for number in range(200)}
+    head = open_shard(zones)
+    head = release(head, FIRST, **{zone: 1000 * number for number, zone in enumerate(zones)})
+    assert head.tile.header.count == 200
+    again = write_tile(head, DesiredState(until=FIRST + 1), make_demand())
+    assert set(again.tile.rows["kind"].tolist()) == {RowKind.FALLBACK}

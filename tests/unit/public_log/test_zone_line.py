@@ -1,0 +1,312 @@
+"""Lines of a zone: one zone is followed without any other, through plans, keys and shards."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.sample_shards import (
+    FIRST,
+    NEW_KEY,
+    OLD_KEY,
+    SIGNERS,
+    THREE_ZONES,
+    change_plan,
+    open_shard,
+    open_zone,
+    release,
+    sample_heads,
+    write_tile,
+)
+
+from murmurate.errors import ChainError
+from murmurate.public_log.canonical import canonical_json
+from murmurate.public_log.tile import RowKind, TileKind, sign_tile
+from murmurate.public_log.zone_line import check_zone_follows, make_zone_line, parse_zone_line, row_members
+from murmurate.publisher.desired_state import Change, DesiredState
+
+HEADS = sample_heads()
+
+
+def lines_of(zone, heads=HEADS):
+    return [make_zone_line(head.tile, head.table, zone) for head in heads if zone in head.table.position]
+
+
+def follow(lines, head=None):
+    for line in lines:
+        head = check_zone_follows(head, line)
+    return head
+
+
+@pytest.mark.parametrize("zone", ["harbour", "hill", "mill", "zoo"])
+def test_a_zone_is_followed_by_its_lines_alone(zone):
+    lines = lines_of(zone)
+    head = follow(parse_zone_line(line.to_json()) for line in lines)
+    last = [each for each in HEADS if zone in each.table.position][-1]
+    at = last.table.position[zone]
+    assert head.leaf == last.leaf_hashes[at].tobytes().hex()
+    assert head.totals == tuple(last.totals[:, at].tolist())
+    assert head.since == last.table.rows[at].since
+    assert head.key_in_force == last.tile.key_in_force
+
+
+def test_a_line_is_read_as_it_was_written():
+    for zone in ("harbour", "hill", "mill", "zoo", "quay"):
+        for line in lines_of(zone):
+            again = parse_zone_line(line.to_json())
+            assert again.to_json() == line.to_json()
+            assert again.tile.hash == line.tile.hash
+            if line.row is None:
+                with pytest.raises(ChainError, match="only in the tile of a release"):
+                    _ = again.leaf_hash
+            else:
+                assert again.leaf_hash == line.leaf_hash
+
+
+def test_a_row_is_shown_in_words():
+    members = row_members(lines_of("mill")[1].row)
+    assert (members["kind"], members["noise"]) == ("measured", "huber")
+    assert members["scale_wh"] == "1000.0"
+    assert members["prev"] == "0" * 64
+
+
+RELEASE = lines_of("harbour")[1]
+MEMBERS = json.loads(RELEASE.to_json())
+
+
+def _changed(**members):
+    return canonical_json(MEMBERS | members)
+
+
+def _changed_row(**members):
+    return _changed(row=MEMBERS["row"] | members)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _changed(murmurate_zone=2),
+        _changed(more=1),
+        _changed(zone="hill"),
+        _changed(plan="b" * 64),
+        _changed(plan="x"),
+        _changed(index=1),
+        _changed(index=-1),
+        _changed(index=3),
+        _changed(index=None),
+        _changed(row=None),
+        _changed(row=None, index=None),
+        _changed(proof=[]),
+        _changed(proof=MEMBERS["proof"][::-1]),
+        _changed(proof=[*MEMBERS["proof"], "0" * 64]),
+        _changed(proof=["x" * 64]),
+        _changed(proof=[5]),
+        _changed(tile=MEMBERS["tile"] | {"root": "a" * 64}),
+        _changed(tile=MEMBERS["tile"] | {"interval": FIRST + 1}),
+        _changed(tile=MEMBERS["tile"] | {"kind": "key"}),
+        _changed(tile={}),
+        _changed_row(price_ticks=MEMBERS["row"]["price_ticks"] + 1),
+        _changed_row(price_ticks=float(MEMBERS["row"]["price_ticks"])),
+        _changed_row(price_ticks=str(MEMBERS["row"]["price_ticks"])),
+        _changed_row(price_ticks=2**63),
+        _changed_row(rho_micro=False),
+        _changed_row(scale_wh="1e3"),
+        _changed_row(scale_wh=1000.0),
+        _changed_row(kind="MEASURED"),
+        _changed_row(kind=1),
+        _changed_row(noise="quiet"),
+        _changed_row(prev="0"),
+        _changed_row(prev=None),
+        _changed_row(more=1),
+        canonical_json(MEMBERS | {"row": {name: each for name, each in MEMBERS["row"].items() if name != "core_wh"}}),
+        "{}",
+        RELEASE.to_json() + " ",
+    ],
+    ids=range(36),
+)
+def test_a_line_with_anything_changed_is_refused(text):
+    with pytest.raises(ChainError):
+        parse_zone_line(text)
+
+
+RELEASES = [line for line in lines_of("harbour") if line.row is not None]
+
+
+@given(st.data())
+def test_no_character_of_a_release_can_be_changed(data):
+    """The signature is the only thing that `parse_zone_line` does not check. A verifier does."""
+    text = data.draw(st.sampled_from(RELEASES)).to_json()
+    place = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from('0a{":, x'))
+    if other == text[place]:
+        return
+    try:
+        line = parse_zone_line(text[:place] + other + text[place + 1 :])
+    except ChainError:
+        return
+    tile = parse_zone_line(text).tile
+    assert line.tile.hash != tile.hash
+
+
+def test_a_wrong_plan_in_a_line_without_a_row_is_found_with_the_next_row():
+    lines = lines_of("harbour")
+    head = check_zone_follows(None, replace(lines[0], plan="b" * 64))
+    with pytest.raises(ChainError, match="plan"):
+        check_zone_follows(head, lines[1])
+
+
+def test_a_line_without_a_row_has_no_proof():
+    members = json.loads(lines_of("harbour")[0].to_json())
+    for wrong in ({"proof": ["0" * 64]}, {"index": 0}, {"row": MEMBERS["row"]}):
+        with pytest.raises(ChainError):
+            parse_zone_line(canonical_json(members | wrong))
+
+
+def resigned(line, **members):
+    tile = line.tile
+    header = replace(tile.header, **members)
+    return replace(line, tile=sign_tile(header, SIGNERS.get(header.key, OLD_KEY), tile.rows))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("seq", 99),
+        ("interval", FIRST + 99),
+        ("interval_s", 900),
+        ("lead", 9),
+        ("prev", "a" * 64),
+        ("key", "a" * 64),
+        ("table", "a" * 64),
+    ],
+)
+@pytest.mark.parametrize("at", range(1, len(HEADS)))
+def test_no_member_of_a_header_can_be_changed(at, field, value):
+    lines = lines_of("harbour")
+    line = resigned(lines[at], **{field: value})
+    if field == "table" and line.header.kind is TileKind.ZONES:
+        check_zone_follows(follow(lines[:at]), line)
+        return
+    with pytest.raises(ChainError):
+        check_zone_follows(follow(lines[:at]), line)
+
+
+def test_a_line_of_another_zone_or_plan_does_not_follow():
+    lines = lines_of("harbour")
+    with pytest.raises(ChainError, match="zone"):
+        check_zone_follows(follow(lines[:1]), lines_of("hill")[1])
+    with pytest.raises(ChainError, match="plan"):
+        check_zone_follows(follow(lines[:1]), replace(lines[1], plan="b" * 64))
+
+
+def test_no_line_can_be_left_out_or_repeated():
+    lines = lines_of("harbour")
+    for at in range(1, len(lines)):
+        with pytest.raises(ChainError):
+            check_zone_follows(follow(lines[:at]), lines[at - 1])
+    for at in range(1, len(lines) - 1):
+        with pytest.raises(ChainError):
+            check_zone_follows(follow(lines[:at]), lines[at + 1])
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("total_epsilon_micro", 5), ("total_rho_micro", 5), ("prev", 5), ("epsilon_micro", -1)]
+)
+def test_totals_and_hashes_of_a_zone_are_checked(column, value):
+    lines = lines_of("harbour")
+    row = lines[2].row.copy()
+    row[column] = value
+    with pytest.raises(ChainError):
+        check_zone_follows(follow(lines[:2]), replace(lines[2], row=row))
+
+
+def test_a_zone_begins_where_its_shard_begins_or_changes_its_zones():
+    for line in lines_of("harbour"):
+        if line.header.kind in {TileKind.OPEN, TileKind.ZONES}:
+            assert check_zone_follows(None, line).since is None
+            continue
+        with pytest.raises(ChainError, match="must open the shard or the zone"):
+            check_zone_follows(None, line)
+    first = lines_of("harbour")[0]
+    for members in ({"seq": 1}, {"prev": "a" * 64}):
+        with pytest.raises(ChainError):
+            check_zone_follows(None, resigned(first, **members))
+
+
+# A move
+
+
+def moved_zone(key=OLD_KEY):
+    """Return the heads of two shards, between which the zone `hill` was moved."""
+    north = [open_shard()]
+    north.append(release(north[-1], FIRST, hill=500_000))
+    north.append(release(north[-1], FIRST + 1, hill=510_000))
+    north.append(write_tile(north[-1], DesiredState(until=FIRST + 1, moves={"hill": "south"})))
+    south = [open_shard({"quay": THREE_ZONES["harbour"]}, "south", key)]
+    for interval in (FIRST, FIRST + 1, FIRST + 2):
+        south.append(release(south[-1], interval, shard="south"))
+    entering = open_zone("b", moved_from=north[2].chain_state("hill"), claim=1)
+    south.append(write_tile(south[-1], DesiredState(until=FIRST + 2, zones={"hill": entering}), shard="south"))
+    south.append(release(south[-1], FIRST + 3, shard="south", hill=520_000))
+    return north, south
+
+
+def test_the_chain_of_a_zone_goes_on_in_another_shard():
+    north, south = moved_zone()
+    lines = lines_of("hill", north) + lines_of("hill", south)
+    assert [line.header.shard for line in lines] == ["north"] * 3 + ["south"] * 2
+    head = follow(lines)
+    assert head.totals == tuple(south[-1].totals[:, 0].tolist())
+    assert head.totals[1] == sum(int(line.row["rho_micro"][0]) for line in lines if line.row is not None)
+    assert lines[-1].row["prev"][0].tobytes().hex() == lines[2].leaf_hash
+    assert head.since == FIRST
+
+
+def test_a_moved_zone_enters_with_a_tile_that_changes_zones_and_after_its_last_interval():
+    north, south = moved_zone()
+    head = follow(lines_of("hill", north))
+    enters, released = lines_of("hill", south)
+    with pytest.raises(ChainError, match="must take the zone over"):
+        check_zone_follows(head, released)
+    with pytest.raises(ChainError, match="must take the zone over"):
+        check_zone_follows(head, resigned(enters, interval=FIRST))
+    check_zone_follows(head, resigned(enters, interval=FIRST + 1))
+    for member in ("interval_s", "lead"):
+        with pytest.raises(ChainError, match=member):
+            check_zone_follows(head, resigned(enters, **{member: 900}))
+
+
+def test_a_moved_zone_cannot_start_again():
+    north, south = moved_zone()
+    head = follow([*lines_of("hill", north), lines_of("hill", south)[0]])
+    released = lines_of("hill", south)[1]
+    row = released.row.copy()
+    row["total_rho_micro"] = row["rho_micro"]
+    with pytest.raises(ChainError, match="totals"):
+        check_zone_follows(head, replace(released, row=row))
+    row = released.row.copy()
+    row["prev"] = 0
+    with pytest.raises(ChainError, match="leaf"):
+        check_zone_follows(head, replace(released, row=row))
+
+
+def test_a_stranger_cannot_take_a_zone_over():
+    """The key of a zone goes on with it: a shard of another key is not the operator's."""
+    north, south = moved_zone(NEW_KEY)
+    with pytest.raises(ChainError, match="key"):
+        follow(lines_of("hill", north) + lines_of("hill", south))
+
+
+def test_a_plan_and_a_key_change_are_followed():
+    heads = [open_shard()]
+    heads.append(write_tile(heads[-1], DesiredState(until=0, plan_changes={"hill": change_plan("b", "c")})))
+    change = Change(OLD_KEY.public_key, NEW_KEY.public_key)
+    heads.append(write_tile(heads[-1], DesiredState(until=0, key_change=change)))
+    heads.append(release(heads[-1], FIRST, hill=5))
+    lines = lines_of("hill", heads)
+    head = follow(lines)
+    assert (head.line.plan, head.key_in_force) == ("c" * 64, NEW_KEY.public_key)
+    assert int(head.line.row["kind"][0]) == RowKind.MEASURED
+    with pytest.raises(ChainError, match="key"):
+        check_zone_follows(follow(lines[:3]), resigned(lines[3], key=OLD_KEY.public_key))

@@ -1,0 +1,168 @@
+"""Desired states: the shard itself shows what is left to do, and what may be done now."""
+
+from dataclasses import replace
+
+import pytest
+from tests.support.sample_shards import (
+    FIRST,
+    NEW_KEY,
+    OLD_KEY,
+    OPENING,
+    THREE_ZONES,
+    change_plan,
+    open_shard,
+    open_zone,
+    release,
+    write_tile,
+)
+
+from murmurate.errors import ChainError
+from murmurate.public_log.tile import TileKind
+from murmurate.public_log.zone_table import MAX_ZONES, MovedFrom
+from murmurate.publisher.desired_state import Change, DesiredState, find_next_tile, find_unfit_zones, zones_to_enter
+
+HEAD = open_shard()
+OLD, NEW = OLD_KEY.public_key, NEW_KEY.public_key
+
+
+@pytest.mark.parametrize(
+    ("desired", "kind", "interval"),
+    [
+        (DesiredState(until=FIRST - 1), None, None),
+        (DesiredState(until=0), None, None),
+        (DesiredState(until=FIRST + 5), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, plan_changes={"harbour": change_plan("a", "b")}), TileKind.ZONES, FIRST - 1),
+        (DesiredState(until=FIRST, plan_changes={"harbour": change_plan("c", "b")}), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, plan_changes={"harbour": change_plan("b", "a")}), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, plan_changes={"harbour": change_plan("a", "a")}), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, plan_changes={"quay": change_plan("a", "b")}), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, key_change=Change(OLD, NEW)), TileKind.KEY, FIRST - 1),
+        (DesiredState(until=FIRST, key_change=Change(NEW, OLD)), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, key_change=Change(OLD, OLD)), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, moves={"hill": "south"}), TileKind.ZONES, FIRST - 1),
+        (DesiredState(until=FIRST, moves={"quay": "south"}), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, zones=THREE_ZONES), TileKind.RELEASE, FIRST),
+        (DesiredState(until=FIRST, zones={"quay": open_zone()}), TileKind.ZONES, FIRST - 1),
+        (DesiredState(until=FIRST, zones={"quay": open_zone(first=FIRST + 1)}), TileKind.RELEASE, FIRST),
+    ],
+)
+def test_the_shard_shows_what_is_left_to_do(desired, kind, interval):
+    tile = find_next_tile(HEAD, desired, {"quay"})
+    assert (tile and tile.kind, tile and tile.interval) == (kind, interval)
+
+
+def test_prices_that_come_too_late_are_withheld():
+    for priced_from, withheld in ((FIRST, False), (FIRST + 1, True)):
+        tile = find_next_tile(HEAD, DesiredState(until=FIRST, priced_from=priced_from), ())
+        assert tile.withheld is withheld
+
+
+def test_a_shard_that_is_not_open_needs_an_opening_and_a_claimed_zone():
+    opening = DesiredState(until=FIRST, opening=OPENING, zones=THREE_ZONES)
+    assert find_next_tile(None, DesiredState(until=FIRST, zones=THREE_ZONES), THREE_ZONES) is None
+    assert zones_to_enter(None, DesiredState(until=FIRST, zones=THREE_ZONES)) == {}
+    assert find_next_tile(None, DesiredState(until=FIRST, opening=OPENING), ()) is None
+    assert find_next_tile(None, opening, ()) is None
+    assert zones_to_enter(None, opening) == THREE_ZONES
+    tile = find_next_tile(None, opening, {"hill", "elsewhere"})
+    assert (tile.kind, tile.interval, tile.table.zones) == (TileKind.OPEN, FIRST - 1, ("hill",))
+
+
+def test_a_zone_of_another_shard_does_not_keep_a_shard_from_opening():
+    zones = {"harbour": open_zone(first=FIRST - 5), "hill": open_zone(first=FIRST)}
+    desired = DesiredState(until=FIRST, opening=OPENING, zones=zones)
+    assert zones_to_enter(None, desired).keys() == {"harbour", "hill"}
+    assert find_next_tile(None, desired, zones).table.zones == ("harbour",)
+    assert find_next_tile(None, desired, zones).interval == FIRST - 6
+    tile = find_next_tile(None, desired, {"hill"})
+    assert (tile.interval, tile.table.zones) == (FIRST - 1, ("hill",))
+
+
+MOVED = MovedFrom("south", FIRST + 1, "d" * 64, 5, 6)
+
+
+def test_a_moved_zone_waits_until_the_shard_has_passed_its_last_interval():
+    desired = DesiredState(until=FIRST + 9, zones={"quay": open_zone(first=0, moved_from=MOVED, claim=1)})
+    head = HEAD
+    for interval in (FIRST, FIRST + 1):
+        assert zones_to_enter(head, desired) == {}
+        assert find_next_tile(head, desired, {"quay"}).kind is TileKind.RELEASE
+        head = release(head, interval)
+    assert zones_to_enter(head, desired).keys() == {"quay"}
+    row = write_tile(head, desired).table.find_row("quay")
+    assert (row.since, row.moved_from) == (FIRST + 2, MOVED)
+
+
+def test_a_shard_opens_after_the_last_interval_of_the_zone_that_moves_there():
+    zones = {"quay": open_zone(first=0, moved_from=MOVED, claim=1)}
+    tile = find_next_tile(None, DesiredState(until=FIRST + 9, opening=OPENING, zones=zones), zones)
+    assert (tile.interval, tile.table.rows[0].since) == (FIRST + 1, FIRST + 2)
+    later = {"quay": open_zone(first=FIRST + 7, moved_from=MOVED, claim=1)}
+    tile = find_next_tile(None, DesiredState(until=FIRST + 9, opening=OPENING, zones=later), later)
+    assert tile.interval == FIRST + 6
+
+
+@pytest.mark.parametrize("head", [HEAD, None], ids=["open", "new"])
+@pytest.mark.parametrize("other", [{"key": NEW_KEY.public_key}, {"interval_s": 900}, {"lead": 3}], ids=str)
+def test_a_zone_does_not_enter_a_shard_with_another_key_interval_length_or_lead_than_it_left(head, other):
+    moved = MOVED._replace(interval=FIRST - 1)
+    zones = {
+        zone: open_zone(first=0, moved_from=moved, came_from=came_from, claim=1)
+        for zone, came_from in (("ash", OPENING), ("quay", replace(OPENING, **other)))
+    }
+    desired = DesiredState(until=FIRST + 9, opening=OPENING, zones=zones)
+    (reason,) = find_unfit_zones(head, desired).values()
+    assert str(*other.values()) in reason
+    assert zones_to_enter(head, desired).keys() == {"ash"}
+    table = find_next_tile(head, desired, zones).table
+    assert ("ash" in table.zones, "quay" in table.zones) == (True, False)
+    inside = replace(desired, zones={"harbour": zones["quay"]})
+    assert bool(find_unfit_zones(head, inside)) == (head is None)
+
+
+def test_a_zone_that_has_left_does_not_come_back():
+    head = write_tile(HEAD, DesiredState(until=0, moves={"hill": "south"}))
+    assert head.table.zones == ("harbour", "mill")
+    assert head.table.moved == (("hill", "south"),)
+    desired = DesiredState(until=FIRST, zones=THREE_ZONES, moves={"hill": "south"})
+    assert zones_to_enter(head, desired) == {}
+    assert find_next_tile(head, desired, THREE_ZONES).kind is TileKind.RELEASE
+
+
+def test_the_last_zone_stays_in_its_shard():
+    desired = DesiredState(until=FIRST, moves=dict.fromkeys(("mill", "harbour", "hill"), "south"))
+    head = write_tile(HEAD, desired)
+    assert head.table.zones == ("mill",)
+    assert find_next_tile(head, desired, ()).kind is TileKind.RELEASE
+    entering = replace(desired, zones={"quay": open_zone()})
+    assert write_tile(HEAD, entering).table.zones == ("quay",)
+
+
+def test_one_table_opens_moves_and_changes():
+    desired = DesiredState(
+        until=FIRST,
+        zones={"quay": open_zone("c"), "ash": open_zone("b"), "not claimed": open_zone()},
+        moves={"hill": "south"},
+        plan_changes={"mill": change_plan("c", "a"), "hill": change_plan("b", "a")},
+    )
+    table = find_next_tile(HEAD, desired, {"quay", "ash"}).table
+    assert {row.zone: row.plan[0] for row in table.rows} == {"ash": "b", "harbour": "a", "mill": "a", "quay": "c"}
+    assert {row.zone: row.currency for row in table.rows}["mill"] == "EUR"
+    assert {row.since for row in table.rows} == {FIRST}
+    assert table.moved == (("hill", "south"),)
+    again = find_next_tile(write_tile(HEAD, replace(desired, zones={})), desired, ())
+    assert again.kind is TileKind.RELEASE
+
+
+def test_no_more_zones_enter_than_there_is_room_for():
+    many = {f"zone {number:04}": open_zone() for number in range(MAX_ZONES + 5)}
+    desired = DesiredState(until=FIRST, opening=OPENING, zones=many)
+    assert list(zones_to_enter(None, desired)) == sorted(many)[:MAX_ZONES]
+    assert len(find_next_tile(None, desired, many).table) == MAX_ZONES
+    assert list(zones_to_enter(HEAD, desired)) == sorted(many)[: MAX_ZONES - 3]
+    assert len(find_next_tile(HEAD, desired, many).table) == MAX_ZONES
+
+
+def test_a_zone_with_an_impossible_name_is_an_error():
+    with pytest.raises(ChainError, match="name"):
+        find_next_tile(HEAD, DesiredState(until=FIRST, zones={"": open_zone()}), {""})

@@ -1,0 +1,231 @@
+"""One round of a publisher, step by step. The faults are in tests/simulation."""
+
+from dataclasses import replace
+
+import pytest
+from tests.support.sample_shards import (
+    FIRST,
+    NEW_KEY,
+    OLD_KEY,
+    OPENING,
+    THREE_ZONES,
+    make_demand,
+    make_terms,
+    make_writer,
+    open_shard,
+    open_zone,
+    release,
+)
+
+from murmurate.public_log.signing import verify_signature
+from murmurate.public_log.tile import sign_tile
+from murmurate.publisher.desired_state import DesiredState
+from murmurate.publisher.protocol import BlockedCode, publish_round
+from murmurate.publisher.steps import (
+    AppendToLog,
+    Claim,
+    ClaimZones,
+    LoadDemand,
+    LockShards,
+    LogTail,
+    Offer,
+    ReadLog,
+    SaveState,
+    SeenState,
+    WaitForSlot,
+)
+from murmurate.publisher.stores import drive_steps
+
+OPENING_STATE = DesiredState(until=FIRST, opening=OPENING, zones=THREE_ZONES)
+HEAD = open_shard()
+EMPTY = LogTail(-1, (), "0" * 64)
+
+
+def tail_of(*heads):
+    return LogTail(
+        heads[-1].tile.header.seq, tuple(Offer(head.tile, head.table) for head in heads), heads[-1].tile.hash
+    )
+
+
+class OneRound:
+    """Both stores for one round, with fixed answers. It keeps the steps."""
+
+    def __init__(self, seen, tails, claims=None):
+        self.seen, self.tails, self.claims = seen, tails, claims
+        self.steps = []
+
+    def lock(self, shards):
+        self.steps.append(LockShards(shards))
+        return {shard: self.seen[shard] for shard in shards if shard in self.seen}
+
+    def load_demand(self, intervals):
+        self.steps.append(LoadDemand(intervals))
+        return make_demand()
+
+    def save(self, new_heads, pending):
+        self.steps.append(SaveState(new_heads, pending))
+
+    def rollback(self):
+        self.steps.append("rollback")
+
+    def read(self, after_seq):
+        self.steps.append(ReadLog(after_seq))
+        return {shard: self.tails[shard] for shard in after_seq}
+
+    def claim(self, claims):
+        self.steps.append(ClaimZones(claims))
+        return claims if self.claims is None else self.claims
+
+    def append(self, offers):
+        self.steps.append(AppendToLog(offers))
+
+    def run(self, desired, writer=None):
+        machine = publish_round(desired, (writer or make_writer()).write_tiles, verify_signature)
+        return drive_steps(machine, self, self, lambda: self.steps.append(WaitForSlot()))
+
+    def step(self, kind):
+        return next((step for step in self.steps if isinstance(step, kind)), None)
+
+
+def test_a_round_that_opens_a_shard_takes_these_steps():
+    stores = OneRound({"north": SeenState(None, None)}, {"north": EMPTY})
+    outcome = stores.run({"north": OPENING_STATE})
+    kinds = [type(step) for step in stores.steps]
+    assert kinds == [LockShards, ReadLog, ClaimZones, LoadDemand, SaveState, WaitForSlot, AppendToLog]
+    assert stores.step(ReadLog).after_seq == {"north": -1}
+    assert stores.step(ClaimZones).claims == {zone: Claim("north", 0) for zone in THREE_ZONES}
+    assert stores.step(LoadDemand).intervals == {}
+    assert stores.step(SaveState).pending == stores.step(AppendToLog).offers
+    assert (outcome.unfinished, outcome.up_to_date, outcome.blocked) == ({"north"}, set(), {})
+
+
+def test_a_release_asks_for_the_demand_of_its_zones_and_claims_nothing():
+    stores = OneRound({"north": SeenState(HEAD, None)}, {"north": tail_of(HEAD)._replace(tiles=())})
+    stores.run({"north": OPENING_STATE})
+    assert stores.step(ClaimZones) is None
+    assert stores.step(LoadDemand).intervals == {"north": (FIRST, ("harbour", "hill", "mill"))}
+
+
+def test_a_late_release_asks_for_no_demand():
+    stores = OneRound({"north": SeenState(HEAD, None)}, {"north": tail_of(HEAD)._replace(tiles=())})
+    stores.run({"north": replace(OPENING_STATE, priced_from=FIRST + 1)})
+    assert stores.step(LoadDemand).intervals == {}
+
+
+def test_a_shard_as_desired_is_up_to_date():
+    stores = OneRound({"north": SeenState(HEAD, None)}, {"north": tail_of(HEAD)._replace(tiles=())})
+    outcome = stores.run({"north": replace(OPENING_STATE, until=FIRST - 1), "south": OPENING_STATE})
+    assert outcome.up_to_date == {"north"}
+    assert (outcome.unfinished, outcome.blocked, outcome.blocked_zones) == (set(), {}, {})
+    assert stores.step(AppendToLog) is None
+
+
+@pytest.mark.parametrize("newest", [Claim("south", 0), Claim("north", 1), None])
+def test_a_zone_with_another_claim_is_blocked_and_the_others_go_on(newest):
+    claims = {zone: Claim("north", 0) for zone in THREE_ZONES} | {"hill": newest}
+    claims = {zone: claim for zone, claim in claims.items() if claim is not None}
+    stores = OneRound({"north": SeenState(None, None)}, {"north": EMPTY}, claims)
+    outcome = stores.run({"north": OPENING_STATE})
+    assert stores.step(AppendToLog).offers["north"].table.zones == ("harbour", "mill")
+    assert outcome.blocked_zones.keys() == {"hill"}
+    assert outcome.blocked_zones["hill"].code is BlockedCode.OTHER_SHARD
+    assert "cannot enter shard north with claim 0" in outcome.blocked_zones["hill"].text
+
+
+def test_a_zone_that_two_shards_want_enters_one_of_them_and_is_reported():
+    seen = dict.fromkeys(("north", "south"), SeenState(None, None))
+    stores = OneRound(seen, dict.fromkeys(seen, EMPTY))
+    outcome = stores.run({"north": OPENING_STATE, "south": replace(OPENING_STATE, zones={"hill": open_zone()})})
+    tables = {shard: offer.table.zones for shard, offer in stores.step(AppendToLog).offers.items()}
+    assert tables == {"north": ("harbour", "mill"), "south": ("hill",)}
+    assert outcome.blocked_zones.keys() == {"hill"}
+
+
+def test_a_shard_with_impossible_zones_is_blocked_and_the_others_go_on():
+    seen = {"north": SeenState(HEAD, None), "south": SeenState(None, None)}
+    stores = OneRound(seen, {"north": tail_of(HEAD)._replace(tiles=()), "south": EMPTY})
+    south = replace(OPENING_STATE, zones={"": open_zone()})
+    outcome = stores.run({"south": south, "north": OPENING_STATE})
+    assert outcome.blocked.keys() == {"south"}
+    assert outcome.blocked["south"].code is BlockedCode.NO_RECORD
+    assert stores.step(AppendToLog).offers.keys() == {"north"}
+
+
+def test_a_zone_without_a_usable_plan_is_blocked_and_reported():
+    stores = OneRound({"north": SeenState(HEAD, None)}, {"north": tail_of(HEAD)._replace(tiles=())})
+    outcome = stores.run({"north": OPENING_STATE}, make_writer(plans={"a" * 64: make_terms("a")}))
+    assert outcome.blocked_zones.keys() == {"hill", "mill"}
+    assert {reason.code for reason in outcome.blocked_zones.values()} == {BlockedCode.NO_RECORD}
+    assert stores.step(AppendToLog).offers.keys() == {"north"}
+
+
+NEXT = release(HEAD, FIRST, harbour=5)
+
+
+def test_a_pending_tile_is_sent_again_and_no_other_is_written():
+    seen = SeenState(HEAD, Offer(NEXT.tile, NEXT.table))
+    stores = OneRound({"north": seen}, {"north": tail_of(HEAD)._replace(tiles=())})
+    stores.run({"north": replace(OPENING_STATE, zones=THREE_ZONES | {"quay": open_zone()})})
+    assert stores.step(ClaimZones) is None
+    assert stores.step(SaveState).pending == {}
+    assert stores.step(AppendToLog).offers["north"].tile is NEXT.tile
+
+
+def test_nothing_is_claimed_or_written_while_the_log_holds_more_than_was_read():
+    stores = OneRound(
+        {"north": SeenState(HEAD, None)}, {"north": LogTail(5, (Offer(NEXT.tile, NEXT.table),), "a" * 64)}
+    )
+    outcome = stores.run({"north": replace(OPENING_STATE, zones=THREE_ZONES | {"quay": open_zone()})})
+    assert stores.step(ClaimZones) is None
+    assert stores.step(SaveState).pending == {}
+    assert outcome.unfinished == outcome.with_new_tiles == {"north"}
+
+
+def test_a_pending_tile_whose_place_is_taken_is_dropped():
+    other = release(HEAD, FIRST, harbour=6)
+    seen = SeenState(HEAD, Offer(NEXT.tile, NEXT.table))
+    stores = OneRound({"north": seen}, {"north": tail_of(other)})
+    outcome = stores.run({"north": OPENING_STATE})
+    assert stores.step(SaveState).pending == {"north": None}
+    assert [head.tile.hash for head in stores.step(SaveState).new_heads["north"]] == [other.tile.hash]
+    assert outcome.with_new_tiles == outcome.up_to_date == {"north"}
+
+
+FORGED = Offer(sign_tile(NEXT.tile.header, NEW_KEY, NEXT.tile.rows), NEXT.table)
+
+
+@pytest.mark.parametrize(
+    ("seen", "tail", "code"),
+    [
+        (SeenState(None, None, "disk"), EMPTY, BlockedCode.STATE_DAMAGED),
+        (SeenState(HEAD, None), EMPTY, BlockedCode.LOG_LOST_ENTRIES),
+        (SeenState(HEAD, None), LogTail(0, (), "a" * 64), BlockedCode.LOG_CONFLICT),
+        (SeenState(HEAD, None), LogTail(1, ("unreadable",), "a" * 64), BlockedCode.LOG_INVALID),
+        (SeenState(HEAD, None), LogTail(1, (FORGED,), FORGED.tile.hash), BlockedCode.LOG_INVALID),
+        (SeenState(None, None), tail_of(NEXT), BlockedCode.LOG_INVALID),
+    ],
+)
+def test_a_state_and_a_log_that_do_not_fit_block_the_shard(seen, tail, code):
+    stores = OneRound({"north": seen}, {"north": tail})
+    outcome = stores.run({"north": OPENING_STATE})
+    assert outcome.blocked["north"].code is code
+    assert stores.step(SaveState) == SaveState({}, {})
+    assert stores.step(AppendToLog) is None
+
+
+def test_the_signature_of_its_own_pending_tile_is_not_checked_again():
+    seen = SeenState(HEAD, FORGED)
+    stores = OneRound({"north": seen}, {"north": LogTail(1, (FORGED,), FORGED.tile.hash)})
+    assert stores.run({"north": OPENING_STATE}).up_to_date == {"north"}
+
+
+def test_a_missing_key_blocks_its_shard_only():
+    heads = {"north": HEAD, "south": open_shard(shard="south", key=NEW_KEY)}
+    tails = {shard: tail_of(head)._replace(tiles=()) for shard, head in heads.items()}
+    stores = OneRound({shard: SeenState(head, None) for shard, head in heads.items()}, tails)
+    writer = replace(make_writer(), signers={NEW_KEY.public_key: NEW_KEY})
+    desired = DesiredState(until=FIRST)
+    outcome = stores.run({"north": desired, "south": desired}, writer)
+    assert outcome.blocked.keys() == {"north"}
+    assert OLD_KEY.public_key in outcome.blocked["north"].text
+    assert outcome.unfinished == {"south"}

@@ -1,0 +1,225 @@
+"""Predicted prices: anybody computes each of them again from the log and the plan; whatever is changed is found."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.predicted_zones import (
+    FIRST,
+    PredictedShard,
+    RepeatableNoise,
+    plan_text,
+    predicted_plan,
+    public_forecast,
+)
+from tests.support.sample_logs import OLD, check, edit_rows, plan, rules
+
+from murmurate.errors import MurmurateError
+from murmurate.planning.digest import compute_plan_digest
+from murmurate.planning.plan_file import load_plan
+from murmurate.public_log.predicted_rows import NO_PRICE, predicted_layout
+from murmurate.public_log.tile import ROW_LAYOUT, RowKind, TileKind
+from murmurate.public_log.zone_line import make_zone_line, parse_zone_line
+
+SMALL = plan_text(households=3000, pool_homes=10_000)
+LARGE = plan_text(households=10_000, elasticity=0.2)
+ECHO = plan(old='"0.0002"', new='"0.00005"')
+PLANS = {"hill": SMALL, "mill": LARGE, "quay": ECHO}
+TEXTS = (SMALL, LARGE, ECHO)
+HOURS = 30
+
+
+def expected_wh(interval, households):
+    model = predicted_plan().prediction.model
+    return households * float(public_forecast().demand.demand_wh(model.locate(interval))[0])
+
+
+def play(hours=HOURS, plans=PLANS, lead=2):
+    """A day and more: measured, without a demand, and too late."""
+    shard = PredictedShard(plans, lead=lead)
+    for n in range(hours):
+        demand = {"hill": 1.2 * expected_wh(FIRST + n, 3000), "mill": 0.9 * expected_wh(FIRST + n, 10_000), "quay": 4e5}
+        if n % 7 == 3:
+            del demand["mill"]
+        shard.release({zone: round(wh) for zone, wh in demand.items() if zone in plans}, late=n in (10, 11))
+    return shard
+
+
+PLAYED = play()
+RELEASES = [at for at, tile in enumerate(PLAYED.tiles) if tile.header.kind is TileKind.RELEASE]
+
+
+def items(tiles=None):
+    return [*(table.text for table in PLAYED.tables.values()), *(tile.to_bytes() for tile in tiles or PLAYED.tiles)]
+
+
+def lines(zone, tiles=None):
+    tables = PLAYED.tables
+    return [make_zone_line(tile, tables[tile.header.table], zone).to_json() for tile in tiles or PLAYED.tiles]
+
+
+def test_a_played_day_holds_from_its_tiles_and_from_the_lines_of_each_zone():
+    report = check(items(), plans=TEXTS)
+    assert (report.is_valid, report.findings) == (True, [])
+    assert report.zones["mill"].kinds == {"measured": 25, "fallback": 3, "withheld": 2}
+    for zone in PLANS:
+        assert check(lines(zone), plans=TEXTS).findings == []
+
+
+def test_a_row_has_the_documented_columns_and_at_most_200_bytes():
+    rows = PLAYED.tiles[-1].rows
+    assert PLAYED.tiles[-1].header.row == predicted_layout(2) == f"{ROW_LAYOUT} noisy_wh:i8 states:i4x22 due:i8x1"
+    assert rows.dtype.itemsize == 194
+    line = parse_zone_line(lines("hill")[-1])
+    assert (line.row == rows[:1]).all()
+    assert json.loads(lines("hill")[-1])["row"]["states"] == rows["states"][0].tolist()
+
+
+class RememberedNoise(RepeatableNoise):
+    """Noise that remembers its draws."""
+
+    def __init__(self):
+        super().__init__()
+        self.drawn = []
+
+    def draw(self, distribution, scale_wh, core_wh=None):
+        noise = super().draw(distribution, scale_wh, core_wh)
+        self.drawn += noise.tolist()
+        return noise
+
+
+def test_what_a_row_shows_is_the_demand_with_the_one_draw_of_its_zone():
+    noise, demand_wh = RememberedNoise(), {"hill": 1_234_567, "mill": 4_234_567}
+    rows = PredictedShard({"hill": SMALL, "mill": LARGE}, noise=noise).release(demand_wh).rows
+    assert len(noise.drawn) == 2
+    assert all(noise.drawn)
+    assert sorted(rows["noisy_wh"] - list(demand_wh.values())) == sorted(noise.drawn)
+
+
+def test_the_price_is_made_for_the_interval_that_pays_and_learns_what_the_forecast_does_not_know():
+    tile = PLAYED.tiles[-1]
+    due = tile.header.interval + tile.header.lead
+    curve = predicted_plan().zone.curve
+    at_forecast, at_truth = (int(curve.price_ticks(round(part * expected_wh(due, 3000)))) for part in (1.0, 1.2))
+    nearer = abs(int(tile.rows["price_ticks"][0]) - at_truth)
+    assert nearer < 0.6 * abs(at_forecast - at_truth)
+
+
+def test_without_a_measurement_the_prediction_is_published_without_an_update():
+    without = next(tile for tile in PLAYED.tiles if len(tile.rows) and tile.rows["kind"][1] == RowKind.FALLBACK)
+    before = PLAYED.tiles[without.header.seq - 1]
+    keep = predicted_plan().prediction.model.keep
+    assert without.rows["noisy_wh"][1] == 0
+    assert np.abs(without.rows["states"][1] - before.rows["states"][1] * keep).max() <= 1
+    assert without.rows["price_ticks"][1] > 0
+
+
+def test_a_withheld_row_leaves_the_states_as_they_are():
+    late = next(tile for tile in PLAYED.tiles if len(tile.rows) and tile.rows["kind"][0] == RowKind.WITHHELD)
+    before = PLAYED.tiles[late.header.seq - 1]
+    assert np.array_equal(late.rows["states"], before.rows["states"])
+    following = PLAYED.tiles[late.header.seq + 2]
+    assert (following.rows["due"] == NO_PRICE).all()
+
+
+CHANGES = {
+    "one tick more": lambda rows: np.add.at(rows["price_ticks"], 0, 1),
+    "one tick less": lambda rows: np.add.at(rows["price_ticks"], 1, -1),
+    "a state": lambda rows: np.add.at(rows["states"][0], 3, 1),
+    "a price that is due": lambda rows: np.add.at(rows["due"][1], 0, 1),
+    "the noised demand": lambda rows: np.add.at(rows["noisy_wh"], 0, 50_000),
+}
+
+
+@settings(max_examples=60)
+@given(at=st.sampled_from(RELEASES), change=st.sampled_from(sorted(CHANGES)))
+def test_whatever_is_changed_and_signed_again_is_found(at, change):
+    """The signer itself publishes another number than the plan gives: the last tile of the log is such a one."""
+    tile, table = PLAYED.tiles[at], PLAYED.tables[PLAYED.tiles[at].header.table]
+    edited = edit_rows(tile, table, CHANGES[change], OLD)
+    if (edited.rows["kind"] == RowKind.WITHHELD).any():
+        return
+    if change == "the noised demand" and edited.rows["kind"][0] != RowKind.MEASURED:
+        return
+    report = check(items([*PLAYED.tiles[:at], edited]), plans=TEXTS)
+    assert rules(report) == {"prediction"}
+    zone = table.zones[0 if change in {"one tick more", "a state", "the noised demand"} else 1]
+    about_all = {""} if change == "the noised demand" else set()  # the pool is another as well
+    assert {finding.zone for finding in report.findings} == {zone} | about_all
+    assert rules(check(lines(zone, [*PLAYED.tiles[:at], edited]), plans=TEXTS)) == {"prediction"}
+
+
+def test_rows_without_the_columns_are_found():
+    echo = PredictedShard({"hill": ECHO, "mill": ECHO})
+    tile = echo.release({"hill": 400_000, "mill": 400_000})
+    assert tile.header.row == ROW_LAYOUT
+    shard = PredictedShard({"hill": SMALL, "mill": LARGE})
+    shard.writer.terms_for_plan.__self__.update(dict.fromkeys(shard.terms, next(iter(echo.terms.values()))))
+    shard.release({"hill": 400_000, "mill": 400_000})
+    kept = [*(table.text for table in shard.tables.values()), *(each.to_bytes() for each in shard.tiles)]
+    assert "prediction" in rules(check(kept, plans=TEXTS))
+
+
+def test_a_log_that_begins_later_is_checked_as_far_as_it_goes():
+    later = items(PLAYED.tiles[5:])
+    assert rules(check(later, plans=TEXTS)) == {"gap"}
+    tile = PLAYED.tiles[5]
+    edited = edit_rows(tile, PLAYED.tables[tile.header.table], CHANGES["one tick more"], OLD)
+    assert rules(check(items([edited]), plans=TEXTS)) == {"gap", "prediction"}
+
+
+@pytest.mark.parametrize("lead", [0, 1, 2, 5])
+def test_any_lead_holds(lead):
+    shard = play(12, lead=lead)
+    kept = [*(table.text for table in shard.tables.values()), *(tile.to_bytes() for tile in shard.tiles)]
+    assert check(kept, plans=TEXTS).findings == []
+
+
+def test_states_stay_where_a_plan_changes_and_begin_anew_where_prices_were_not_predicted():
+    shard = play(8)
+    shard.change_plan("quay", SMALL)
+    shard.change_plan("hill", plan_text(households=3000, promise="any 24 h: epsilon 1/2"))
+    before = shard.head.last_rows["states"][0]
+    shard.release({})
+    after = shard.head.last_rows["states"]
+    assert np.abs(after[0] - before * predicted_plan().prediction.model.keep).max() <= 1
+    assert (after[2] == 0).all()
+    kept = [*(table.text for table in shard.tables.values()), *(tile.to_bytes() for tile in shard.tiles)]
+    assert check(kept, plans=(*TEXTS, plan_text(households=3000, promise="any 24 h: epsilon 1/2"))).findings == []
+
+
+def test_a_plan_says_how_it_predicts_and_any_other_prediction_is_refused():
+    document = json.loads(SMALL)
+    assert load_plan(SMALL).prediction.predicted_error == document["prediction"]["predicted_error"]
+    assert len(SMALL) < 25_000
+    changes = {
+        "scale": 2999.0,
+        "elasticity": 0.1,
+        "reference_ticks": 1,
+        "keep": [0.5] * 21,
+        "zone_gain": [[1e9] * 22] * 24,
+    }
+    for name, value in changes.items():
+        other = document | {"prediction": document["prediction"] | {name: value}}
+        with pytest.raises(MurmurateError):
+            load_plan(json.dumps(other | {"digest": compute_plan_digest(other)}))
+    without = {name: value for name, value in document.items() if name != "prediction"}
+    with pytest.raises(MurmurateError, match="prediction is missing"):
+        load_plan(json.dumps(without | {"digest": compute_plan_digest(without)}))
+
+
+def test_a_zone_that_cannot_be_predicted_does_not_keep_the_others_from_their_prices():
+    """Clocks that this machine does not know, or a lead that no row can hold: such a zone is withheld."""
+    shard = PredictedShard(PLANS)
+    digest = json.loads(SMALL)["digest"]
+    its = shard.terms[digest]
+    model = its.prediction.model
+    other_clocks = replace(model, public=replace(model.public, time_zone="Mars/Crater"))
+    shard.terms[digest] = replace(its, prediction=replace(its.prediction, model=other_clocks))
+    rows = shard.release({"hill": 400_000, "mill": 4_000_000, "quay": 400_000}).rows
+    assert rows["kind"].tolist() == [RowKind.WITHHELD, RowKind.MEASURED, RowKind.MEASURED]
+    rows = PredictedShard(PLANS, lead=2000).release({"hill": 400_000, "quay": 400_000}).rows
+    assert rows["kind"].tolist() == [RowKind.WITHHELD, RowKind.WITHHELD, RowKind.MEASURED]
