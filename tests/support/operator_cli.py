@@ -26,6 +26,7 @@ SERVER = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.
 DOCS = Path(__file__).parents[2] / "docs"
 PAYING = 314_159_265  # a demand that nothing prints by chance
 STEP_S = 300
+FROZEN_CLOCK = Path(__file__).parent / "frozen_clock"
 
 
 def small_zone(name="harbour", promise="any 24 h: epsilon 3"):
@@ -42,12 +43,19 @@ class Operator:
         self.names = {store: f"test_{store}_{uuid.uuid4().hex[:12]}" for store in ("state", "log")}
         self.made_s = int(time.time())  # zones opened one after the other begin together, however long that takes
         self.shown = ""  # everything that any command has printed
+        self.clock = {}  # of the environment of a command
 
     @property
     def environment(self):
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         dsn = {f"MURMURATE_{store.upper()}": f"{SERVER}/{name}" for store, name in self.names.items()}
-        return os.environ | dsn | {"PATH": path, "MURMURATE_KEYS": "keys", "no_proxy": "127.0.0.1", "COLUMNS": "200"}
+        fixed = {"PATH": path, "MURMURATE_KEYS": "keys", "no_proxy": "127.0.0.1", "COLUMNS": "200"}
+        return os.environ | dsn | fixed | self.clock
+
+    def stop_clock(self):
+        """From now on every command finds the time at which the operator was made: no interval ends meanwhile."""
+        paths = [str(FROZEN_CLOCK), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.clock = {"PYTHONPATH": os.pathsep.join(paths), "MURMURATE_TEST_CLOCK_S": str(self.made_s)}
 
     def dsn(self, store):
         return f"{SERVER}/{self.names[store]}"

@@ -1,7 +1,6 @@
 """`murmurate status` over real databases: what it shows of a service that is down, and never a demand."""
 
 import json
-import time
 
 import pytest
 
@@ -15,9 +14,9 @@ from tests.support.ports import free_port
 @pytest.fixture
 def opened(operator):  # noqa: F811
     """A zone whose first intervals were measured and released, a landing and settings; nothing runs."""
+    operator.stop_clock()
     first = operator.open_and_find_first(hours_ago=1)
-    due = int((time.time() - 60) // STEP_S) - 1
-    operator.store_demand(first, due + 2)
+    operator.store_demand(first, operator.made_s // STEP_S)
     operator.run("murmurate release")
     operator.run("murmurate landing landing --minutes 5 && murmurate client add head-end --zone harbour")
     addresses = f'public = "127.0.0.1:{free_port()}"\nprivate = "127.0.0.1:{free_port()}"\n'
@@ -28,7 +27,7 @@ def opened(operator):  # noqa: F811
 def heartbeat(operator, *, share=1.0, **more):  # noqa: F811
     """What a worker reports whose zone heard from this share of its 800 meters."""
     state = PostgresStateStore(operator.dsn("state"))
-    counts = {"interval": int(time.time() // STEP_S) - 1, "reported": int(800 * share), "expected": 800}
+    counts = {"interval": operator.made_s // STEP_S - 1, "reported": int(800 * share), "expected": 800}
     report = {"interval_s": STEP_S, "feed": counts, "share_reported": {"harbour": share}}
     state.record_heartbeat(WORKER_HEARTBEAT, report | more)
     state.record_heartbeat(WORKER_BEAT, WorkerFigures().to_report())
@@ -74,7 +73,7 @@ def test_a_zone_that_stands_still_or_has_no_measurement_needs_attention(opened):
     heartbeat(opened)
     late = json.dumps(document(opened, "murmurate status", 0))
     assert "behind" not in late.replace("intervals_behind", "")
-    opened.write("later.toml", f"[clock]\nsimulated_s = {time.time() + 86_400}\nwall_s = {time.time()}\n")
+    opened.write("later.toml", f"[clock]\nsimulated_s = {opened.made_s + 86_400}\nwall_s = {opened.made_s}\n")
     found = document(opened, "murmurate status later.toml", 1)
     assert ("zones", "1 of 1 are behind") in {
         (item["about"], item["problem"].split(",")[0]) for item in found["attention"]
