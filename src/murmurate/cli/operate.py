@@ -84,13 +84,16 @@ def change_plan(
     zones: Annotated[
         Path | None, typer.Option(help="Names of zones, one a line: all of them change to the plan.", dir_okay=False)
     ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Put zones under another plan, if every promise holds across the change."""
     require_database()
     from murmurate.commands.change import change_plan  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
-    raise typer.Exit(change_plan(plan_file, Databases.from_dsns(state=state, log=log), keys, zones))
+    both = Databases.from_dsns(state=state, log=log)
+    raise typer.Exit(change_plan(plan_file, both, keys, zones, as_json=as_json))
 
 
 @app.command(name="move", rich_help_panel=OPERATE, epilog="Example: murmurate move harbour 2ad2c88c-0001")
@@ -142,13 +145,13 @@ def create_database_roles(state: State = "", log: Log = "") -> None:
 
 
 @app.command(name="rotate", rich_help_panel=OPERATE, epilog="Example: murmurate rotate")
-def rotate_signing_key(state: State = "", log: Log = "", keys: Keys = Path("keys")) -> None:
+def rotate_signing_key(state: State = "", log: Log = "", keys: Keys = Path("keys"), *, as_json: AsJson = False) -> None:
     """Sign with a new key from now on. The old key signs the change."""
     require_database()
     from murmurate.commands.rotate import rotate_keys  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
-    raise typer.Exit(rotate_keys(Databases.from_dsns(state=state, log=log), keys))
+    raise typer.Exit(rotate_keys(Databases.from_dsns(state=state, log=log), keys, as_json=as_json))
 
 
 @app.command(

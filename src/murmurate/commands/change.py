@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from murmurate.commands.console import publish, report_outcome, stderr, stdout, zones_word
+from murmurate.commands.console import outcome_document, publish, report_outcome, stderr, stdout, zones_word
+from murmurate.commands.json_output import print_json
 from murmurate.commands.open import MAX_ZONES_SHOWN, prove_plan_document, read_zone_names
 from murmurate.commands.plan_documents import read_plan_document
 from murmurate.commands.release_history import ReleaseReader
@@ -26,7 +27,9 @@ from murmurate.service.worker.publisher_context import PublisherContext
 FindPlan = Callable[[str], Plan]  # by digest
 
 
-def change_plan(plan_file: Path, databases: Databases, keys: Path, zones_file: Path | None = None) -> int:
+def change_plan(
+    plan_file: Path, databases: Databases, keys: Path, zones_file: Path | None = None, *, as_json: bool = False
+) -> int:
     """`murmurate change`: another plan for zones from their next interval on, if all promises hold across the change.
 
     Without a file of names it is the zone that the plan names.
@@ -53,8 +56,17 @@ def change_plan(plan_file: Path, databases: Databases, keys: Path, zones_file: P
         }
         outcome, failed = publish(context, desired)
         context.close()
-    _print_zones(set(zones) - set(changed), f"under plan {terms.plan_digest} already.")
-    if outcome.up_to_date == desired.keys():
+    before, is_done = set(zones) - set(changed), outcome.up_to_date == desired.keys()
+    if as_json:
+        members = {
+            "plan": terms.plan_digest,
+            "changed": sorted(changed) if is_done else [],
+            "unchanged": sorted(before),
+        }
+        print_json(members | outcome_document(outcome))
+        return report_outcome(outcome, failed)
+    _print_zones(before, f"under plan {terms.plan_digest} already.")
+    if is_done:
         _print_zones(changed, f"under plan {terms.plan_digest} from the next interval on.")
     return report_outcome(outcome, failed)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from murmurate.commands.console import publish, report_outcome, stdout, zones_word
+from murmurate.commands.console import outcome_document, publish, report_outcome, stdout, zones_word
+from murmurate.commands.json_output import print_json
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, Change, DesiredState
 from murmurate.service.keyring import add_signing_key, load_keyring
@@ -13,7 +14,7 @@ from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.worker.publisher_context import PublisherContext
 
 
-def rotate_keys(databases: Databases, keys: Path) -> int:
+def rotate_keys(databases: Databases, keys: Path, *, as_json: bool = False) -> int:
     """`murmurate rotate`: a new signing key for every zone. A rotation that was not finished is finished first."""
     databases.check_reachable()
     with mask_database_errors(), closing(PublisherContext.from_databases(databases, keys)) as context:
@@ -36,6 +37,9 @@ def rotate_keys(databases: Databases, keys: Path) -> int:
         outcome, failed = publish(context, desired)
     zones = sum(len(heads[shard].table) for shard in outcome.up_to_date)
     total = sum(len(heads[shard].table) for shard in desired)
+    if as_json:
+        print_json({"public_key": new, "zones": total, "signed": zones} | outcome_document(outcome))
+        return report_outcome(outcome, failed)
     stdout.print(f"{zones:,} of {total:,} {zones_word(range(total))} now signed by {new}")
     stdout.print("Keep the new file with the old ones, on every machine that publishes. Old keys are still needed.")
     return report_outcome(outcome, failed)

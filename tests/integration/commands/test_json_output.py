@@ -47,9 +47,17 @@ def test_a_script_gets_what_the_page_names(operator, run):  # noqa: F811
     assert run("client remove head-end")["removed"]
     operator.store_demand(begin_s // STEP_S, begin_s // STEP_S + 20)
     assert run("release")["up_to_date"] == 1
+    operator.write("less.toml", small_zone(promise="any 24 h: epsilon 2"))
+    less = run("plan less.toml --out less.json")["digest"]
+    assert run("change less.json")["changed"] == ["harbour"]
+    changed = run("change less.json")
+    assert (changed["plan"], changed["changed"], changed["unchanged"]) == (less, [], ["harbour"])
+    rotated = run("rotate")
+    assert (rotated["zones"], rotated["signed"]) == (1, 1)
     assert run("export log.tar")["records"] >= 10
     verified = run("verify log.tar")
     assert verified["valid"]
+    assert rotated["public_key"] in (operator.folder / "log.tar").read_bytes().decode(errors="replace")
     assert verified["zones"]["harbour"]["kinds"]["measured"] >= 10
     assert run("prices log.tar --zone harbour --last 5")["verified"]
     assert run("status", status=1)["zone_list"][0]["kind"] == "measured"  # no client may send readings any more
