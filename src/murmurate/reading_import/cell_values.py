@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
 
 from murmurate.errors import ReadingError
 from murmurate.lab.data_sets.reading_grid import parse_energy
@@ -54,16 +55,11 @@ class EnergyCells:
 
     def __init__(self, unit: EnergyUnit, mark: DecimalMark) -> None:
         self._unit, self._mark = unit, mark
-        self._known: dict[str, int | str] = {}
+        self._remembered = lru_cache(MAX_REMEMBERED_TEXTS)(self._parse)
 
     def parse_cell(self, text: str) -> int | str:
         """Return whole Wh, rounded by the rule of the data sets; or the reason why the cell is refused."""
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= MAX_REMEMBERED_TEXTS:
-                self._known.clear()
-            found = self._known[text] = self._parse(text.strip())
-        return found
+        return self._remembered(text.strip())
 
     def _parse(self, text: str) -> int | str:
         if text.lower() in _MISSING_TEXTS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from murmurate.reading_import.columns import Columns
@@ -35,19 +36,16 @@ class DayClock:
         self._columns, self._clock, self._length_s = columns, clock, length_s
         self._nominal = SECONDS_PER_DAY // length_s
         self._has_repeated = {slot.number for slot in columns.slots if slot.is_repeated}
-        self._known: dict[str, DayCells | str] = {}
+        self._remembered = lru_cache(_MAX_DAYS)(self._place_day)
 
     def place_day(self, text: str) -> DayCells | str:
         """Return the cells of the day that a cell names, or the reason why the row is refused."""
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= _MAX_DAYS:
-                self._known.clear()
-            day = self._clock.parse_date(text)
-            found = self._known[text] = NOT_A_TIME if day is None else self._place(day)
-        return found
+        return self._remembered(text)
 
-    def _place(self, day: date) -> DayCells:
+    def _place_day(self, text: str) -> DayCells | str:
+        day = self._clock.parse_date(text)
+        if day is None:
+            return NOT_A_TIME
         zone = self._clock.zone
         if self._columns.by_clock:
             return DayCells(tuple(self._by_clock(day, zone)), len(self._columns.slots))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -63,16 +64,11 @@ class FileClock:
     def __init__(self, time_zone: str | None, order: DateOrder = DateOrder.DAY_FIRST) -> None:
         self._zone = None if time_zone is None else load_time_zone(time_zone)
         self._order = order
-        self._known: dict[str, Moment | str] = {}
+        self._remembered = lru_cache(MAX_REMEMBERED_TEXTS)(self._parse)
 
     def parse_time(self, text: str) -> Moment | str:
         """Return a time, or the reason why it is refused. Raises ReadingError if a time zone is needed."""
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= MAX_REMEMBERED_TEXTS:
-                self._known.clear()
-            found = self._known[text] = self._parse(text.strip())
-        return found
+        return self._remembered(text.strip())
 
     def parse_date(self, text: str) -> date | None:
         """Return the day that a cell names, at midnight or without a time."""
