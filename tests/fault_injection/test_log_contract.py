@@ -276,6 +276,21 @@ def test_a_zone_enters_a_shard_only_after_it_has_left_the_other(stores):
     assert stores.length(new) == 4
 
 
+def test_a_table_without_zones_is_refused_and_where_a_damaged_log_has_one_the_other_shards_go_on(stores):
+    (old, head), (new, other) = stores.chain(3), stores.chain(3)
+    empty = ZoneTable((), ((old, new),))
+    spare = f"spare-{next(_NUMBERS)}"
+    leaving = stores.next_offer(old, head, zones={spare: stores.zone_opening()}, moves={old: new})
+    stores.append(Offer(stores.forge(leaving, table=empty.digest).tile, empty))
+    assert stores.length(old) == 3
+    with psycopg.connect(stores.cluster.dsn) as owner:
+        owner.execute("UPDATE public_log.head SET zones = %s WHERE shard = %s", (empty.digest, old))
+    stores.log.claim({old: Claim(new, 1)})
+    opening = replace(stores.zone_opening(), moved_from=head.chain_state(old), claim=1)
+    stores.append(stores.next_offer(new, other, zones={old: opening}))
+    assert stores.length(new) == 4
+
+
 def test_the_log_takes_no_interval_before_it_is_over(stores):
     now = int(time.time()) // stores.sample.terms.interval_s
     shard, head = stores.chain(1, first=now + 1)
