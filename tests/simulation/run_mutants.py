@@ -33,6 +33,7 @@ CHAIN_TESTS = tuple(
         "public_log/test_merkle",
         "public_log/test_tile_chain",
         "publisher/test_desired_state",
+        "publisher/test_predicted_tiles",
         "publisher/test_protocol",
         "publisher/test_tile_writer",
     )

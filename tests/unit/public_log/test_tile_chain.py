@@ -349,6 +349,16 @@ def test_a_table_may_open_move_and_change_plans():
     assert head.totals[:, 2].tolist() == [5, 6]
 
 
+def test_another_shard_takes_a_zone_over_where_its_chain_stands():
+    last = HEADS[RELEASED]
+    for at, zone in enumerate(last.table.zones):
+        start = last.chain_state(zone)
+        assert (start.shard, start.interval) == (last.tile.header.shard, last.interval)
+        entered = check_table(changed_table([*TABLE.rows, NEW._replace(moved_from=start)]))
+        assert entered.leaf_hashes[3].tolist() == last.leaf_hashes[at].tolist()
+        assert entered.totals[:, 3].tolist() == last.totals[:, at].tolist()
+
+
 def test_a_zone_that_has_left_stays_where_it_went():
     moved = check_table(changed_table(TABLE.rows[1:], {"harbour": "south"}))
     again = ZoneTable.from_rows(TABLE.rows[1:], {"harbour": "south", "other": "east"})

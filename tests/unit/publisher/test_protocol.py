@@ -141,6 +141,14 @@ def test_a_zone_that_two_shards_want_enters_one_of_them_and_is_reported():
     assert outcome.blocked_zones.keys() == {"hill"}
 
 
+def test_a_zone_from_a_shard_with_another_lead_is_reported_and_the_others_go_on():
+    moved = replace(open_zone(), came_from=replace(OPENING, lead=OPENING.lead + 1))
+    stores = OneRound({"north": SeenState(None, None)}, {"north": EMPTY})
+    outcome = stores.run({"north": replace(OPENING_STATE, zones={**THREE_ZONES, "quay": moved})})
+    assert {zone: reason.code for zone, reason in outcome.blocked_zones.items()} == {"quay": BlockedCode.UNLIKE_SHARD}
+    assert stores.step(AppendToLog).offers["north"].table.zones == tuple(sorted(THREE_ZONES))
+
+
 def test_a_shard_with_impossible_zones_is_blocked_and_the_others_go_on():
     seen = {"north": SeenState(HEAD, None), "south": SeenState(None, None)}
     stores = OneRound(seen, {"north": tail_of(HEAD)._replace(tiles=()), "south": EMPTY})
