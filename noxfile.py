@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import nox
 
@@ -18,23 +19,34 @@ nox.needs_version = ">=2024.10.9"
 
 UNIT = ("tests/unit", "tests/properties", "tests/repository", "tests/paper")
 PYTEST = ("pytest", "-p", "no:cacheprovider")
+CHECKS = (("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",), ("mypy",))
 QUICK = {"HYPOTHESIS_PROFILE": "quick", "OPENBLAS_NUM_THREADS": "1"}  # the test processes fill the cores
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
     """Format, lint, types, layers, and the unit tests that are not slow: within a minute on two cores."""
-    tests = (*PYTEST, "--numprocesses", "auto", "-m", "not slow", *UNIT, *session.posargs)
-    _run_together(
-        session, ("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",), ("mypy",), tests
-    )
+    _run_quickly(session, UNIT)
+
+
+@nox.session
+def changed(session: nox.Session) -> None:
+    """The same for the packages that differ from `main` or the commit given: nox -s changed -- HEAD~3. No server."""
+    base = session.posargs[0] if session.posargs else "main"
+    command = ("git", "diff", "--name-only", base, "--", "src", "tests", "docs", "pyproject.toml")
+    files = _run(command).stdout.split() + _run(("git", "ls-files", "--others", "--exclude-standard")).stdout.split()
+    folders = sorted({folder for file in files for folder in _tests_of(Path(file))})
+    session.log(f"tests of what differs from {base}: {' '.join(folders) or 'none'}")
+    _run_quickly(session, tuple(folders))
 
 
 @nox.session
 def unit(session: nox.Session) -> None:
     """All tests that need no server, and every example in the docs."""
-    session.run(*PYTEST, *UNIT, "tests/statistical", "tests/whole_path", "tests/simulation", *session.posargs)
-    session.run(*PYTEST, "docs", "README.md")
+    session.run(
+        *PYTEST, "-n", "auto", *UNIT, "tests/statistical", "tests/whole_path", "tests/simulation", *session.posargs
+    )
+    session.run(*PYTEST, "-n", "auto", "docs", "README.md")
     session.run(*PYTEST, "--doctest-modules", "--pyargs", "murmurate")
 
 
@@ -53,7 +65,7 @@ def e2e(session: nox.Session) -> None:
 @nox.session(venv_backend="venv", python=["3.11", "3.12", "3.13", "3.14"])
 def versions(session: nox.Session) -> None:
     """The quick unit tests on each Python that is installed, in environments of their own."""
-    session.install("--require-hashes", "-r", "requirements-dev.txt")
+    session.install("--require-hashes", "-r", "requirements-quick.txt")
     session.install("--no-deps", ".")
     session.run(*PYTEST, "--numprocesses", "auto", "-m", "not slow", "tests/unit", "tests/properties", env=QUICK)
 
@@ -64,8 +76,24 @@ def full(session: nox.Session) -> None:
     session.run("bash", ".ci/run", external=True)
 
 
-def _run_together(session: nox.Session, *commands: tuple[str, ...]) -> None:
-    """Run commands at the same time, print the output of each, and fail if one of them failed."""
+def _tests_of(file: Path) -> set[str]:
+    """The folders or files of tests that a changed file asks for: tests mirror the packages."""
+    if file.parts[:2] == ("src", "murmurate"):
+        package = file.parts[3 if file.parts[2] == "service" else 2]
+        near = {"cli": "commands", "demo": "service", "storage": "service", "worker": "service"}.get(package, package)
+        return {f"tests/unit/{near}"} if Path(f"tests/unit/{near}").is_dir() else {"tests/unit", "tests/properties"}
+    if file.name.startswith("test_") and file.parts[1] in {"unit", "properties", "repository", "paper"}:
+        return {str(file)} if file.exists() else set()
+    if file.parts[:2] == ("tests", "support"):
+        return {"tests/unit"}
+    return {"tests/repository"} if file.parts[0] in {"docs", "pyproject.toml"} else set()
+
+
+def _run_quickly(session: nox.Session, tests: tuple[str, ...]) -> None:
+    """Run the checks and, beside them, tests that are not slow. Print the output of each; fail if one failed."""
+    commands = list(CHECKS)
+    if tests:
+        commands.append((*PYTEST, "--numprocesses", "auto", "-m", "not slow", *tests))
     began = time.monotonic()
     with ThreadPoolExecutor(len(commands)) as pool:
         for done in pool.map(_run, commands):

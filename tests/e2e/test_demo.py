@@ -30,16 +30,10 @@ from tests.support.ports import free_port
 
 
 def run_demo(folder, *options):
-    """Run a demo to its end, again with a slower clock where the machine is too busy for its live intervals."""
-    for slowdown in (1, 3, 9):
-        clock = ["--minutes", f"{0.3 * slowdown}", "--speed", f"{120 / slowdown}"]
-        command = [sys.executable, "-m", "murmurate", "demo", "--homes", "200", *clock, *options]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
-        if done.returncode or prices_published(done) > HISTORY_INTERVALS:
-            return done
-    return done
+    """Run a demo to its end. An interval takes 15 s: time enough for a machine that does other things as well."""
+    clock = ["--minutes", "1", "--speed", "60"]
+    command = [sys.executable, "-m", "murmurate", "demo", "--homes", "200", *clock, *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
 def prices_published(done):

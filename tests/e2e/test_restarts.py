@@ -6,7 +6,6 @@ import io
 import random
 import threading
 import time
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -16,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.running_service import BOUND_WH, HOMES, IMPUTED_WH, STEP_S, TooSlowError, service_under_test
+from tests.e2e.running_service import BOUND_WH, HOMES, IMPUTED_WH, STEP_S, service_under_test
 from tests.support.postgres_stores import released_kinds
 
 FIRST_S = 1_794_614_400  # 2026-11-14 00:00 UTC
-SPEED = 600.0
+SPEED = 300.0  # an interval takes 3 s, on a busy machine longer
 INTERVALS = 24
 KILL_AT = {5: 0, 9: 1, 13: 2, 17: 0, 21: 1}  # interval → process
 RESTART_AT = 12
@@ -67,25 +66,9 @@ class HeadEnd:
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory):
-    """Two services after a night of faults, and the demand that their meters reported.
-
-    If the machine is too busy, the night is played again with a slower clock. What is late at any speed is a failure.
-    """
-    for slowdown in (1, 4, 12):
-        with ExitStack() as stack:
-            try:
-                played = stack.enter_context(_play_night(tmp_path_factory.mktemp("night"), SPEED / slowdown))
-            except TooSlowError:
-                continue
-            yield played
-            return
-    pytest.fail("readings or prices were late at a twelfth of the speed")
-
-
-@contextmanager
-def _play_night(root, speed):
+    """Two services after a night of faults, and the demand that their meters reported."""
     rng, dice = np.random.default_rng(3), random.Random(3)  # noqa: S311
-    with service_under_test(root, FIRST_S, speed) as service:
+    with service_under_test(tmp_path_factory.mktemp("night"), FIRST_S, SPEED) as service:
         service.prepare()
         service.begin(in_s=9.0)
         instances = [service.instance(mqtt=False).start() for _ in range(2)]
@@ -101,17 +84,13 @@ def _play_night(root, speed):
                     restarting.start()
                 energy = rng.integers(0, 600, 500 if number in SILENT else HOMES)
                 receipt = head_end.send(body(start_s, energy))
-                if receipt["late"]:
-                    raise TooSlowError
-                assert receipt["accepted"] == len(energy)
+                assert (receipt["accepted"], receipt["late"]) == (len(energy), 0)
                 silent = HOMES - len(energy)
                 expected[start_s // STEP_S] = (int(energy.sum()) + silent * IMPUTED_WH, len(energy), silent)
         finally:
             if restarting.ident is not None:
                 restarting.join()
         _until_decided(service, FIRST_S // STEP_S + INTERVALS - 1)
-        if any(kind == "withheld" for _, kind in released_kinds(service.log, "harbour")):
-            raise TooSlowError
         yield service, instances, expected
 
 

@@ -1,10 +1,10 @@
-"""Play docs/tutorial/first-hour.md in an empty folder and a fresh environment, and time each command.
+"""Play README.md and docs/tutorial/first-hour.md in an empty folder and a fresh environment, and time each command.
 
     python -m tests.first_hour dist/murmurate-0.1.0-py3-none-any.whl     most of the time it waits for the clock
 
 Needs a package index and curl, and no PostgreSQL server. Each command must succeed, the demo's page must be there
 within a minute (of a machine that does nothing else), the pages on the sample must be written, and the log with the
-live price must verify.
+live price must verify. The demo stands on both pages and is played once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from urllib.request import urlopen
 from tests.support.operator_cli import documented_commands
 from tests.support.ports import free_port
 
+README = "../README.md"
 PAGE = "tutorial/first-hour.md"
-INSTALL = 'pip install "murmurate[demo,lab]"'
+DEMO, SHORT_DEMO = "murmurate demo", "murmurate demo --minutes 1"
 MAX_DEMO_S = 60.0  # from the command to the page
 EXPECTED = ("had the exact rates been published", "Everything holds.")
-WRITTEN = ("worth/index.html", "bills/index.html")
+WRITTEN = ("readme/plan.json", "worth/index.html", "bills/index.html")
 MAX_PLAY_S = 3600.0  # a command that waits for ever is an error of the page
 _MARK = "@@ "
 _FOREIGN_VARIABLES = ("MURMURATE_", "PYTHON", "VIRTUAL_ENV", "PG", "HYPOTHESIS_")
@@ -53,17 +54,27 @@ def end_group(group: int) -> None:
         os.killpg(group, signal.SIGTERM)
 
 
+def played_commands() -> list[str]:
+    """The commands of both pages, in order: the README's, in a folder of its own, once the environment is there."""
+    readme, page = ([command for command, _ in documented_commands(name)] for name in (README, PAGE))
+    environment, *rest = page
+    if DEMO not in readme or SHORT_DEMO not in rest:
+        raise ValueError("one of the pages does not show the demo")
+    rest.remove(SHORT_DEMO)
+    return [environment, "mkdir readme && cd readme", *(SHORT_DEMO if c == DEMO else c for c in readme), "cd ..", *rest]
+
+
 def page_script(wheel: Path) -> str:
-    """The commands of the page as a shell script that says each of them first. It takes ports that are free."""
+    """The commands as a shell script that says each of them first. It takes ports that are free."""
     public, private = free_port(), free_port()
     replaced = {
-        INSTALL: f"pip install -q {shlex.quote(f'{wheel}[demo,lab]')}",
+        'pip install "murmurate[': f'pip install -q "{wheel}[',
         "> service.toml": f"| sed 's/:8080/:{public}/; s/:8081/:{private}/' > service.toml",
         "127.0.0.1:8080": f"127.0.0.1:{public}",
         "127.0.0.1:8081": f"127.0.0.1:{private}",
     }
     lines = ["set -eo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
-    for command, _ in documented_commands(PAGE):
+    for command in played_commands():
         played = command
         for text, other in replaced.items():
             played = played.replace(text, other)

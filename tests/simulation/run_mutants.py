@@ -1,7 +1,8 @@
 """Mutation testing: plant one bug at a time and check that the simulator or the tests of the chain find it.
 
 `python -m tests.simulation.run_mutants` fails when a mutant survives that is not in `equivalent_mutants.py`, and when
-that file lists one that does not exist or is killed. Each mutant runs in a process of its own.
+that file lists one that does not exist or is killed. Each mutant runs in a process of its own. With `--changed` only
+those run whose file has changed since the run that docs/evidence.md records; all, if the simulation itself has changed.
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ import io
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
 from rich.console import Console
+from tools.evidence import recorded_commit
 
 from tests.simulation.ast_mutations import Mutant, full_name, systematic_mutants, unmutated
 from tests.simulation.equivalent_mutants import EQUIVALENT_MUTANTS
 from tests.simulation.seeded_bugs import seeded_mutants
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = "mutants of the publisher"  # the row of docs/evidence.md
 
 CHAIN_TESTS = tuple(
     f"tests/unit/{name}.py"
@@ -116,6 +123,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=800, help="maximum number of seeds for each mutant")
     parser.add_argument("--timeout", type=int, default=150, help="CPU seconds after which a mutant counts as killed")
     parser.add_argument("--only", default="", help="run only the mutants whose name contains this text")
+    parser.add_argument("--changed", action="store_true", help="run only mutants of files that have changed")
     parser.add_argument("--every", type=int, default=1, help="of the systematic mutants, run every n-th")
     options = parser.parse_args()
     console = Console(soft_wrap=True)
@@ -126,6 +134,8 @@ def main() -> int:
         return 1
     mutants = [*seeded_mutants(), *list(systematic_mutants())[:: options.every]]
     mutants = [mutant for mutant in mutants if options.only in mutant.name]
+    if options.changed:
+        mutants = _mutants_of_changed_files(mutants, console)
     started = time.monotonic()
     results: dict[str, str] = {}
     for number, (name, result, seed) in enumerate(_try_all(mutants, options), 1):
@@ -137,6 +147,18 @@ def main() -> int:
             markup=False,
         )
     return _print_result(console, results, time.monotonic() - started, whole=not options.only and options.every == 1)
+
+
+def _mutants_of_changed_files(mutants: list[Mutant], console: Console) -> list[Mutant]:
+    commit = recorded_commit(ROOT, EVIDENCE)
+    command = ["git", "diff", "--name-only", f"{commit}", "--", "src/murmurate", "tests/simulation"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if not commit or done.returncode or "tests/simulation/" in done.stdout:
+        console.print(f"all {len(mutants)}: no complete run of this simulation is recorded")
+        return mutants
+    changed = [mutant for mutant in mutants if f"{full_name(mutant.module).replace('.', '/')}.py" in done.stdout]
+    console.print(f"{len(changed)} of {len(mutants)}: the files of the others are those of {commit}")
+    return changed
 
 
 def _try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
