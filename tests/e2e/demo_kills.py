@@ -50,7 +50,7 @@ class RunningDemo:
         self.port = free_port()
         self._shared_memory = _unused_shared_memory()
         environment = os.environ | {MARK: self.mark, "TMPDIR": str(folder)}
-        command = ["env", "--default-signal=INT", sys.executable, "-m", "murmurate", "demo"]  # a shell's job ignores it
+        command = ["env", "--default-signal=INT,HUP", sys.executable, "-m", "murmurate", "demo"]  # jobs ignore them
         command += ["--homes", "40", "--port", str(self.port), *options]
         with (folder.parent / f"{folder.name}.out").open("wb") as output:
             self.process = subprocess.Popen(
