@@ -1,4 +1,4 @@
-"""Each promise that was broken and mended names tests that exist."""
+"""Each promise that was broken and mended names the tests that keep it. test_citations.py looks for them."""
 
 import re
 from pathlib import Path
@@ -7,13 +7,8 @@ ROOT = Path(__file__).parents[2]
 MENDED = ROOT / "docs" / "explanation" / "mended-promises.md"
 
 
-def test_each_mended_promise_is_pinned_by_tests_that_exist():
+def test_each_mended_promise_names_its_tests():
     text = MENDED.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| **")]
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(rows) == 13 + 6
-    for row in rows:
-        named = re.findall(r"`(test_\w+)`", row)
-        assert named, row
-        for name in named:
-            assert f"def {name}(" in sources, name
+    assert [row for row in rows if not re.search(r"`test_\w+`", row)] == []
