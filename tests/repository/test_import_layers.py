@@ -2,8 +2,10 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,17 @@ def test_imports_point_down():
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "5 kept, 0 broken" in done.stdout
+
+
+def test_the_table_of_the_architecture_has_a_row_for_each_layer():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["name"] == "imports point down")
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| packages | hold |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines()]
+    assert rows == [[name.strip().removeprefix("murmurate.") for name in layer.split("|")] for layer in layers]
 
 
 def test_what_is_tested_is_the_installed_package_not_the_tree():
