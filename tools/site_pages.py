@@ -25,13 +25,13 @@ def page_of(file: str) -> str | None:
 
     >>> page_of("docs/how-to/serve.md"), page_of("README.md"), page_of("src/murmurate/privacy/noise.md")
     ('how-to/serve.md', 'index.md', 'proofs/noise.md')
-    >>> page_of("src/murmurate/planning/plan.py"), page_of("docs/decisions")
+    >>> page_of("src/murmurate/planning/plan.py"), page_of("docs/decisions/README.md")
     ('source/src/murmurate/planning/plan.py.md', 'decisions/index.md')
     """
     path = PurePosixPath(file)
     if file == "README.md":
         return "index.md"
-    if file == "docs/decisions":
+    if file in {"docs/decisions", "docs/decisions/README.md"}:
         return "decisions/index.md"
     if (ROOT / file).is_dir():
         return None
@@ -144,12 +144,9 @@ def collect_pages(folder: Path) -> None:
     texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in source_files()}
     pages = {page_of(file) or file: rewrite_links(file, text) for file, text in texts.items()}
     pages["reference/api.md"] = with_api_reference(pages["reference/api.md"])
-    for name, title, introduction in (
-        ("decisions", "Decisions", "What was chosen, what else there was, and why."),
-        ("proofs", "Proofs", "Each proof stands beside the code that it is about, in the package itself."),
-    ):
-        below = {page.removeprefix(f"{name}/"): text for page, text in pages.items() if page.startswith(f"{name}/")}
-        pages[f"{name}/index.md"] = list_of_pages(title, introduction, below)
+    proofs = {page.removeprefix("proofs/"): text for page, text in pages.items() if page.startswith("proofs/")}
+    introduction = "Each proof stands beside the code that it is about, in the package itself."
+    pages["proofs/index.md"] = list_of_pages("Proofs", introduction, proofs)
     pages |= {f"source/{file}.md": source_page(file) for file in linked_source(texts)}
     for page, text in pages.items():
         (folder / page).parent.mkdir(parents=True, exist_ok=True)
