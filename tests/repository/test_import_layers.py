@@ -1,4 +1,4 @@
-"""The house as drawn: imports point down, files and functions stay small."""
+"""Imports point down, the page of the architecture has every layer, and no file or function is too long to read."""
 
 import ast
 import os
@@ -41,12 +41,12 @@ def test_what_is_tested_is_the_installed_package_not_the_tree():
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_files_and_functions_stay_small(path):
+def test_files_and_functions_can_be_read(path):
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 320
+    assert len(text.splitlines()) <= 450
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno - docstring_lines(node) < 45, node.name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno - docstring_lines(node) < 60, node.name
 
 
 def docstring_lines(function):
