@@ -23,7 +23,7 @@ from murmurate.planning.bound_choice import BoundChoice, choose_bound
 from murmurate.planning.plan import Plan, make_plan, prove_plan
 from murmurate.planning.plan_prediction import PredictionErrors, forecast_errors, usual_day
 from murmurate.planning.privacy_cost import kind_events
-from murmurate.planning.utility import ClippingBound, DemandErrors, Utility, best_clipping_bound, plan_utility
+from murmurate.planning.utility import ClippingBound, Utility, best_clipping_bound, plan_utility
 from murmurate.planning.zone import Zone
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.zone_prediction import ZonePrediction
@@ -131,13 +131,20 @@ def print_plan(plan: Plan, console: Console) -> None:
 
 def _print_echo(plan: Plan, cost: Utility, console: Console) -> None:
     """How good prices are that are made from each release alone."""
-    zone = plan.zone
-    mean = float(np.mean(zone.forecast.profile_wh)) / 1000
-    made_from = "filtered releases" if zone.filtered else "each release as it is; [forecast] in the zone file predicts"
-    console.print(f"Prices are made from {made_from}.")
-    console.print(f"Demand: {mean:,.1f} kWh an interval in the mean, by the public profile.\n")
-    console.print(_error_table(cost.right_profile, cost.wrong_profile))
-    console.print(_utility_verdict(cost.right_profile, cost.wrong_profile, filtered=zone.filtered))
+    mean_kwh = float(np.mean(plan.zone.forecast_moments[0])) / 1000
+    console.print("Prices are made from each release as it is; [forecast] in the zone file predicts.")
+    console.print(f"Demand: {mean_kwh:,.1f} kWh an interval in the mean, by the occupancy models.")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("rms error of the demand")
+    table.add_column("kWh", justify="right")
+    table.add_row("each release", f"{cost.release_error_wh / 1000:.2f}")
+    table.add_row("forecast only, no data", f"{cost.forecast_error_wh / 1000:.2f}")
+    table.add_row("forecast only, 10 % too low", f"{cost.wrong_forecast_error_wh / 1000:.2f}")
+    console.print(table)
+    if cost.release_error_wh <= cost.forecast_error_wh:
+        console.print("Each release beats the forecast, which needs no data.\n")
+    else:
+        console.print("Worse than the forecast: predict prices, publish the forecast, join zones, or promise less.\n")
 
 
 def print_prediction(plan: Plan, prediction: ZonePrediction, console: Console) -> None:
@@ -252,30 +259,8 @@ def year_window_epsilon(plan: Plan) -> float:
     return float(np.ceil(1.02 * max(spent, default=0.0)))
 
 
-def _utility_verdict(right_profile: DemandErrors, wrong_profile: DemandErrors, *, filtered: bool) -> str:
-    """Whether the data are worth their leak: against a forecast that needs none."""
-    if right_profile.raw <= right_profile.forecast:
-        return "As published it beats the forecast, which needs no data.\n"
-    if wrong_profile.filtered < 0.9 * wrong_profile.forecast:
-        pays = (
-            "The filter makes it pay" if filtered else "As published it is worse than the forecast; filtered, it pays"
-        )
-        return f"{pays} where the profile is wrong.\n"
-    return "Worse than the forecast, filtered or not: publish the forecast, join zones, or promise less.\n"
-
-
 def _hourly(rms: FloatArray) -> FloatArray:
     return rms[:: max(1, len(rms) // 24)]
-
-
-def _error_table(right_profile: DemandErrors, wrong_profile: DemandErrors) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("rms error of the demand, in kWh")
-    for name in ("as published", "filtered", "forecast only, no data"):
-        table.add_column(name, justify="right")
-    for name, errors in (("profile right", right_profile), ("profile 10 % too low", wrong_profile)):
-        table.add_row(name, *(f"{value / 1000:.2f}" for value in errors))
-    return table
 
 
 def print_sample_results(plan: Plan, sample: LabeledSample, console: Console) -> None:

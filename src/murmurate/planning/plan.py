@@ -23,7 +23,6 @@ from murmurate.planning.plan_prediction import make_zone_prediction
 from murmurate.planning.privacy_cost import Cost, mean_variance, promise_cost, release_costs
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.prediction.zone_prediction import ZonePrediction
-from murmurate.pricing.forecast import make_kalman_filter
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import HabitGuessBound, MomentPromise
@@ -108,8 +107,7 @@ class Plan:
             "scale_wh": self.scale_wh.tolist(),
             "core_wh": self.core_wh.tolist(),
             "cost": release_costs(zone, self.noise),
-            "forecast_wh": np.rint(zone.forecast.profile_wh).astype(int).tolist(),
-            "filter": self._filter_document() if zone.filtered else None,
+            "forecast_wh": np.rint(zone.forecast_moments[0]).astype(int).tolist(),
             "zone_file": zone.source_text,
             **self._optional_members(),
         }
@@ -122,10 +120,6 @@ class Plan:
         if self.zone.learned:
             members["learned"] = [habits.to_document() for habits in self.zone.learned]
         return members
-
-    def _filter_document(self) -> dict[str, Any]:
-        kalman = make_kalman_filter(self.zone.forecast, self.noise_variance)
-        return {"carry": kalman.ar_coefficient.round(9).tolist(), "gain": kalman.gain.round(9).tolist()}
 
     def to_json(self) -> str:
         """Return the text of `plan.json`: the document and its digest. Equal plans give equal texts."""

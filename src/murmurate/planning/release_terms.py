@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from murmurate.errors import PrivacyError, TariffError
+from murmurate.errors import PrivacyError
 from murmurate.planning.digest import parse_plan
 from murmurate.planning.hidden_households import HiddenHouseholds
 from murmurate.prediction.zone_prediction import ZonePrediction
@@ -99,8 +99,6 @@ class ReleaseTerms:
         """Read a `plan.json`. Raises PrivacyError if its digest does not match."""
         try:
             document, digest = parse_plan(text)
-            if document["filter"] is not None:
-                raise TariffError("filter", "true", "is not supported by the publisher yet")
             curve = _rate_curve(json.dumps(document["tariff"]))
             terms = cls(
                 plan_digest=str(document["digest"]),

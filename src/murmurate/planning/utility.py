@@ -8,27 +8,19 @@ import numpy as np
 
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_prediction import expected_day
-from murmurate.pricing.forecast import make_kalman_filter, profile_error_bias
 from murmurate.pricing.rate import RateCurve
 from murmurate.units import WH_PER_KWH, FloatArray, IntArray
 
 DAYS_PER_YEAR = 365
-PROFILE_ERROR_SHARE = 0.10  # relative error of the profile in `Utility.wrong_profile`
-
-
-class DemandErrors(NamedTuple):
-    """Root mean square errors of the demand over a day [Wh]: published, filtered, and forecast only."""
-
-    raw: float
-    filtered: float
-    forecast: float
+FORECAST_ERROR_SHARE = 0.10  # by which the demand lies above the forecast in `Utility.wrong_forecast_error_wh`
 
 
 class Utility(NamedTuple):
     """The errors and the yearly costs of a plan."""
 
-    right_profile: DemandErrors  # the public profile is correct
-    wrong_profile: DemandErrors  # the true demand is 10 % above the profile
+    release_error_wh: float  # rms error of a release over a day: its noise
+    forecast_error_wh: float  # the same of a forecast without data, if the models are right
+    wrong_forecast_error_wh: float  # the same if the demand lies 10 % above the forecast
     mean_price: float  # mean public price [money/kWh]
     price_error: float  # rms [money/kWh]
     misallocation: float  # cost of mispricing, alpha Var/2 summed over a year [money]
@@ -45,9 +37,9 @@ def plan_utility(plan: Plan) -> Utility:
         plan: The plan.
 
     Returns:
-        A named tuple: `right_profile` and `wrong_profile` (root mean square errors of the demand [Wh] if the forecast
-        is right, and if the demand lies 10 % above it), `mean_price` and `price_error` [money/kWh], `misallocation`
-        [money/year], `bill` and `bill_error` of one household [money/year].
+        A named tuple: `release_error_wh`, `forecast_error_wh` and `wrong_forecast_error_wh` (root mean square errors of
+        the demand [Wh] as released, as forecast, and as forecast if the demand lies 10 % above it), `mean_price` and
+        `price_error` [money/kWh], `misallocation` [money/year], `bill` and `bill_error` of one household [money/year].
 
     Example:
         >>> import murmurate as mm
@@ -58,25 +50,19 @@ def plan_utility(plan: Plan) -> Utility:
         (0.1154, 0.0006)
     """
     zone, noise = plan.zone, plan.noise_variance
-    forecast = zone.forecast
-    kalman = make_kalman_filter(forecast, noise)
-    bias = PROFILE_ERROR_SHARE * forecast.profile_wh
-    right = DemandErrors(_rms(noise), _rms(kalman.error_variance), _rms(forecast.variance))
-    wrong = DemandErrors(
-        _rms(noise),
-        _rms(kalman.error_variance + profile_error_bias(kalman, bias) ** 2),
-        _rms(forecast.variance + bias**2),
-    )
-    profile_wh, error_wh = forecast.profile_wh, np.sqrt(kalman.error_variance if zone.filtered else noise)
+    expected_wh, variance = zone.forecast_moments
+    bias_wh, error_wh = FORECAST_ERROR_SHARE * expected_wh, np.sqrt(noise)
+    forecast_error, wrong_forecast_error = _rms(variance), _rms(variance + bias_wh**2)
     if plan.prediction is not None:
-        profile_wh = expected_day(zone, plan.prediction)
-        error_wh = plan.prediction.predicted_error * profile_wh
-    slope = _price_slope(zone.curve, profile_wh)
-    price = np.array([float(zone.curve.price(int(wh))) for wh in profile_wh])
-    error_kwh, use_kwh = error_wh / WH_PER_KWH, profile_wh / WH_PER_KWH / zone.household_count
+        expected_wh = expected_day(zone, plan.prediction)
+        error_wh = plan.prediction.predicted_error * expected_wh
+    slope = _price_slope(zone.curve, expected_wh)
+    price = np.array([float(zone.curve.price(int(wh))) for wh in expected_wh])
+    error_kwh, use_kwh = error_wh / WH_PER_KWH, expected_wh / WH_PER_KWH / zone.household_count
     return Utility(
-        right_profile=right,
-        wrong_profile=wrong,
+        release_error_wh=_rms(noise),
+        forecast_error_wh=forecast_error,
+        wrong_forecast_error_wh=wrong_forecast_error,
         mean_price=float(price.mean()),
         price_error=float(np.sqrt(np.mean((slope * error_kwh) ** 2))),
         misallocation=float(DAYS_PER_YEAR * np.sum(slope * error_kwh**2 / 2)),

@@ -13,7 +13,6 @@ from murmurate.errors import MeterError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability
 from murmurate.planning.learned_habits import LearnedHabits
 from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.pricing.forecast import Forecast
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import SecretPair
@@ -54,24 +53,21 @@ class HouseholdKind:
     def always_public(self) -> bool:
         return all(self.public)
 
-    def consumption_moments(self, intervals: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return mean, variance and lag-1 covariance of one household under the first model [Wh, Wh^2, Wh^2]."""
+    def consumption_moments(self, intervals: int) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of one household under the first model [Wh, Wh^2]."""
         x = np.arange(self.bound_wh + 1, dtype=np.float64)
         means = np.array([self.secret_pair.away @ x, self.secret_pair.home @ x])
         squares = np.array([self.secret_pair.away @ x**2, self.secret_pair.home @ x**2])
         model = OccupancyModel(groups=(self.models[0],))
-        home = occupancy_probability(model, (_BURN_IN_DAYS + 1) * intervals)[:, 0]
-        stays = np.array([self.models[0].transition_at(t)[1, 1, 0] for t in range(intervals)])
-        now, before = home[-intervals:], home[-intervals - 1 : -1]
-        mean = means[0] + (means[1] - means[0]) * now
-        variance = squares[0] + (squares[1] - squares[0]) * now - mean**2
-        covariance = (means[1] - means[0]) ** 2 * before * (stays - now)
-        return mean, variance, covariance
+        home = occupancy_probability(model, (_BURN_IN_DAYS + 1) * intervals)[-intervals:, 0]
+        mean = means[0] + (means[1] - means[0]) * home
+        variance = squares[0] + (squares[1] - squares[0]) * home - mean**2
+        return mean, variance
 
 
 def sum_consumption_moments(kinds: Sequence[HouseholdKind], intervals: int) -> FloatArray:
-    """Return mean, variance and lag-1 covariance of the demand of all households [moment, interval of the day]."""
-    total = np.zeros((3, intervals))
+    """Return mean and variance of the demand of all households [Wh and Wh^2, interval of the day]."""
+    total = np.zeros((2, intervals))
     for kind in kinds:
         total += kind.count * np.array(kind.consumption_moments(intervals))
     return total
@@ -102,11 +98,8 @@ class Zone:
         calibration: What the noise is measured by.
         eta: Share of contamination for the calibration `robust`, between 0 and 1, no unit.
         distribution: Distribution of the noise; None: the one that needs least noise.
-        profile_wh: Public forecast of the demand [Wh, interval of the day]; None: expected from the first model of each
-            kind.
         predicted: Public forecast by which prices are made for the interval that pays; None: a price is made from the
             last release.
-        filtered: Whether prices come from the filtered release instead of the raw one.
         tested: Whether a consented sample passed the test of the distributions, as `exact` and `robust` need.
         clock: Local time of the hours in the zone file. Intervals of the day are those of UTC.
         uneven_noise: Whether the noise of a moment promise may differ by the time of day.
@@ -133,9 +126,7 @@ class Zone:
     calibration: Calibration = Calibration.RANGE
     eta: float = 0.0
     distribution: NoiseDistribution | None = None
-    profile_wh: tuple[int, ...] | None = None
     predicted: PredictedDemand | None = None
-    filtered: bool = False
     tested: bool = False
     clock: LocalClock = UTC_CLOCK
     uneven_noise: bool = False
@@ -152,9 +143,6 @@ class Zone:
             if lengths != {self.intervals_per_day}:
                 allowed = f"must have {self.intervals_per_day} intervals a day, as the zone has"
                 raise MeterError(f"day of {kind.name}", sorted(lengths), allowed)
-        if self.profile_wh is not None and len(self.profile_wh) != self.intervals_per_day:
-            allowed = f"must have one entry for each of the {self.intervals_per_day} intervals of the day"
-            raise MeterError("profile", len(self.profile_wh), allowed)
 
     @property
     def household_count(self) -> int:
@@ -204,9 +192,9 @@ class Zone:
         return tuple((at, before - standard, after - standard) for at, before, after in changes)
 
     @cached_property
-    def forecast(self) -> Forecast:
-        """The public profile of the demand, and the variance of the true demand around it."""
-        mean, variance, covariance = sum_consumption_moments(self.kinds, self.intervals_per_day)
-        profile = mean if self.profile_wh is None else np.array(self.profile_wh, np.float64)
-        ar_coefficient = np.clip(covariance / np.maximum(np.roll(variance, 1), 1e-9), 0.0, 0.999)
-        return Forecast(profile_wh=profile, variance=variance, ar_coefficient=ar_coefficient)
+    def forecast_moments(self) -> FloatArray:
+        """Mean and variance of the demand that the first model of each kind expects [Wh and Wh^2, interval of the day].
+
+        The mean is the forecast: it uses no reading.
+        """
+        return sum_consumption_moments(self.kinds, self.intervals_per_day)

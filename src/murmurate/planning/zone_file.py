@@ -21,7 +21,6 @@ from murmurate.planning.zone_forecast import (
     ReadForecast,
     names_forecast_file,
     read_predicted_demand,
-    read_profile,
     reject_forecast_file,
 )
 from murmurate.planning.zone_name import check_zone_name
@@ -85,7 +84,7 @@ CHOOSE = "choose"  # in place of a bound: murmurate plan chooses it
 
 _ALLOWED_KEYS: dict[str, set[str]] = {
     "": {"name", "currency", "interval_minutes", "promise", "calibration", "eta", "noise", "tariff", "occupancy"}
-    | {"households", "forecast", "filter", "time_zone", "budget", "learned"},
+    | {"households", "forecast", "time_zone", "budget", "learned"},
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
@@ -154,9 +153,7 @@ def parse_zone(
             calibration=calibration,
             eta=eta,
             distribution=distribution,
-            profile_wh=read_profile(reader, top, hours),
             predicted=read_predicted_demand(reader, top, hours, read_forecast, kinds),
-            filtered=reader.get(top, (), "filter", bool, False),
             tested=tested,
             clock=hours.clock,
             uneven_noise=_read_uneven_noise(reader, top),

@@ -1,4 +1,4 @@
-"""The table [forecast] of a zone file: a profile of the day, or a forecast by which prices are predicted."""
+"""The table [forecast] of a zone file: the forecast by which prices are predicted."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ ReadForecast = Callable[[str], PublicForecast]
 MIN_LEVEL, MAX_LEVEL = 0.01, 100
 MAX_POOL_HOMES = 10**9
 _PATH = ("forecast",)
-_ALLOWED_KEYS = {"profile_kwh", "file", "from", "level", "elasticity", "reference_price", "pool_homes"}
-_SOURCES = ("file", "from", "profile_kwh")
+_ALLOWED_KEYS = {"file", "from", "level", "elasticity", "reference_price", "pool_homes"}
 _OCCUPANCY = "occupancy"
 
 
@@ -39,30 +38,6 @@ def names_forecast_file(reader: TomlReader, top: Mapping[str, Any]) -> bool:
     return "forecast" in top and "file" in reader.read_table(_PATH, _ALLOWED_KEYS)
 
 
-def read_profile(reader: TomlReader, top: Mapping[str, Any], hours: LocalHours) -> tuple[int, ...] | None:
-    """Return the profile of the day [Wh, interval of the day], if the zone file has one."""
-    if "forecast" not in top:
-        return None
-    table = reader.read_table(_PATH, _ALLOWED_KEYS)
-    _check_one_source(reader, table)
-    if "profile_kwh" not in table and {"file", "from"} & set(table):
-        return None
-    kwh = reader.require(table, _PATH, "profile_kwh", list)
-    with reader.locate_errors(_PATH, "profile_kwh"):
-        if len(kwh) != hours.intervals_per_day:
-            raise MurmurateError(
-                "profile_kwh", f"{len(kwh)} numbers", f"must be one for each of {hours.intervals_per_day} intervals"
-            )
-        return tuple(hours.to_standard_time([round(1000 * float(value)) for value in kwh]).tolist())
-
-
-def _check_one_source(reader: TomlReader, table: Mapping[str, Any]) -> None:
-    given = [key for key in _SOURCES if key in table]
-    if len(given) > 1:
-        with reader.locate_errors(_PATH, given[-1]):
-            raise MurmurateError("forecast", " and ".join(given), "must be given in one of these ways")
-
-
 def read_predicted_demand(
     reader: TomlReader,
     top: Mapping[str, Any],
@@ -70,23 +45,21 @@ def read_predicted_demand(
     read_forecast: ReadForecast,
     kinds: Sequence[HouseholdKind],
 ) -> PredictedDemand | None:
-    """Return the forecast by which prices are predicted, if the zone file names one."""
+    """Return the forecast by which prices are predicted, if the zone file has one."""
     if "forecast" not in top:
         return None
     table = reader.read_table(_PATH, _ALLOWED_KEYS)
-    if "from" in table:
-        source = "from"
-        with reader.locate_errors(_PATH, source):
-            if table[source] != _OCCUPANCY:
-                raise MurmurateError("from", repr(table[source]), f"must be {_OCCUPANCY!r}, or give a file instead")
-            forecast = _forecast_from_occupancy(kinds, hours)
-    elif "file" in table:
-        source = "file"
-        with reader.locate_errors(_PATH, source):
+    source = "from" if "from" in table else "file"
+    with reader.locate_errors(_PATH, source):
+        if {"file", "from"} <= set(table):
+            raise MurmurateError("forecast", "file and from", "must be given in one of these ways")
+        if source == "file":
             forecast = read_forecast(reader.require(table, _PATH, source, str))
             _check_clock(forecast, hours)
-    else:
-        return None
+        elif table[source] == _OCCUPANCY:
+            forecast = _forecast_from_occupancy(kinds, hours)
+        else:
+            raise MurmurateError("from", repr(table[source]), f"must be {_OCCUPANCY!r}, or give a file instead")
     with reader.locate_errors(_PATH, "level" if "level" in table else source):
         level = float(reader.get(table, _PATH, "level", (int, float), 1.0))
         if not MIN_LEVEL <= level <= MAX_LEVEL:

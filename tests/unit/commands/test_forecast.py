@@ -185,7 +185,6 @@ def test_a_mistake_in_a_table_or_a_list_of_holidays_is_named(tmp_path):
         ('file = "forecast.json"\nlevel = 0', ":39: level is 0"),
         ('file = "forecast.json"\nelasticity = 1', ":39: elasticity is 1"),
         ('file = "forecast.json"\nreference_price = "0"', ":39: reference_price is 0"),
-        ('file = "forecast.json"\nprofile_kwh = []', "file and profile_kwh"),
         ('file = "forecast.json"\nfrom = "occupancy"', "file and from"),
         ('from = "above"', ":38: from is 'above': must be 'occupancy'"),
         ('file = "forecast.json"\nlevl = 1', "levl"),

@@ -222,7 +222,7 @@ def test_the_example_pays_by_what_its_page_computes_and_without_a_forecast_it_do
     assert errors.exact < errors.private < 0.8 * errors.forecast
     share = (errors.forecast**2 - errors.private**2) / (errors.forecast**2 - errors.exact**2)
     assert f"It pays: the releases add {100 * share:.0f} % of what exact data would add" in printed(plan)
-    assert "Worse than the forecast, filtered or not" in printed(make_plan(parse_zone(EXAMPLE_ZONE_FILE)))
+    assert "Worse than the forecast: predict prices" in printed(make_plan(parse_zone(EXAMPLE_ZONE_FILE)))
     tiny = parse_zone((EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST).replace("count = 800", "count = 20"))
     assert "publish the forecast, join zones" in printed(make_plan(tiny))
 

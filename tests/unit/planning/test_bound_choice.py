@@ -119,7 +119,7 @@ def test_a_file_without_a_choice_is_left_alone():
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('file = "forecast.json"\nelasticity = 0.0', "profile_kwh = []", "murmurate forecast --sample readings.csv"),
+        ('file = "forecast.json"\nelasticity = 0.0', 'from = "occupancy"', "murmurate forecast --sample readings.csv"),
         ("\n[forecast]\n", "\n[tariff.x]\n", "needs a forecast file of a sample"),
         ('"range"', '"shift"', 'needs calibration = "range"'),
         ("count = 3000", 'meters = "meters.csv"', "cannot be chosen with meters"),

@@ -235,16 +235,6 @@ def test_a_plan_that_needs_no_sample_says_nothing_of_one(calibration):
         load_plan(changed(make_plan(parse_zone(text)), seal=True, tested=True))
 
 
-@pytest.mark.slow
-def test_a_plan_with_a_filter_carries_its_gains():
-    made = make_plan(parse_zone("filter = true\n" + EXAMPLE_ZONE_FILE))
-    document = json.loads(made.to_json())
-    assert len(document["filter"]["gain"]) == 96
-    assert all(0 <= gain < 1 for gain in document["filter"]["gain"])
-    assert json.loads(make_plan(parse_zone(EXAMPLE_ZONE_FILE)).to_json())["filter"] is None
-    assert load_plan(made.to_json()).to_json() == made.to_json()
-
-
 # --- what it costs
 
 
@@ -253,32 +243,18 @@ def test_the_price_of_a_promise_adds_up():
     made = make_plan(zone("interval: 0.5"))
     cost = plan_utility(made)
     rms_kwh = 2 * 2**0.5
-    assert cost.right_profile.raw == pytest.approx(1000 * rms_kwh, rel=1e-4)
+    assert cost.release_error_wh == pytest.approx(1000 * rms_kwh, rel=1e-4)
     assert cost.price_error == pytest.approx(0.0002 * rms_kwh, rel=1e-4)
     assert cost.misallocation == pytest.approx(365 * 96 * 0.0002 * rms_kwh**2 / 2, rel=1e-4)
     assert cost.bill_error < 0.001 * cost.bill
-    assert cost.right_profile.filtered <= min(cost.right_profile.raw, cost.right_profile.forecast)
-    assert cost.wrong_profile.forecast > cost.right_profile.forecast
+    assert cost.wrong_forecast_error_wh > cost.forecast_error_wh
 
 
 def test_the_forecast_of_the_papers_town_is_off_by_what_theory_says():
     """docs/explanation/theory.md, section 5.3: about 4.2 kWh at N = 1000, bounds uniform up to 1; here all are 1."""
     cost = plan_utility(make_plan(zone("interval: 0.5")))
     spread = np.sqrt(1 / 3)  # rms of a uniform bound
-    assert cost.right_profile.forecast / 1000 * spread == pytest.approx(4.2, abs=0.6)
-
-
-def test_the_filter_pays_where_the_profile_is_wrong_or_the_noise_small():
-    few, many = (plan_utility(make_plan(zone(words))) for words in ("interval: 0.5", MOMENT))
-    assert few.right_profile.filtered < 0.95 * few.right_profile.raw
-    assert many.wrong_profile.filtered < many.wrong_profile.raw
-
-
-def test_a_filtered_plan_is_priced_by_its_filtered_error():
-    raw, filtered = (plan_utility(make_plan(zone(MOMENT, filtered=flag))) for flag in (False, True))
-    assert filtered.price_error / raw.price_error == pytest.approx(
-        filtered.right_profile.filtered / raw.right_profile.raw, rel=1e-6
-    )
+    assert cost.forecast_error_wh / 1000 * spread == pytest.approx(4.2, abs=0.6)
 
 
 def test_the_best_cap_is_the_best_of_all():
@@ -298,7 +274,6 @@ def test_the_best_cap_is_the_best_of_all():
     [
         ({"kinds": ()}, "households is empty"),
         ({"promises": ()}, "promise is empty"),
-        ({"profile_wh": (1, 2)}, "profile is 2: must have one entry for each of the 96 intervals of the day"),
         ({"intervals_per_day": 48}, "day of home is"),
     ],
 )

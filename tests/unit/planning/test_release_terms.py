@@ -37,7 +37,7 @@ def test_the_terms_are_those_of_the_plan(plan):
     assert (terms.zone, terms.currency, terms.tick, terms.interval_s) == ("harbour", "EUR", "1/100000", 900)
     assert terms.curve == plan.zone.curve
     assert np.array_equal(terms.scale_wh, plan.scale_wh)
-    expected_wh = np.rint(plan.zone.forecast.profile_wh).astype(int)
+    expected_wh = np.rint(plan.zone.forecast_moments[0]).astype(int)
     assert terms.forecast_ticks.tolist() == plan.zone.curve.price_ticks(expected_wh).tolist()
     assert [terms.slot_of_day(interval) for interval in (0, 95, 96, 96 * 20_000 + 7)] == [0, 95, 0, 7]
 
@@ -80,7 +80,6 @@ def test_a_changed_plan_is_refused(plan):
     [
         ({"scale_wh": [0.0] * 96}, "at least 1 Wh"),
         ({"scale_wh": [1000.0] * 95}, "one entry per interval"),
-        ({"filter": {"carry": [], "gain": []}}, "is not supported by the publisher yet"),
         ({"noise": "none"}, "must be a plan.json"),
         ({"cost": {}}, "must be a plan.json"),
     ],

@@ -27,7 +27,6 @@ def test_other_ways_to_say_it():
     text = text.replace('alpha = "0.0002"\nbeta = "0.08"', 'knots = [[0, "0.08"], [400000, "0.20"]]')
     text = text.replace('public = "always"', 'public = ["08:00-12:00", "22:00-02:00"]')
     text = text.replace('calibration = "range"', 'noise = "laplace"\ncalibration = "shift"')
-    text += f"[forecast]\nprofile_kwh = {[float(n) for n in range(96)]}\n"
     zone = parse_zone(text)
     home = zone.kinds[0].secret_pair.home
     assert (home[0], home[200], home[400]) == pytest.approx((0.75 / 200, 0.25 / 200, 0))
@@ -38,7 +37,6 @@ def test_other_ways_to_say_it():
     assert [t for t in range(96) if in_utc.kinds[1].public[t]] == [*range(8), *range(32, 48), *range(88, 96)]
     assert [t for t in range(96) if zone.kinds[1].public[t]] == [*range(4), *range(32, 44), *range(88, 96)]
     assert (zone.distribution, zone.calibration) == (NoiseDistribution.LAPLACE, Calibration.SHIFT)
-    assert zone.profile_wh == tuple(range(0, 96_000, 1000))
 
 
 def test_meters_may_come_from_a_file():
@@ -97,7 +95,7 @@ def test_a_class_of_models_is_a_list_of_names():
             "[]",
             "line 5: promise is empty: must have at least one promise",
         ),
-        ("[tariff]", "[forecast]\nprofile_kwh = [1.0]\n[tariff]", "line 9: profile_kwh is 1 numbers: must be one for"),
+        ("[tariff]", "[forecast]\nlevel = 1.0\n[tariff]", "line 8: file is missing: must be given in [forecast]"),
         ('tick = "0.00001"', 'tick = "0"', "line 9: tick is 0: must be positive"),
     ],
 )

@@ -22,14 +22,14 @@ EXAMPLE = (EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST).replace(BOTH, '["any 24 h: epsi
 def test_the_expected_day_is_that_of_the_models_on_the_clocks_of_the_zone(time_zone, minutes):
     text = EXAMPLE.replace("Europe/Lisbon", time_zone).replace("interval_minutes = 15", f"interval_minutes = {minutes}")
     plan = make_plan(parse_zone(text))
-    assert expected_day(plan.zone, plan.prediction) == pytest.approx(plan.zone.forecast.profile_wh, rel=1e-4)
+    assert expected_day(plan.zone, plan.prediction) == pytest.approx(plan.zone.forecast_moments[0], rel=1e-4)
     assert load_plan(plan.to_json()).to_json() == plan.to_json()
 
 
 def test_a_level_is_relative_to_what_the_models_expect():
     plan = make_plan(parse_zone(EXAMPLE + "level = 1.2\nelasticity = 0.1\n"))
     usual_wh = expected_day(plan.zone, plan.prediction)
-    assert usual_wh == pytest.approx(1.2 * plan.zone.forecast.profile_wh, rel=1e-4)
+    assert usual_wh == pytest.approx(1.2 * plan.zone.forecast_moments[0], rel=1e-4)
     assert plan.prediction.price_response.elasticity == 0.1
 
 

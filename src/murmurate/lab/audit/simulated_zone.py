@@ -248,7 +248,7 @@ def _resample_target(scene: AuditScenario) -> TargetHistory:
 
 def demand_moments(zone: Zone, counts: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """Return mean [Wh] and variance [Wh^2] of `counts` households of each kind [interval]."""
-    moments = np.array([kind.consumption_moments(zone.intervals_per_day)[:2] for kind in zone.kinds])
+    moments = np.array([kind.consumption_moments(zone.intervals_per_day) for kind in zone.kinds])
     mean, variance = np.tensordot(counts, moments, 1)
     return mean, variance
 

@@ -69,7 +69,7 @@ def replay_prices(
 
 
 def _echo_prices(terms: ReleaseTerms, first_interval: int, released_wh: IntArray, lead: int) -> IntArray:
-    """Prices of a plan without prediction: the last release alone, and the profile where there is none."""
+    """Prices of a plan without prediction: the last release alone, and the forecast where there is none."""
     slot = np.array([terms.slot_of_day(first_interval + t) for t in range(len(released_wh))])
     prices = np.repeat(terms.forecast_ticks[slot, None], released_wh.shape[1], axis=1)
     made = terms.curve.price_ticks(released_wh[: len(released_wh) - lead, _EXACT:])
