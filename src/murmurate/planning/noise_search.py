@@ -17,13 +17,12 @@ import numpy as np
 from murmurate.errors import PrivacyError
 from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.privacy_cost import household_sensitivity, keeps_window, kind_leakage, kind_losses
-from murmurate.planning.uneven_noise import uneven_noise_factors
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.privacy.calibration import Calibration, calibrate_scale, min_scale
 from murmurate.privacy.leakage import epsilon_for_leakage
 from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, Promise, WindowPromise
-from murmurate.units import FloatArray, round_down_to_double
+from murmurate.units import round_down_to_double
 
 _MAX_EPSILON = 20.0
 _SEARCH_TOLERANCE = 5e-5  # relative precision of a search; always on the safe side
@@ -76,12 +75,10 @@ def _laplace_tails(zone: Zone, pure: list[Promise], progress: PlanProgress) -> N
     progress("tails")
     needed = np.full(zone.intervals_per_day, MIN_SCALE_WH)
     for kind in zone.kinds:
-        scale_wh = np.full(zone.intervals_per_day, _interval_scale(zone, kind, pure))
+        scale_wh = _interval_scale(zone, kind, pure)
         for promise in pure:
             if isinstance(promise, MomentPromise) and not kind.always_public:
-                scale_wh = np.maximum(
-                    scale_wh, _moment_scale(zone, kind, float(promise.leakage) * (1 - _PROMISE_MARGIN))
-                )
+                scale_wh = max(scale_wh, _moment_scale(zone, kind, float(promise.leakage) * (1 - _PROMISE_MARGIN)))
         needed = np.maximum(needed, np.where(zone.protected_intervals(kind), scale_wh, 0.0))
     noise = NoiseSchedule.from_scales(NoiseDistribution.LAPLACE, needed)
     windows = [promise for promise in pure if isinstance(promise, WindowPromise)]
@@ -113,26 +110,25 @@ def _interval_scale(zone: Zone, kind: HouseholdKind, pure: list[Promise]) -> flo
     )
 
 
-def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> FloatArray:
-    """Return the scale [Wh, interval of the day] at which no moment of this kind leaks more than `target`.
+def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> float:
+    """Return the scale at which no moment of this kind leaks more than `target` [Wh].
 
     The attacker knows the habits. Under `range` and `shift` the loss is u/b for every output, so epsilon is searched on
     the chain alone. Then the scale grows until the bound also holds across clock changes. Under `exact` and `robust`
     the loss is smaller on one side than on the other.
     """
-    day = zone.intervals_per_day
     epsilon = min(float(epsilon_for_leakage(model, target)[0]) for model in kind.models)
     if zone.calibration in {Calibration.RANGE, Calibration.SHIFT}:
-        shape = uneven_noise_factors(zone, kind, target, epsilon) if zone.uneven_noise else np.ones(day)
-        begin = shape * household_sensitivity(zone.calibration, kind.secret_pair) / epsilon
+        begin_wh = household_sensitivity(zone.calibration, kind.secret_pair) / epsilon
     else:
-        begin = np.full(day, calibrate_scale(kind.secret_pair, Fraction(epsilon), zone.calibration, zone.eta) / 2)
+        begin_wh = calibrate_scale(kind.secret_pair, Fraction(epsilon), zone.calibration, zone.eta) / 2
 
     def keeps(factor: float) -> bool:
-        noise = NoiseSchedule.from_scales(NoiseDistribution.LAPLACE, np.maximum(begin * factor, MIN_SCALE_WH))
+        scales_wh = np.full(zone.intervals_per_day, max(begin_wh * factor, MIN_SCALE_WH))
+        noise = NoiseSchedule.from_scales(NoiseDistribution.LAPLACE, scales_wh)
         return kind_leakage(zone, kind, kind_losses(zone, noise, kind)) <= target
 
-    return np.maximum(begin * _min_factor(keeps, 1.0), MIN_SCALE_WH)
+    return max(begin_wh * _min_factor(keeps, 1.0), MIN_SCALE_WH)
 
 
 def _gaussian_schedule(zone: Zone, windows: list[WindowPromise], progress: PlanProgress) -> NoiseSchedule:

@@ -102,7 +102,6 @@ class Zone:
             last release.
         tested: Whether a consented sample passed the test of the distributions, as `exact` and `robust` need.
         clock: Local time of the hours in the zone file. Intervals of the day are those of UTC.
-        uneven_noise: Whether the noise of a moment promise may differ by the time of day.
         learned: The occupancy models that were learned from a consented sample, and what that spent.
         source_text: The zone file, so that a reader can prove the plan again.
 
@@ -129,7 +128,6 @@ class Zone:
     predicted: PredictedDemand | None = None
     tested: bool = False
     clock: LocalClock = UTC_CLOCK
-    uneven_noise: bool = False
     learned: tuple[LearnedHabits, ...] = ()
     source_text: str = ""
 

@@ -84,7 +84,7 @@ CHOOSE = "choose"  # in place of a bound: murmurate plan chooses it
 
 _ALLOWED_KEYS: dict[str, set[str]] = {
     "": {"name", "currency", "interval_minutes", "promise", "calibration", "eta", "noise", "tariff", "occupancy"}
-    | {"households", "forecast", "time_zone", "budget", "learned"},
+    | {"households", "forecast", "time_zone", "learned"},
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
@@ -156,7 +156,6 @@ def parse_zone(
             predicted=read_predicted_demand(reader, top, hours, read_forecast, kinds),
             tested=tested,
             clock=hours.clock,
-            uneven_noise=_read_uneven_noise(reader, top),
             learned=read_learned_habits(reader, top),
             source_text=text,
         )
@@ -225,14 +224,6 @@ def _make_rate_curve(
         return RateCurve.from_knots([(wh, price) for wh, price in tariff["knots"]], **limits)
     alpha, beta = (reader.require(tariff, ("tariff",), key, (str, int, float)) for key in ("alpha", "beta"))
     return RateCurve.affine(alpha=alpha, beta=beta, **limits)
-
-
-def _read_uneven_noise(reader: TomlReader, top: Mapping[str, Any]) -> bool:
-    with reader.locate_errors((), "budget"):
-        budget = reader.get(top, (), "budget", str, "even")
-        if budget not in {"even", "uneven"}:
-            raise MurmurateError("budget", repr(budget), "must be even or uneven")
-    return bool(budget == "uneven")
 
 
 def _read_chains(reader: TomlReader, path: tuple[Any, ...], hours: LocalHours) -> OccupancyChains:

@@ -8,7 +8,6 @@ from murmurate.errors import PrivacyError
 from murmurate.planning.habit_leakage import habit_inference_risks
 from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.plan import make_plan, prove_plan
-from murmurate.planning.plan_file import load_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import NoiseDistribution
@@ -82,15 +81,6 @@ def test_a_moment_gives_each_kind_its_own_epsilon():
     )
     plan = make_plan(example(MOMENT, **{str(n): pair for n, pair in enumerate(hostel)}))
     assert plan.scale_wh[0] == pytest.approx(25_702, rel=1e-3)  # 128,509 with one epsilon for both
-
-
-@pytest.mark.slow
-def test_uneven_noise_keeps_every_moment_with_a_smaller_mean_square():
-    utc = {"clock": ("Europe/Lisbon", "UTC")}
-    even, uneven = (make_plan(example(f'{MOMENT}\nbudget = "{budget}"', **utc)) for budget in ("even", "uneven"))
-    assert uneven.costs[0].spent <= 1
-    assert rms_kwh(uneven) / rms_kwh(even) == pytest.approx(0.911, abs=0.01)
-    assert load_plan(uneven.to_json()).zone.uneven_noise
 
 
 def test_gaussian_noise_never_keeps_a_promise_without_a_delta():
