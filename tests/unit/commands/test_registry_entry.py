@@ -13,8 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.commands.registry_entry import main_promise, registry_entry, write_registry_entry
-from murmurate.commands.yaml_text import ValueToFillIn, format_yaml
+from murmurate.commands.registry_entry import format_registry_entry, main_promise, write_registry_entry
 from murmurate.planning.learned_habits import LearnedHabits
 from murmurate.planning.plan import make_plan
 from murmurate.planning.plan_file import load_plan
@@ -69,7 +68,7 @@ def plans():
 
 
 def read_entry(plan):
-    return yaml.safe_load(format_yaml(registry_entry(plan)))
+    return yaml.safe_load(format_registry_entry(plan))
 
 
 @pytest.mark.parametrize("name", ["interval", "window"])
@@ -178,7 +177,7 @@ def test_the_command_of_the_page_writes_the_entry_of_the_plan_that_it_writes(tmp
     assert done.returncode == 0, done.stderr
     written = (tmp_path / "harbour.yaml").read_text(encoding="utf-8")
     plan = load_plan((tmp_path / "plan.json").read_text(encoding="utf-8"))
-    assert written == format_yaml(registry_entry(plan))
+    assert written == format_registry_entry(plan)
     count = written.count("# fill in: ")
     assert (
         f"Entry for the OpenDP deployments registry written to harbour.yaml. {count} lines say # fill in.\n"
@@ -190,24 +189,23 @@ def test_the_command_of_the_page_writes_the_entry_of_the_plan_that_it_writes(tmp
     )
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
-    ["a\nb\n", " a\n", "- a\n\n b: c\n"]
-)
-SCALARS = TEXTS | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-KEYS = st.sampled_from(["name", "tier", "delta_x"])
-VALUES_OF_ALL_KINDS = (
-    SCALARS
-    | st.lists(SCALARS, min_size=1, max_size=3)
-    | st.lists(st.dictionaries(KEYS, SCALARS, min_size=1), min_size=1, max_size=2)
-    | st.dictionaries(KEYS, SCALARS, min_size=1)
-)
+@given(name=st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["a\nb", '"', "- a: {b}"]))
+def test_a_name_of_any_characters_leaves_the_entry_whole(plans, name):
+    """Texts of a zone file fill the template as they are; a character that is not printable becomes a space."""
+    plan, shown = plans["interval"], "".join(c if c.isprintable() else " " for c in name)
+    kinds = (replace(plan.zone.kinds[0], name=name), *plan.zone.kinds[1:])
+    other = read_entry(replace(plan, zone=replace(plan.zone, kinds=kinds, currency=name, name=f"x{name}x")))
+    entry = read_entry(plan)["deployment"]
+    assert other["deployment"]["basic"]["name"] == f"Real-time electricity prices of x{shown}x"
+    assert other["deployment"]["dp_variant"]["data_domain"] == entry["dp_variant"]["data_domain"].replace(
+        "kind flat", f"kind {shown}"
+    )
+    assert other["deployment"]["implementation"]["utility"] == entry["implementation"]["utility"].replace("EUR", shown)
+    assert {part: set(fields) for part, fields in other["deployment"].items()} == FIELDS
 
 
-@given(st.dictionaries(KEYS, VALUES_OF_ALL_KINDS, min_size=1))
-def test_a_yaml_library_reads_what_was_written(document):
-    assert yaml.safe_load(format_yaml(document)) == document
-
-
-def test_a_value_to_fill_in_is_marked_and_texts_of_lines_stay_lines():
-    document = {"name": ValueToFillIn("", "who"), "actors": '- a\n- b: "c"\n', "delta": 1e-06, "tier": 3}
-    assert format_yaml(document) == ('name: "" # fill in: who\nactors: |\n  - a\n  - b: "c"\ndelta: 1.0e-06\ntier: 3\n')
+def test_a_value_to_fill_in_is_marked_and_texts_of_lines_stay_lines(plans):
+    written = format_registry_entry(plans["interval"])
+    assert 'data_curator_name: "" # fill in: who publishes the prices\n' in written
+    assert "    actors: |\n      - Households, whose occupancy is protected.\n      - The curator," in written
+    assert not re.search(r"[ {}]\n", written)
