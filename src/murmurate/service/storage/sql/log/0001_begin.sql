@@ -1,4 +1,8 @@
 -- The public log. Everything in it may be read by anybody, for ever.
+--
+-- Names in the functions are looked up in the catalog alone: an operator or a function that another role has created in
+-- schema public is never called. The functions that write run with the rights of their owner, so that a publisher needs
+-- the right to call them and no right to the tables. They use no temporary table: the caller could create it first.
 
 CREATE SCHEMA public_log;
 
@@ -42,7 +46,8 @@ CREATE TABLE public_log.head (
 
 -- Tiles are added by public_log.append, claims by public_log.claim_zones. Nothing here is ever changed. This prevents
 -- mistakes. It does not stop a superuser.
-CREATE FUNCTION public_log.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION public_log.refuse_change() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'the public log is append-only';
 END $$;
@@ -56,7 +61,7 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.doc
 
 -- Create claims that do not exist yet; return the newest claim of each zone.
 CREATE FUNCTION public_log.claim_zones(wanted jsonb) RETURNS TABLE (zone text, shard text, number bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     INSERT INTO public_log.claim (zone, number, shard)
@@ -73,18 +78,37 @@ BEGIN
     ORDER BY c.zone, c.number DESC;
 END $$;
 
--- Take each tile that follows the head of its shard; answer with the shards whose tile was taken. A shard that another is
--- appending to is passed over: nobody waits. The rules are those of public_log/tile_chain.py, but for the signature and
--- the rows, which every reader checks. Two more: an interval must be over by this server's own clock, and a zone may
--- enter only the shard that holds its newest claim. `bodies` has one tile for each of some shards.
-CREATE FUNCTION public_log.append(bodies bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-    CREATE TEMPORARY TABLE IF NOT EXISTS offered (
-        body bytea, header bytea, shard text, seq bigint, prev text, kind text, key text, next_key text, zones text,
-        interval bigint, interval_s bigint, lead bigint
-    ) ON COMMIT DELETE ROWS;
-    INSERT INTO offered
+-- Whether a zone table is in the log, with the plan of each zone, and each zone that enters is claimed for this shard:
+-- with claim 0 where it is opened, otherwise with the claim after that of the shard that it comes from and has left.
+CREATE FUNCTION public_log.zones_may_enter(its_shard text, digest text, since bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce((
+        SELECT bool_and(coalesce( -- bool_and ignores what is null
+            EXISTS (SELECT FROM public_log.document AS p WHERE p.digest = z.plan)
+            AND (z.since < $3 OR (
+                its_shard = newest.shard
+                AND z.moved_from ->> 'shard' IS NOT DISTINCT FROM before.shard
+                AND NOT EXISTS (
+                    SELECT FROM public_log.head AS h
+                    JOIN public_log.document AS left_behind ON left_behind.digest = h.zones
+                    CROSS JOIN LATERAL jsonb_to_recordset(left_behind.body::jsonb -> 'zones') AS other (zone text)
+                    WHERE h.shard = before.shard AND other.zone = z.zone))), false))
+        FROM public_log.document AS d
+        CROSS JOIN LATERAL jsonb_to_recordset(d.body::jsonb -> 'zones')
+            AS z (zone text, plan text, since bigint, moved_from jsonb)
+        LEFT JOIN LATERAL (
+            SELECT c.shard, c.number FROM public_log.claim AS c WHERE c.zone = z.zone ORDER BY c.number DESC LIMIT 1
+        ) AS newest ON true
+        LEFT JOIN public_log.claim AS before ON before.zone = z.zone AND before.number = newest.number - 1
+        WHERE d.digest = $2
+    ), false)
+$$;
+
+-- The members of each header, beside header and tile. Bytes that are no tile of this version are left out.
+CREATE FUNCTION public_log.parse_headers(bodies bytea[]) RETURNS TABLE (
+    body bytea, header bytea, shard text, seq bigint, prev text, kind text, key text, next_key text, zones text,
+    "interval" bigint, interval_s bigint, lead bigint)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT o.body, o.header, h.shard, h.seq, h.prev, h.kind, h.key, h.next_key, h."table", h.interval, h.interval_s,
         h.lead
     FROM (SELECT b AS body, substring(b FROM 1 FOR position('\x0a'::bytea IN b) - 1) AS header FROM unnest(bodies) AS b)
@@ -92,16 +116,27 @@ BEGIN
     CROSS JOIN LATERAL jsonb_to_record(convert_from(o.header, 'UTF8')::jsonb) AS h (
         murmurate bigint, shard text, seq bigint, prev text, kind text, key text, next_key text, "table" text,
         interval bigint, interval_s bigint, lead bigint)
-    WHERE h.murmurate = 1;
+    WHERE h.murmurate = 1
+$$;
 
+-- Take each tile that follows the head of its shard; answer with the shards whose tile was taken. A shard that another is
+-- appending to is passed over: nobody waits. The rules are those of public_log/tile_chain.py, but for the signature and
+-- the rows, which every reader checks. Two more: an interval must be over by this server's own clock, and a zone may
+-- enter only the shard that holds its newest claim. `bodies` has one tile for each of some shards.
+CREATE FUNCTION public_log.append(bodies bytea[]) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
     INSERT INTO public_log.head
     SELECT o.shard, -1, repeat('0', 64), o.key, o.zones, o.interval, o.interval_s, o.lead
-    FROM offered AS o WHERE o.kind = 'open' AND o.seq = 0
+    FROM public_log.parse_headers(bodies) AS o WHERE o.kind = 'open' AND o.seq = 0
     ON CONFLICT DO NOTHING;
 
     -- The lock looks at the newest version of a head, and so does the comparison.
     RETURN QUERY
-    WITH fitting AS MATERIALIZED (
+    WITH offered AS MATERIALIZED (
+        SELECT * FROM public_log.parse_headers(bodies)
+    ), fitting AS MATERIALIZED (
         SELECT o.*
         FROM offered AS o
         JOIN public_log.head AS h ON h.shard = o.shard
@@ -137,34 +172,19 @@ BEGIN
     RETURNING t.shard;
 END $$;
 
--- Whether a zone table is in the log, with the plan of each zone, and each zone that enters is claimed for this shard:
--- with claim 0 where it is opened, otherwise with the claim after that of the shard that it comes from and has left.
-CREATE FUNCTION public_log.zones_may_enter(its_shard text, digest text, since bigint) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-    SELECT coalesce((
-        SELECT bool_and(coalesce( -- bool_and ignores what is null
-            EXISTS (SELECT FROM public_log.document AS p WHERE p.digest = z.plan)
-            AND (z.since < $3 OR (
-                its_shard = newest.shard
-                AND z.moved_from ->> 'shard' IS NOT DISTINCT FROM before.shard
-                AND NOT EXISTS (
-                    SELECT FROM public_log.head AS h
-                    JOIN public_log.document AS left_behind ON left_behind.digest = h.zones
-                    CROSS JOIN LATERAL jsonb_to_recordset(left_behind.body::jsonb -> 'zones') AS other (zone text)
-                    WHERE h.shard = before.shard AND other.zone = z.zone))), false))
-        FROM public_log.document AS d
-        CROSS JOIN LATERAL jsonb_to_recordset(d.body::jsonb -> 'zones')
-            AS z (zone text, plan text, since bigint, moved_from jsonb)
-        LEFT JOIN LATERAL (
-            SELECT c.shard, c.number FROM public_log.claim AS c WHERE c.zone = z.zone ORDER BY c.number DESC LIMIT 1
-        ) AS newest ON true
-        LEFT JOIN public_log.claim AS before ON before.zone = z.zone AND before.number = newest.number - 1
-        WHERE d.digest = $2
-    ), false)
-$$;
-
--- Whoever may connect may read. The role of the public API needs no more than that.
+-- Whoever may connect may read. The role of the public API needs no more than that. Only a publisher calls functions, and
+-- is given the right to those two that write.
 GRANT USAGE ON SCHEMA public_log TO PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA public_log TO PUBLIC;
-REVOKE EXECUTE ON FUNCTION public_log.append(bytea[]) FROM PUBLIC;
-REVOKE EXECUTE ON FUNCTION public_log.claim_zones(jsonb) FROM PUBLIC;
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public_log FROM PUBLIC;
+
+-- No other role creates anything in this database, as far as this role may say so.
+DO $$
+BEGIN
+    IF (SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'public') THEN
+        REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+    END IF;
+    IF (SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()) THEN
+        EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+    END IF;
+END $$;

@@ -73,6 +73,10 @@ CREATE TABLE access.token (
     expires timestamptz NOT NULL
 );
 
+-- Tokens are found by when they expire, to delete them in small pieces, and by client, of which each has a bounded number.
+CREATE INDEX token_expires ON access.token (expires);
+CREATE INDEX token_client ON access.token (client, expires);
+
 -- Signed readings that were taken: each is taken once.
 CREATE TABLE confidential.seen (
     meter bigint NOT NULL,
@@ -88,3 +92,14 @@ CREATE TABLE confidential.register (
     first_at_s bigint,
     first_wh bigint
 );
+
+-- No other role creates anything in this database, as far as this role may say so.
+DO $$
+BEGIN
+    IF (SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'public') THEN
+        REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+    END IF;
+    IF (SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()) THEN
+        EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+    END IF;
+END $$;
