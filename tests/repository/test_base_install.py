@@ -33,7 +33,6 @@ NEEDS = {
     "export": (["log.tar"], "psycopg", "service"),
     "forecast": (["--h25", "3500"], "scipy", "plan"),
     "habits": (["sample.csv", "--epsilon", "1"], "scipy", "plan"),
-    "homes": (["."], "matplotlib", "lab"),
     "import": (["--example", "."], "scipy", "service"),
     "ingest": (["r.csv", "--landing", "landing", "--meters", "m.csv"], "psycopg", "service"),
     "keys": (["keys"], "psycopg", "service"),

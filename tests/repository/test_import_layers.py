@@ -34,6 +34,20 @@ def test_the_table_of_the_architecture_has_a_row_for_each_layer():
     assert rows == [[name.strip().removeprefix("murmurate.") for name in layer.split("|")] for layer in layers]
 
 
+def test_the_package_imports_nothing_else_of_the_repository():
+    """Research, benchmarks, tools and tests use the package, never the other way round: the wheel lacks them."""
+    others = {"benchmarks", "research", "tests", "tools"}
+    imported = {
+        (path.name, name)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    assert ("cell_values.py", "murmurate.errors") in imported
+    assert sorted(each for each in imported if each[1].split(".")[0] in others) == []
+
+
 def test_what_is_tested_is_the_installed_package_not_the_tree():
     """CI installs the wheel; only a developer's editable install may find the tree."""
     place = Path(murmurate.__file__).parts

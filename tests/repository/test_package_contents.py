@@ -52,8 +52,8 @@ def test_the_sdist_holds_the_repository_and_nothing_that_was_left_beside_it(repo
         tops = {name.split("/")[1] for name in sdist.getnames()}
     assert tops == {
         ".gitignore", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO",
-        "README.md", "SECURITY.md", "benchmarks", "docs", "noxfile.py", "pyproject.toml", "requirements-dev.txt", "src",
-        "tests", "tools",
+        "README.md", "SECURITY.md", "benchmarks", "docs", "noxfile.py", "pyproject.toml", "requirements-dev.txt",
+        "research", "src", "tests", "tools",
     }  # fmt: skip
 
 

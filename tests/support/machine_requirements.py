@@ -39,6 +39,7 @@ _MARKERS_BY_PATH = {
     "tests/unit/commands/test_registry_entry.py": ("slow",),
     "tests/unit/household/test_model_fit_power.py": ("slow",),
     "tests/unit/lab/": ("slow",),
+    "tests/unit/research/": ("slow",),
     "tests/whole_path/": ("slow",),
 }
 

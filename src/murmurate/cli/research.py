@@ -1,14 +1,13 @@
-"""Commands for research: paper, habits, homes."""
+"""Commands for research: paper, habits."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from murmurate.cli.app import EVALUATE, app, require_lab, require_planning, stop
+from murmurate.cli.app import EVALUATE, app, require_lab, require_planning
 
 
 @app.command(name="paper", rich_help_panel=EVALUATE, epilog="Example: murmurate paper --seeds 1000 --out out/")
@@ -76,36 +75,3 @@ def run_habits_command(
         spread=spread,
     )
     learn_habits(sample_file, out, options)
-
-
-@app.command(
-    name="homes",
-    rich_help_panel=EVALUATE,
-    epilog="Example: murmurate homes CityLearn-2.2b0-py3-none-any.whl --out homes/ "
-    "(pip download citylearn==2.2b0 --no-deps fetches that file)",
-)
-def evaluate_homes_command(
-    files: Annotated[list[Path], typer.Argument(help="The data set: its files, or the folder of ECO.", exists=True)],
-    data_format: Annotated[
-        str,
-        typer.Option("--format", help="citylearn (its wheel), lcl (Low Carbon London), cer (Irish trial) or eco."),
-    ] = "citylearn",
-    first_day: Annotated[
-        datetime | None,
-        typer.Option("--from", help="First local day to use.", formats=["%Y-%m-%d"], metavar="YYYY-MM-DD"),
-    ] = None,
-    days: Annotated[int, typer.Option(help="Days after --from.", min=140)] = 364,
-    targets: Annotated[
-        int, typer.Option(help="Homes to attack in each place; more give narrower intervals.", min=2)
-    ] = 40,
-    out: Annotated[Path, typer.Option(help="Folder for the page and its numbers.", file_okay=False)] = Path("homes"),
-) -> None:
-    """Price and attack the homes of a public data set, and write a page about it."""
-    require_lab()
-    from murmurate.commands.homes import DataSetFormat, evaluate_data_set  # noqa: PLC0415
-
-    names = [known.value for known in DataSetFormat]
-    if data_format not in names:
-        stop(f"--format is {data_format}: must be one of {', '.join(names)}", 2)
-        return
-    evaluate_data_set(files, DataSetFormat(data_format), first_day and first_day.date(), days, targets, out)

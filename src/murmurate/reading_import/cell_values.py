@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from enum import Enum
 from functools import lru_cache
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.reading_grid import parse_energy
 from murmurate.reading_import.refused_cells import MISSING, NOT_A_METER, NOT_A_READING
 from murmurate.service.ingest.field_values import parse_meter_name
 from murmurate.units import WH_PER_KWH
 
+_MAX_KWH = 1_000_000  # of one reading of a household: more is a fault of the file
 MAX_REMEMBERED_TEXTS = 200_000  # of one kind: some tens of MB
 _MISSING_TEXTS = frozenset({"", "null", "nan", "na", "n/a", "none", "-", "--"})
 _NUMERAL = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]{1,3})?|[+-]?[.,][0-9]+")
@@ -50,6 +51,24 @@ def detect_decimal_mark(cells: Iterable[str], place: str) -> DecimalMark:
     return DecimalMark(marks.pop()) if marks else DecimalMark.EITHER
 
 
+def parse_energy(text: str, wh_per_unit: int, place: str) -> int:
+    """Return a reading in kWh (1000 Wh) or Wh (1 Wh) as whole Wh, half a Wh upwards.
+
+    `place` is the file and row. Raises ReadingError for anything but a number of 0 or more.
+
+    >>> parse_energy("140.5", 1, "row 2")
+    141
+    """
+    try:
+        energy = Decimal(text.strip())
+    except InvalidOperation:
+        energy = Decimal("NaN")
+    if not (energy.is_finite() and 0 <= energy <= _MAX_KWH * WH_PER_KWH // wh_per_unit):
+        unit = "kWh" if wh_per_unit == WH_PER_KWH else "Wh"
+        raise ReadingError(place, "not a reading", f"must be a number of {unit}, 0 or more, such as 0.14")
+    return int((energy * wh_per_unit).quantize(Decimal(1), ROUND_HALF_UP))
+
+
 class EnergyCells:
     """Parses cells of one unit and decimal mark."""
 
@@ -58,7 +77,7 @@ class EnergyCells:
         self._remembered = lru_cache(MAX_REMEMBERED_TEXTS)(self._parse)
 
     def parse_cell(self, text: str) -> int | str:
-        """Return whole Wh, rounded by the rule of the data sets; or the reason why the cell is refused."""
+        """Return whole Wh, rounded by `parse_energy`; or the reason why the cell is refused."""
         return self._remembered(text.strip())
 
     def _parse(self, text: str) -> int | str:

@@ -7,21 +7,21 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from research.data_sets.citylearn import read_citylearn
+from research.data_sets.homes_data import HomesData
+from research.real_homes import page_text
+from research.real_homes.__main__ import app, main
+from research.real_homes.homes_report import evaluate_homes, report_numbers
+from research.real_homes.occupancy_attack import attack_occupancy
+from research.real_homes.page import render_page
+from research.real_homes.release_noise import ExampleNoise
+from research.real_homes.trial_knowledge import drop_useless_weather, measure_moments, split_trial
+from research.real_homes.zone_errors import LEAD, HomesWay, measure_zone_errors
 from tests.support.made_wheel import write_made_wheel
 from typer.testing import CliRunner
 
-from murmurate.cli import app
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.citylearn import read_citylearn
-from murmurate.lab.data_sets.homes_data import HomesData
 from murmurate.lab.metrics import Estimate
-from murmurate.lab.real_homes import page_text
-from murmurate.lab.real_homes.homes_report import evaluate_homes, report_numbers
-from murmurate.lab.real_homes.occupancy_attack import attack_occupancy
-from murmurate.lab.real_homes.page import render_page
-from murmurate.lab.real_homes.release_noise import ExampleNoise
-from murmurate.lab.real_homes.trial_knowledge import drop_useless_weather, measure_moments, split_trial
-from murmurate.lab.real_homes.zone_errors import LEAD, HomesWay, measure_zone_errors
 
 HOURS = 20 * 7 * 24 + 24
 NOISE = ExampleNoise.of_example(3600)
@@ -179,7 +179,7 @@ def test_half_hours_of_london_are_evaluated_through_a_clock_change(tmp_path):
         ]
     (tmp_path / "lcl.csv").write_text("\r\n".join([*rows, ""]), encoding="utf-8")
     options = ["--format", "lcl", "--from", "2013-01-01", "--days", "140", "--out", str(tmp_path / "page")]
-    done = CliRunner().invoke(app, ["homes", str(tmp_path / "lcl.csv"), *options])
+    done = CliRunner().invoke(app, [str(tmp_path / "lcl.csv"), *options])
     assert done.exit_code == 0, (done.output, done.exception)
     assert "Low Carbon London, 4 measured homes" in done.stdout
     page = (tmp_path / "page" / "homes.html").read_text(encoding="utf-8")
@@ -236,9 +236,21 @@ def test_sentences_follow_from_the_numbers_flattering_or_not(report):
 
 
 def test_the_command_refuses_what_it_does_not_know(wheel):
-    done = CliRunner().invoke(app, ["homes", str(wheel), "--format", "pdf"])
-    assert (done.exit_code, "must be one of citylearn, lcl, cer, eco" in done.stderr) == (2, True)
-    done = CliRunner().invoke(app, ["homes", str(wheel), str(wheel)])
+    done = CliRunner().invoke(app, [str(wheel), "--format", "pdf"])
+    assert done.exit_code == 2
+    assert all(f"'{name}'" in done.stderr for name in ("citylearn", "lcl", "cer", "eco"))
+    done = CliRunner().invoke(app, [str(wheel), str(wheel)])
     assert "files is 2: must be one for --format citylearn" in str(done.exception)
-    done = CliRunner().invoke(app, ["homes", "nowhere.whl"])
+    done = CliRunner().invoke(app, ["nowhere.whl"])
     assert (done.exit_code, "does not exist" in done.stderr) == (2, True)
+
+
+def test_an_error_of_a_file_is_one_line_with_its_remedy(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("no wheel\n", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["real_homes", str(tmp_path / "file")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert ended.value.code == 2
+    assert "file is not a ZIP file" in line
+    assert "pip download citylearn" in line

@@ -22,9 +22,9 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.homes_data import HomesData
-from murmurate.lab.data_sets.reading_grid import round_kwh
 from murmurate.units import FloatArray
+from research.data_sets.homes_data import HomesData
+from research.data_sets.reading_grid import round_kwh
 
 DATA_SETS_FOLDER = "citylearn/data/datasets"
 _READING, _PEOPLE, _OUTDOORS = "non_shiftable_load", "occupant_count", "outdoor_dry_bulb_temperature"

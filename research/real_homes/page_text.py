@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from murmurate.lab.metrics import Estimate
-from murmurate.lab.real_homes.homes_report import HomesReport
-from murmurate.lab.real_homes.occupancy_attack import MIN_STATE_INTERVALS, OccupancyAttack
-from murmurate.lab.real_homes.zone_errors import LEAD, NOISE_DRAWS, HomesWay, ZoneErrors
 from murmurate.units import WH_PER_KWH
+from research.real_homes.homes_report import HomesReport
+from research.real_homes.occupancy_attack import MIN_STATE_INTERVALS, OccupancyAttack
+from research.real_homes.zone_errors import LEAD, NOISE_DRAWS, HomesWay, ZoneErrors
 
 
 def promise_sentences(report: HomesReport) -> list[str]:

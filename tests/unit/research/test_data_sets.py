@@ -1,17 +1,19 @@
 """Readers of Low Carbon London, the Irish trial and ECO, on samples that are made here."""
 
+import doctest
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from research.data_sets import reading_grid
+from research.data_sets.eco import read_eco
+from research.data_sets.irish_trial import read_irish_trial
+from research.data_sets.low_carbon_london import read_low_carbon_london
+from research.data_sets.reading_grid import ReadingGrid, parse_kwh, round_kwh
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.eco import read_eco
-from murmurate.lab.data_sets.irish_trial import read_irish_trial
-from murmurate.lab.data_sets.low_carbon_london import read_low_carbon_london
-from murmurate.lab.data_sets.reading_grid import ReadingGrid, parse_kwh, round_kwh
 
 LONG = "LCLid,stdorToU,DateTime,KWH/hh (per half hour) "
 DAY_S = 86_400
@@ -38,6 +40,11 @@ def test_both_ways_to_round_kwh_agree_to_the_nearest_wh_half_up(tenths_of_a_mill
     whole = parse_kwh(text, "here")
     assert whole == (tenths_of_a_milliwatt_hour + 5000) // 10_000
     assert round_kwh(np.array([float(text)])).tolist() == [whole]
+
+
+def test_the_examples_of_the_docstrings_hold():
+    found = doctest.testmod(reading_grid)
+    assert (found.failed, found.attempted) == (0, 2)
 
 
 def test_half_a_wh_is_rounded_up():

@@ -7,15 +7,14 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import NamedTuple
 
 import numpy as np
 
 from murmurate.errors import ReadingError
+from murmurate.reading_import.cell_values import parse_energy
 from murmurate.units import WH_PER_KWH, BoolArray, FloatArray, IntArray
 
-_MAX_KWH = 1_000_000  # of one reading of a household: more is a fault of the file
 _FLOAT_DIGITS = 6  # of a Wh, beyond which a binary fraction differs from the decimal one that was written
 
 
@@ -75,22 +74,6 @@ def parse_kwh(text: str, place: str) -> int:
     (141, 0)
     """
     return parse_energy(text, WH_PER_KWH, place)
-
-
-def parse_energy(text: str, wh_per_unit: int, place: str) -> int:
-    """Return a reading in kWh (1000 Wh) or Wh (1 Wh) as whole Wh, by the rule of `parse_kwh`.
-
-    >>> parse_energy("140.5", 1, "row 2")
-    141
-    """
-    try:
-        energy = Decimal(text.strip())
-    except InvalidOperation:
-        energy = Decimal("NaN")
-    if not (energy.is_finite() and 0 <= energy <= _MAX_KWH * WH_PER_KWH // wh_per_unit):
-        unit = "kWh" if wh_per_unit == WH_PER_KWH else "Wh"
-        raise ReadingError(place, "not a reading", f"must be a number of {unit}, 0 or more, such as 0.14")
-    return int((energy * wh_per_unit).quantize(Decimal(1), ROUND_HALF_UP))
 
 
 def round_kwh(kwh: FloatArray) -> IntArray:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.homes_data import HomesData
 from murmurate.prediction.calendar import CalendarSlots
 from murmurate.prediction.deviation_states import DeviationStates, Volatility, fit_common
 from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.prediction.sensor import ClippedSensor, SampleMoments, make_sensor
 from murmurate.prediction.structural_filter import StructuralFilter, make_filter
 from murmurate.units import FloatArray, IntArray
+from research.data_sets.homes_data import HomesData
 
 MIN_WEEKS = 20  # ten to learn from, four for the filter to settle, six to count
 _BOUNDS_PER_MEAN = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)  # candidate bounds, over the mean reading

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from murmurate import __version__
-from murmurate.lab.data_sets.homes_data import HomesData
 from murmurate.lab.metrics import Estimate
-from murmurate.lab.real_homes.occupancy_attack import AttackEstimate, OccupancyAttack, attack_occupancy
-from murmurate.lab.real_homes.release_noise import ExampleNoise
-from murmurate.lab.real_homes.zone_errors import LEAD, NOISE_DRAWS, ZoneErrors, measure_zone_errors
 from murmurate.units import BoolArray, FloatArray, IntArray
+from research.data_sets.homes_data import HomesData
+from research.real_homes.occupancy_attack import AttackEstimate, OccupancyAttack, attack_occupancy
+from research.real_homes.release_noise import ExampleNoise
+from research.real_homes.zone_errors import LEAD, NOISE_DRAWS, ZoneErrors, measure_zone_errors
 
 HOMES_SEED = 1
 _FIRST_SHOWN_DAY = 28  # of the priced half

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.homes_data import HomesData
-from murmurate.lab.data_sets.reading_grid import GridReadings, ReadingGrid
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, BoolArray, FloatArray
+from research.data_sets.homes_data import HomesData
+from research.data_sets.reading_grid import GridReadings, ReadingGrid
 
 _TIME_ZONE = "Europe/Zurich"
 _SECONDS_PER_HOUR = 3600

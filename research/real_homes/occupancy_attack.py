@@ -16,12 +16,12 @@ import numpy as np
 
 from murmurate.audit import adversary
 from murmurate.lab.audit.attack_result import estimate_auc
-from murmurate.lab.data_sets.homes_data import HomesData
 from murmurate.lab.metrics import Estimate, estimate_mean
-from murmurate.lab.real_homes.release_noise import ExampleNoise
-from murmurate.lab.real_homes.trial_knowledge import split_trial
 from murmurate.prediction.calendar import DayType
 from murmurate.units import BoolArray, FloatArray, IntArray
+from research.data_sets.homes_data import HomesData
+from research.real_homes.release_noise import ExampleNoise
+from research.real_homes.trial_knowledge import split_trial
 
 ZONE_SIZES = (1, 2, 5, 10, 20, 47, 100)
 MIN_STATE_INTERVALS = 40  # of each state in each half, or a household is no target

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.homes_data import HomesData
-from murmurate.lab.data_sets.reading_grid import ReadingGrid, parse_kwh
+from research.data_sets.homes_data import HomesData
+from research.data_sets.reading_grid import ReadingGrid, parse_kwh
 
 _HALF_HOUR_S = 1800
 _TIME_AND_READING = {"DateTime": "KWH/hh (per half hour)", "tstp": "energy(kWh/hh)"}

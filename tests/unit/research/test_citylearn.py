@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from research.data_sets.citylearn import read_citylearn
 from tests.support.made_wheel import FOLDER, MODELLED_HEADER, PLACES, write_made_wheel
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.citylearn import read_citylearn
 
 ALAMEDA = f"{FOLDER}/ca_alameda_county_neighborhood/resstock-amy2018-2021-release-1-2.csv"
 

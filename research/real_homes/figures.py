@@ -11,10 +11,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from murmurate.lab.metrics import Estimate
 from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title
-from murmurate.lab.real_homes.homes_report import DayExample
-from murmurate.lab.real_homes.occupancy_attack import AttackEstimate, OccupancyAttack
-from murmurate.lab.real_homes.zone_errors import PRIVATE_WAYS, HomesWay, ZoneErrors
 from murmurate.units import WH_PER_KWH
+from research.real_homes.homes_report import DayExample
+from research.real_homes.occupancy_attack import AttackEstimate, OccupancyAttack
+from research.real_homes.zone_errors import PRIVATE_WAYS, HomesWay, ZoneErrors
 
 _WAY_LABELS = {
     HomesWay.LAST_WEEK: "last week, exact",

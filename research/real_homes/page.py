@@ -11,10 +11,10 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from murmurate.lab.metrics import Estimate
-from murmurate.lab.real_homes.figures import draw_attack_figure_of_homes, draw_day_figure, draw_error_figure
-from murmurate.lab.real_homes.homes_report import HomesReport, report_numbers
-from murmurate.lab.real_homes.occupancy_attack import OccupancyAttack, ZoneAttack
-from murmurate.lab.real_homes.page_text import (
+from research.real_homes.figures import draw_attack_figure_of_homes, draw_day_figure, draw_error_figure
+from research.real_homes.homes_report import HomesReport, report_numbers
+from research.real_homes.occupancy_attack import OccupancyAttack, ZoneAttack
+from research.real_homes.page_text import (
     attack_sentences,
     day_sentences,
     error_sentences,
@@ -23,7 +23,7 @@ from murmurate.lab.real_homes.page_text import (
     limit_sentences,
     promise_sentences,
 )
-from murmurate.lab.real_homes.zone_errors import HomesWay, ZoneErrors
+from research.real_homes.zone_errors import HomesWay, ZoneErrors
 
 PAGE_NAME, NUMBERS_NAME = "homes.html", "homes.json"
 _ATTACK_COLUMNS = (

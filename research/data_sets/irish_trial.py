@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from murmurate.errors import ReadingError
-from murmurate.lab.data_sets.homes_data import HomesData
-from murmurate.lab.data_sets.reading_grid import ReadingGrid, parse_kwh
 from murmurate.time_zones import utc_offset_min
+from research.data_sets.homes_data import HomesData
+from research.data_sets.reading_grid import ReadingGrid, parse_kwh
 
 _HALF_HOUR_S, _HALF_HOURS = 1800, 48
 _TIME_ZONE = "Europe/Dublin"

@@ -11,19 +11,19 @@ from enum import Enum
 
 import numpy as np
 
-from murmurate.lab.data_sets.homes_data import HomesData
 from murmurate.lab.metrics import Estimate
-from murmurate.lab.real_homes.release_noise import ExampleNoise
-from murmurate.lab.real_homes.trial_knowledge import (
+from murmurate.prediction.calendar import CalendarSlots
+from murmurate.prediction.deviation_states import STATES
+from murmurate.prediction.forecast import degrees_below_base, fit_forecast
+from murmurate.units import FloatArray, IntArray
+from research.data_sets.homes_data import HomesData
+from research.real_homes.release_noise import ExampleNoise
+from research.real_homes.trial_knowledge import (
     TrialKnowledge,
     candidate_bounds,
     drop_useless_weather,
     split_trial,
 )
-from murmurate.prediction.calendar import CalendarSlots
-from murmurate.prediction.deviation_states import STATES
-from murmurate.prediction.forecast import degrees_below_base, fit_forecast
-from murmurate.units import FloatArray, IntArray
 
 LEAD = 2  # intervals from a measurement to the interval whose price it makes
 NOISE_DRAWS = 20  # of the whole second half; errors are means over them

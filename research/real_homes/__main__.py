@@ -1,0 +1,100 @@
+"""Price and attack the homes of a public data set: `python -m research.real_homes WHEEL --out FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from murmurate.errors import MurmurateError, ReadingError
+from murmurate.file_errors import describe_os_error
+from research.data_sets.citylearn import read_citylearn
+from research.data_sets.eco import read_eco
+from research.data_sets.homes_data import HomesData
+from research.data_sets.irish_trial import read_irish_trial
+from research.data_sets.low_carbon_london import read_low_carbon_london
+from research.real_homes.homes_report import evaluate_homes
+from research.real_homes.page import NUMBERS_NAME, PAGE_NAME, write_homes_page
+from research.real_homes.page_text import attack_sentences, error_sentences
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class DataSetFormat(Enum):
+    """The data sets that can be read."""
+
+    CITYLEARN = "citylearn"
+    LOW_CARBON_LONDON = "lcl"
+    IRISH_TRIAL = "cer"
+    ECO = "eco"
+
+
+@app.command(
+    epilog="Example: python -m research.real_homes CityLearn-2.2b0-py3-none-any.whl --out homes/ "
+    "(pip download citylearn==2.2b0 --no-deps fetches that file)",
+)
+def evaluate_data_set(
+    files: Annotated[list[Path], typer.Argument(help="The data set: its files, or the folder of ECO.", exists=True)],
+    data_format: Annotated[
+        DataSetFormat, typer.Option("--format", help="CityLearn's wheel, Low Carbon London, the Irish trial or ECO.")
+    ] = DataSetFormat.CITYLEARN,
+    first_day: Annotated[
+        datetime | None,
+        typer.Option("--from", help="First local day to use.", formats=["%Y-%m-%d"], metavar="YYYY-MM-DD"),
+    ] = None,
+    days: Annotated[int, typer.Option(help="Days after --from.", min=140)] = 364,
+    targets: Annotated[
+        int, typer.Option(help="Homes to attack in each place; more give narrower intervals.", min=2)
+    ] = 40,
+    out: Annotated[Path, typer.Option(help="Folder for the page and its numbers.", file_okay=False)] = Path("homes"),
+) -> None:
+    """Price and attack the homes of a public data set, and write a page about it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+        data_sets = read_data_set(files, data_format)
+        if first_day is not None:
+            data_sets = tuple(data.cut_days(first_day.date(), days) for data in data_sets)
+        bar.update(task, description="pricing")
+
+        def show_progress(what: str, share: float) -> None:
+            bar.update(task, advance=share, description=what)
+
+        report = evaluate_homes(data_sets, targets, show_progress)
+        write_homes_page(report, out)
+    console = Console(width=min(100, Console().width), highlight=False)
+    sentences = error_sentences(report.zones) + ([] if report.attack is None else attack_sentences(report.attack))
+    console.print("\n\n".join(sentences), markup=False)
+    console.print(f"\n{PAGE_NAME} and {NUMBERS_NAME} are in {out}/", markup=False, soft_wrap=True)
+
+
+def read_data_set(paths: Sequence[Path], data_format: DataSetFormat) -> tuple[HomesData, ...]:
+    """Return the households of files in a format. Raises ReadingError with the file and row."""
+    if data_format is DataSetFormat.LOW_CARBON_LONDON:
+        return (read_low_carbon_london(paths),)
+    if data_format is DataSetFormat.IRISH_TRIAL:
+        return (read_irish_trial(paths),)
+    if len(paths) != 1:
+        raise ReadingError("files", len(paths), f"must be one for --format {data_format.value}")
+    return read_citylearn(paths[0]) if data_format is DataSetFormat.CITYLEARN else (read_eco(paths[0]),)
+
+
+def main() -> None:
+    """Run the command. Print an error of its files in one line, and exit with status 2."""
+    try:
+        app()
+    except (MurmurateError, OSError) as error:
+        message = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        typer.echo(f"research.real_homes: {message}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
