@@ -50,7 +50,7 @@ def test_a_service_waits_for_its_database_restarts_a_worker_that_stands_still_an
         service.begin(in_s=0)
         instance = service.instance(mqtt=False)
         text = instance.settings.read_text()
-        instance.settings.write_text("watchdog_s = 3\n" + text)
+        instance.settings.write_text("watchdog_s = 15\n" + text)
         log = tmp_path / "serve.log"
 
         allow_connections(service.log, allowed=False)
