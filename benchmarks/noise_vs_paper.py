@@ -91,7 +91,7 @@ def paper_chain() -> OccupancyChains:
 
 def moment(leakage: float) -> list[Row]:
     """Every moment given all releases, for ever. The paper's rule is group privacy over a day, and ends with it."""
-    epsilon = Fraction(float(epsilon_for_leakage(paper_chain(), leakage)[0]))
+    epsilon = Fraction(epsilon_for_leakage(paper_chain(), leakage))
     targets = {Calibration.RANGE: 3.7}
     ours = [Row(f"Laplace {kind.value}, by moment", laplace_rms(epsilon, kind), targets.get(kind)) for kind in KINDS]
     return [Row("Laplace range, group of a day", sqrt(2) * group_privacy_scale(leakage, DAY)), *ours]

@@ -64,6 +64,16 @@ def _follow(bodies: list[bytes], documents: dict[str, str]) -> list[ShardHead]:
 _NOT_MEASURED = {"noise": "none", "scale_wh": "0.0", "core_wh": 0, "epsilon_micro": 0, "rho_micro": 0}
 
 
+def _noise_of_plan(terms: ReleaseTerms, slot: int) -> dict[str, object]:
+    return {
+        "noise": terms.distribution.value,
+        "scale_wh": repr(float(terms.scale_wh[slot])),
+        "core_wh": int(terms.core_wh[slot]),
+        "epsilon_micro": int(terms.epsilon_micro[slot]),
+        "rho_micro": int(terms.rho_micro[slot]),
+    }
+
+
 def _check_shard(shard: str, heads: list[ShardHead], terms: ReleaseTerms, until: int) -> int:
     released = [head for head in heads if head.tile.header.kind is TileKind.RELEASE]
     if [head.interval for head in released] != list(range(FIRST, until + 1)):
@@ -77,7 +87,7 @@ def _check_shard(shard: str, heads: list[ShardHead], terms: ReleaseTerms, until:
         for at, zone in enumerate(head.table.zones):
             row = row_members(head.tile.rows[at : at + 1])
             measured = head.tile.rows["kind"][at] == RowKind.MEASURED
-            expected = terms.noise_members(slot) if measured else _NOT_MEASURED
+            expected = _noise_of_plan(terms, slot) if measured else _NOT_MEASURED
             if {name: row[name] for name in _NOT_MEASURED} != expected:
                 raise Violation(f"{zone}: noise or cost of interval {head.interval} is not the plan's")
             if not measured and row["price_ticks"] != int(terms.forecast_ticks[slot]):

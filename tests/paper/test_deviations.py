@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.paper_interpretations import paper_interpretation
+from tests.support.quadratic_cost import QuadraticCost
 
 from murmurate.household.consumption import EMPTY_PRICE_HISTORY, RowSelector, TableConsumption
 from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel, per_interval_probability
@@ -22,10 +24,8 @@ from murmurate.lab.paper.simulate_day import simulate_day
 from murmurate.lab.paper.simulated_zones import (
     PAPER_INTERPRETATIONS,
     paper_calendar,
-    paper_interpretation,
     sample_paper_chains,
 )
-from murmurate.pricing.quadratic_cost import QuadraticCost
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import SeededNoise, laplace_log_pmf
 from murmurate.privacy.paper_algorithm1 import log_likelihood, run_algorithm_1
@@ -43,7 +43,7 @@ reals = st.floats(-50, 50)
 def test_the_rate_is_the_marginal_cost_at_which_the_demand_is_the_cheapest():
     """Printed: minimise J(Z) - rZ over r, which has no minimum. Meant: over Z, at a given r."""
     cost = QuadraticCost(alpha=Fraction(2), beta=Fraction(5), gamma=Fraction(1))
-    rate = cost.rate_curve(tick="0.0001").price(7000)
+    rate = RateCurve.affine(alpha=2, beta=5, tick="0.0001").price(7000)
     surplus = [cost.cost(wh) - rate * Fraction(wh, 1000) for wh in range(6000, 8001)]
     assert min(range(2001), key=surplus.__getitem__) + 6000 == 7000
     assert rate == (cost.cost(7001) - cost.cost(6999)) / Fraction(2, 1000)

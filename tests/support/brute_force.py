@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from murmurate.privacy.leakage import periodic_prior
+from tests.support.finite_leakage import periodic_prior
 
 
 def exact_leakage(model, slots, losses):

@@ -19,6 +19,8 @@ from murmurate.public_log.tile_chain import ShardHead
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.log_reader.zone_view import Price, ShardView, ZoneView
+from murmurate.service.public_api.formats.openadr_event import event_days, event_document
+from murmurate.service.public_api.formats.openadr_program import programs_of_zone
 from murmurate.service.settings import ZoneDisplay
 
 AWKWARD = (
@@ -184,3 +186,8 @@ def views(draw: st.DrawFn, *, currency: str | None = None) -> ZoneView:
         country=draw(st.none() | st.just("CH")),
         lead=draw(st.integers(min_value=1, max_value=8)),
     )
+
+
+def event_documents(view: ZoneView) -> list[dict[str, object]]:
+    """The OpenADR events of a zone's programs, sorted by program and day."""
+    return [event_document(day) for program in programs_of_zone(view) for day in event_days(program)]

@@ -12,11 +12,11 @@ import numpy as np
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.planning.plan import Plan
 from murmurate.planning.zone import HouseholdKind
-from murmurate.privacy import leakage
 from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
 from murmurate.time_zones import utc_offset_min
+from tests.support import finite_leakage
 from tests.whole_path.random_zones import SampleFile, SampleZone
 from tests.whole_path.simulated_history import HIGH, LOW, NoiseRequest, SimulatedHistory, SimulatedInterval
 
@@ -240,7 +240,7 @@ def moment_leakage(
         (s.interval + utc_offset_min(file.time_zone, s.interval * step_s) * day // 1440 - standard) % day
         for s in intervals
     ]
-    prior = leakage.periodic_prior(model, slots[0])[:, 0]
+    prior = finite_leakage.periodic_prior(model, slots[0])[:, 0]
     count = len(intervals)
     paths = np.array(list(product((0, 1), repeat=count)))
     weight = np.log(prior[paths[:, 0]])

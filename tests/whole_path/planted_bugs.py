@@ -14,6 +14,7 @@ from murmurate.planning.hidden_households import HiddenHouseholds
 from murmurate.privacy import leakage
 from murmurate.privacy.accountant import PureDpAccountant
 from murmurate.service.ingest.formats import text_lines
+from tests.support import finite_leakage
 from tests.whole_path import simulated_history
 
 
@@ -36,8 +37,8 @@ def households_are_matched_by_name(plant: Callable[..., None]) -> None:
 def every_chain_begins_at_midnight(plant: Callable[..., None]) -> None:
     """A5: one prior for every first interval, and a proof for midnight only."""
     plant(zone, "with_periodic_prior", lambda chains: chains)
-    plant(leakage, "periodic_prior", lambda chains, _: chains.initial)
-    plant(privacy_cost, "local_time_leakage", lambda chains, loss, *_: leakage._max_chain_leakage(chains, loss))
+    plant(finite_leakage, "periodic_prior", lambda chains, _: chains.initial)
+    plant(privacy_cost, "local_time_leakage", lambda chains, loss, *_: leakage.worst_leakage(chains, loss))
 
 
 def public_hours_are_read_in_utc(plant: Callable[..., None]) -> None:

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from murmurate.audit.epsilon_bound import auc_bound
+from murmurate.audit.auc_bound import auc_bound
 from murmurate.commands.bound_page import print_bound_choice
 from murmurate.commands.json_output import print_json
 from murmurate.commands.plan_documents import load_plan_file

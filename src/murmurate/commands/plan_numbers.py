@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from murmurate.audit.epsilon_bound import auc_bound
+from murmurate.audit.auc_bound import auc_bound
 from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_prediction import forecast_errors

@@ -117,7 +117,7 @@ def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> float:
     the chain alone. Then the scale grows until the bound also holds across clock changes. Under `exact` and `robust`
     the loss is smaller on one side than on the other.
     """
-    epsilon = min(float(epsilon_for_leakage(model, target)[0]) for model in kind.models)
+    epsilon = min(epsilon_for_leakage(model, target) for model in kind.models)
     if zone.calibration in {Calibration.RANGE, Calibration.SHIFT}:
         begin_wh = household_sensitivity(zone.calibration, kind.secret_pair) / epsilon
     else:

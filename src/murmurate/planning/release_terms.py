@@ -80,16 +80,6 @@ class ReleaseTerms:
         """Return the interval of the day of a UTC interval index."""
         return interval % len(self.scale_wh)
 
-    def noise_members(self, slot: int) -> dict[str, Any]:
-        """Return the members of a measured record that state its noise and cost."""
-        return {
-            "noise": self.distribution.value,
-            "scale_wh": repr(float(self.scale_wh[slot])),
-            "core_wh": int(self.core_wh[slot]),
-            "epsilon_micro": int(self.epsilon_micro[slot]),
-            "rho_micro": int(self.rho_micro[slot]),
-        }
-
     def not_hidden_reason(self, bounds: Mapping[str, int] | None) -> str | None:
         """Return why the noise does not hide households with these bounds, or None if it hides all of them."""
         return self.hidden_households.not_hidden_reason(bounds)

@@ -17,7 +17,16 @@ OUTWARD_SIGNS = np.array([[-1.0], [1.0]])  # [lo and hi, kind]
 
 
 def propagate_evidence(conditional: FloatArray, a: FloatArray) -> FloatArray:
-    """Return `leakage.phi` for a conditional distribution [state, neighbour, kind] in logarithms."""
+    """Convert evidence `a` about a neighbour to evidence about S: phi = log[(1 - p1 + p1 e^a) / (1 - p0 + p0 e^a)].
+
+    p1 and p0 are P(neighbour = 1 | S = 1) and P(neighbour = 1 | S = 0), from the conditional distribution in logarithms
+    [state, neighbour, kind]; `a` is a log-likelihood ratio. If the neighbour equals S, the result is `a`. If it is
+    independent of S, the result is 0.
+
+    >>> p1, p0 = np.array([0.3, 0.9]), np.array([0.3, 0.1])
+    >>> propagate_evidence(np.log([[1 - p0, p0], [1 - p1, p1]]), np.array(2.0)).round(4).tolist()
+    [0.0, 1.4155]
+    """
     return np.asarray(
         np.logaddexp(conditional[1, 0], conditional[1, 1] + a) - np.logaddexp(conditional[0, 0], conditional[0, 1] + a)
     )

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from murmurate.errors import ModelError, PrivacyError
-from murmurate.household.occupancy import ModelClass, OccupancyChains
+from murmurate.household.occupancy import OccupancyChains
 from murmurate.privacy.evidence import (
     LEAKAGE_SLACK,
     OUTWARD_SIGNS,
@@ -67,40 +67,6 @@ class PeriodicRegime(NamedTuple):
     future_evidence: FloatArray  # likewise
 
 
-def phi(p1: Any, p0: Any, a: Any) -> FloatArray:
-    """Convert evidence `a` about a neighbour to evidence about S: log[(1 - p1 + p1 e^a) / (1 - p0 + p0 e^a)].
-
-    `p1` and `p0` are P(neighbour = 1 | S = 1) and P(neighbour = 1 | S = 0); `a` is a log-likelihood ratio. If the
-    neighbour equals S, the result is `a`. If it is independent of S, the result is 0.
-
-    >>> phi([1.0, 0.3, 0.9], [0.0, 0.3, 0.1], 2.0).round(4).tolist()
-    [2.0, 0.0, 1.4155]
-    """
-    ones, zeros, evidence = (np.asarray(v, np.float64) for v in (p1, p0, a))
-    top, bottom = (np.logaddexp(_log(1 - p), _log(p) + evidence) for p in (ones, zeros))
-    return np.asarray(top - bottom)
-
-
-def moment_leakage(chains: OccupancyChains, loss: ReleaseLoss, horizon: int) -> FloatArray:
-    """Leakage [interval, kind] of each moment when exactly `horizon` intervals are released, the first with `initial`.
-
-    B, F the evidence [lo, hi] of past and future, q and g the laws of the neighbours (`Laws.backward`, `Laws.forward`):
-
-        B[0]   = 0,  B[t] = sorted(phi(q_t, B_lo[t-1] - minus[t-1]), phi(q_t, B_hi[t-1] + plus[t-1]))
-        F[T-1] = 0,  F[t] = sorted(phi(g_t, F_lo[t+1] - minus[t+1]), phi(g_t, F_hi[t+1] + plus[t+1]))
-        leakage[t] = max(B_hi[t] + plus[t] + F_hi[t], -(B_lo[t] - minus[t] + F_lo[t])), 0 where S^t is certain
-
-    Raises `ModelError` for groups of more than one household, `PrivacyError` for a loss that is negative or infinite.
-
-    >>> lasting = OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.1]])
-    >>> moment_leakage(lasting, ReleaseLoss.symmetric(0.5), 3)[:, 0].round(4).tolist()
-    [1.2004, 1.294, 1.2004]
-    """
-    if horizon < 1:
-        raise ModelError("horizon", horizon, "must be at least 1 interval")
-    return _leakage_from_start(chains, loss_ends(chains, loss, horizon), np.zeros(()))[0]
-
-
 def periodic_leakage(chains: OccupancyChains, loss: ReleaseLoss) -> FloatArray:
     """Return the leakage [interval of the day, kind] of an infinite stream, rounded up.
 
@@ -118,56 +84,63 @@ def periodic_leakage(chains: OccupancyChains, loss: ReleaseLoss) -> FloatArray:
     return periodic_regime(chains, loss_ends(chains, loss)).leakage
 
 
-def worst_leakage(model_class: ModelClass, loss: ReleaseLoss) -> float:
-    """Return the largest leakage of any moment of an infinite stream with a start, of any kind in any model.
+def worst_leakage(chains: OccupancyChains, loss: ReleaseLoss) -> float:
+    """Return the largest leakage of any moment of an infinite stream with a start, of any kind.
 
     The first days count too, because `initial` may be far from the periodic prior. They are computed one by one until
     they agree with the periodic days, for at most 30 days. The rest is bounded (`leakage.md`).
 
-    >>> from murmurate.household.occupancy import OccupancyModel
     >>> lasting = OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.1]])
-    >>> round(worst_leakage(ModelClass(models=(OccupancyModel(groups=(lasting,)),)), ReleaseLoss.symmetric(0.5)), 4)
+    >>> round(worst_leakage(lasting, ReleaseLoss.symmetric(0.5)), 4)
     3.1193
     """
-    return max(_max_chain_leakage(chains, loss) for model in model_class.models for chains in model.groups)
+    ends = loss_ends(chains, loss)
+    leaked, distributions, before, after = periodic_regime(chains, ends)
+    periodic, first, past = float(leaked.max()), 0.0, np.zeros(())
+    if periodic == inf:
+        return inf
+    day = chain_product(np.roll(log_transitions(chains, len(ends)), -1, axis=0))
+    belief, days = _log(chains.initial), 0
+    while (
+        distance := log_odds_distance(belief, distributions.belief[0])
+    ) > LEAKAGE_SLACK and days < _MAX_TRANSIENT_DAYS:
+        belief, days = _next_belief(belief, day), days + 1
+    if days:
+        leaked, past = leakage_from_start(chains, ends[np.arange(days * len(ends) + 1) % len(ends)], after[0])
+        first = float((leaked + (leaked > 0) * rounding_bound(len(leaked), leaked)).max())
+    excess = float((OUTWARD_SIGNS * (past - before[0])).clip(0).max())
+    return max(first, periodic + excess + 2 * distance if periodic else 0.0)
 
 
-def epsilon_for_leakage(chains_or_class: OccupancyChains | ModelClass, target: float, shape: Any = None) -> FloatArray:
-    """Return the largest epsilon [interval] of the form s * `shape` at which no moment leaks more than `target`.
+def epsilon_for_leakage(chains: OccupancyChains, target: float) -> float:
+    """Return the largest epsilon of an interval at which no moment leaks more than `target`.
 
-    Without a shape, one epsilon holds for all intervals. The leakage at the result was computed. It is rounded down by
-    less than a millionth. Raises `PrivacyError` if no epsilon or every epsilon keeps the target.
+    The leakage at the result was computed. It is rounded down by less than a millionth. Raises `PrivacyError` if no
+    epsilon or every epsilon keeps the target.
 
     >>> lasting = OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.1]])
-    >>> epsilon_for_leakage(lasting, 3.1193).round(4).tolist()
-    [0.5]
+    >>> round(epsilon_for_leakage(lasting, 3.1193), 4)
+    0.5
     """
-    profile = np.ones(1) if shape is None else np.asarray(shape, np.float64)
-    for name, value in (("shape", profile), ("target", np.array([target]))):
-        raise_where(~((value > 0) & (value < inf)), name, value, "must be positive and finite", PrivacyError)
-
-    def leaked(scale: float) -> float:
-        loss = ReleaseLoss.symmetric(scale * profile)
-        if isinstance(chains_or_class, OccupancyChains):
-            return _max_chain_leakage(chains_or_class, loss)
-        return worst_leakage(chains_or_class, loss)
-
-    low, high = 0.0, target / float(profile.min())  # a moment that is not certain leaks at least its epsilon
-    max_leakage, min_high = leaked(high), high * LEAKAGE_SLACK
+    if not 0 < target < inf:
+        raise PrivacyError("target", target, "must be positive and finite")
+    low, high = 0.0, float(target)  # a moment that is not certain leaks at least its epsilon
+    max_leakage, min_high = worst_leakage(chains, ReleaseLoss.symmetric(high)), high * LEAKAGE_SLACK
     if max_leakage in {0.0, inf}:
         raise PrivacyError("leakage", max_leakage, "occupancy must be uncertain, and change in the course of days")
     while high - low > 1e-9 * high and high > min_high:
         middle = (low + high) / 2
-        low, high = (middle, high) if leaked(middle) <= target else (low, middle)
+        keeps = worst_leakage(chains, ReleaseLoss.symmetric(middle)) <= target
+        low, high = (middle, high) if keeps else (low, middle)
     if low == 0:
         raise PrivacyError("target", target, "must exceed the leakage of a start this far from the periodic prior")
-    return low * profile
+    return low
 
 
-def loss_ends(chains: OccupancyChains, loss: ReleaseLoss, horizon: int | None = None) -> FloatArray:
-    """Check the loss and return it as [interval, lo and hi, kind]. Without a horizon it covers one cycle."""
+def loss_ends(chains: OccupancyChains, loss: ReleaseLoss) -> FloatArray:
+    """Check the loss and return it over one cycle, as [interval, lo and hi, kind]."""
     sides = [np.atleast_1d(np.asarray(side, np.float64)) for side in loss]
-    intervals = lcm(len(chains.period), *map(len, sides)) if horizon is None else horizon
+    intervals = lcm(len(chains.period), *map(len, sides))
     ends = np.empty((intervals, 2, chains.initial.shape[-1]))
     for end, (name, side) in enumerate(zip(loss._fields, sides, strict=True)):
         raise_where(~((side >= 0) & (side < inf)), name, side, "must be 0 or more, and finite", PrivacyError)
@@ -224,11 +197,6 @@ def with_periodic_prior(chains: OccupancyChains) -> OccupancyChains:
     return replace(chains, initial=np.where(never, chains.initial, np.exp(distributions.belief[0])))
 
 
-def periodic_prior(chains: OccupancyChains, slot: int) -> FloatArray:
-    """Return P(S = x) [state, kind] in an interval of the day for an attacker who knows only the habits."""
-    return np.asarray(np.exp(periodic_distributions(chains, len(chains.period))[0].belief[slot]))
-
-
 def periodic_distributions(chains: OccupancyChains, intervals: int) -> tuple[ChainDistributions, BoolArray]:
     """Return the chain in its periodic regime over a cycle of `intervals`, and which kinds have none [kind].
 
@@ -246,10 +214,25 @@ def periodic_distributions(chains: OccupancyChains, intervals: int) -> tuple[Cha
     return chain_distributions(np.where(both & mixing, settled, start), steps), both & ~mixing
 
 
-def _leakage_from_start(
+def leakage_from_start(
     chains: OccupancyChains, ends: FloatArray, future_evidence: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the leakage [interval, kind] from `initial` on, and the past evidence of the last interval."""
+    """Return the leakage [interval, kind] from `initial` on, and the past evidence of the last interval.
+
+    B, F are the evidence [lo, hi] of past and future, q and g the distributions of the neighbours
+    (`ChainDistributions.backward` and `.forward`), and phi is `evidence.propagate_evidence`:
+
+        B[0]   = 0,                B[t] = sorted(phi(q_t, B[t-1] + ends[t-1]))
+        F[T-1] = future_evidence,  F[t] = sorted(phi(g_t, F[t+1] + ends[t+1]))
+        leakage[t] = max(B_hi[t] + plus[t] + F_hi[t], -(B_lo[t] - minus[t] + F_lo[t])), 0 where S^t is certain
+
+    Raises `ModelError` for groups of more than one household.
+
+    >>> lasting = OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.1]])
+    >>> ends = np.tile(loss_ends(lasting, ReleaseLoss.symmetric(0.5)), (3, 1, 1))
+    >>> leakage_from_start(lasting, ends, np.zeros(()))[0][:, 0].round(4).tolist()
+    [1.2004, 1.294, 1.2004]
+    """
     distributions = chain_distributions(
         _log(chains.initial / chains.initial.sum(axis=0)), log_transitions(chains, len(ends))
     )
@@ -269,26 +252,6 @@ def periodic_regime(chains: OccupancyChains, ends: FloatArray) -> PeriodicRegime
     leaked = (OUTWARD_SIGNS * (before + ends + after)).max(axis=1)
     leaked = np.where(is_certain(distributions.belief), 0.0, leaked + rounding_bound(len(ends), leaked))
     return PeriodicRegime(np.where(never & (ends != 0).any(axis=(0, 1)), inf, leaked), distributions, before, after)
-
-
-def _max_chain_leakage(chains: OccupancyChains, loss: ReleaseLoss) -> float:
-    """Return the largest leakage of any kind in any interval, in the first days and later."""
-    ends = loss_ends(chains, loss)
-    leaked, distributions, before, after = periodic_regime(chains, ends)
-    periodic, first, past = float(leaked.max()), 0.0, np.zeros(())
-    if periodic == inf:
-        return inf
-    day = chain_product(np.roll(log_transitions(chains, len(ends)), -1, axis=0))
-    belief, days = _log(chains.initial), 0
-    while (
-        distance := log_odds_distance(belief, distributions.belief[0])
-    ) > LEAKAGE_SLACK and days < _MAX_TRANSIENT_DAYS:
-        belief, days = _next_belief(belief, day), days + 1
-    if days:
-        leaked, past = _leakage_from_start(chains, ends[np.arange(days * len(ends) + 1) % len(ends)], after[0])
-        first = float((leaked + (leaked > 0) * rounding_bound(len(leaked), leaked)).max())
-    excess = float((OUTWARD_SIGNS * (past - before[0])).clip(0).max())
-    return max(first, periodic + excess + 2 * distance if periodic else 0.0)
 
 
 def log_odds_distance(belief: FloatArray, reference: FloatArray) -> float:

@@ -20,14 +20,13 @@ class ReachableStates:
     """mu^t of each kind of group in `OccupancyChains`, as bit planes.
 
     >>> chains = OccupancyChains.independent(initial=[0.0, 0.0], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
-    >>> ReachableStates.from_chains(chains).advance(1).unpack_states().tolist()
-    [[True, True], [True, False]]
+    >>> ReachableStates.from_chains(chains).advance(1).possible.tolist()  # away: both kinds; home: the first one
+    [[192], [128]]
     """
 
     possible: BitPlanes  # [state, byte]
     transition: BitPlanes  # [period, from, to, byte]
     period: IntArray  # [interval of the day]
-    kinds: int
 
     @classmethod
     def from_chains(cls, chains: OccupancyChains) -> ReachableStates:
@@ -36,7 +35,6 @@ class ReachableStates:
             possible=_pack_bits(chains.initial),
             transition=np.stack([_pack_bits(row) for row in chains.transition]),
             period=chains.period,
-            kinds=chains.initial.shape[-1],
         )
 
     def advance(self, interval: int) -> ReachableStates:
@@ -58,10 +56,6 @@ class ReachableStates:
                 for member in members
             ]
         )
-
-    def unpack_states(self) -> BoolArray:
-        """Return the possible states as Booleans [state, kind]."""
-        return np.unpackbits(self.possible, axis=-1, count=self.kinds).view(np.bool_)
 
 
 def _pack_bits(probability: FloatArray) -> BitPlanes:

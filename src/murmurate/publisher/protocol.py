@@ -56,7 +56,6 @@ class BlockedCode(Enum):
     LOG_CONFLICT = "log conflict"  # the log holds another tile than the state has seen
     LOG_INVALID = "log invalid"  # the log holds a tile that does not follow the one before
     NO_RECORD = "no record"  # a tile or row cannot be written, or must not be published
-    PLAN_NOT_REGISTERED = "plan not registered"
     OTHER_SHARD = "other shard"  # the zone is in another shard
     UNLIKE_SHARD = "unlike shard"  # the zone was moved from a shard with another key, interval length or lead
 

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from murmurate.service.aggregation import demand_file
+from murmurate.planning.household_bounds import decode_bounds
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.layout import Landing
+from murmurate.types import Demand
 from tests.support.sample_landings import (
     BY_HAND,
     HONEST,
@@ -66,8 +68,20 @@ class Shell:
         return only
 
     def demand(self, name="demand.parquet"):
-        found = demand_file.read_demand(self.folder / name)
-        return {start_s: lines(demand) for start_s, demand in found.items()}
+        """The rows of a demand file, by the begin of their interval [s of UTC]."""
+        found = {}
+        for row in pq.read_table(self.folder / name, partitioning=None).to_pylist():
+            found.setdefault(int(row["interval_start"].timestamp()), []).append(row)
+        return {
+            start_s: lines(
+                Demand(
+                    zones=tuple(row["zone"] for row in rows),
+                    bounds=tuple(decode_bounds(row["bounds"]) for row in rows),
+                    **{name: np.array([row[name] for row in rows]) for name in ("energy_wh", "reported", "imputed")},
+                )
+            )
+            for start_s, rows in found.items()
+        }
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from murmurate.audit.adversary import (
     public_log_ratio,
     smoothed_log_odds,
 )
-from murmurate.audit.epsilon_bound import auc
+from murmurate.audit.auc_bound import auc
 from murmurate.errors import ModelError
 
 chance = st.sampled_from([0.0, 1e-9, 0.3, 0.5, 0.9, 1.0])

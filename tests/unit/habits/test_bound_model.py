@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.brute_force import exact_leakage
+from tests.support.finite_leakage import periodic_prior
 
 from murmurate.errors import PrivacyError
 from murmurate.habits import bound_model
@@ -18,7 +19,7 @@ from murmurate.habits.bound_model import (
     reverse_chances,
 )
 from murmurate.household.occupancy import OccupancyChains
-from murmurate.privacy.leakage import ReleaseLoss, periodic_leakage, periodic_prior, with_periodic_prior
+from murmurate.privacy.leakage import ReleaseLoss, periodic_leakage, with_periodic_prior
 from murmurate.privacy.leakage_over_time import local_time_leakage
 
 PERIOD = np.repeat([3, 0, 1, 2, 3], [28, 4, 32, 28, 4])  # the day of the example zone

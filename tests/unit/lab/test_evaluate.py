@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from murmurate.lab.evaluate.clipped_sums import BOUNDS_WH, MomentSums, sum_clipped
-from murmurate.lab.evaluate.comparison import compare_ways
+from murmurate.lab.evaluate.comparison import SizeComparison, measure_ways
 from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.random_stream import RandomStream
@@ -178,7 +178,8 @@ def test_no_way_of_pricing_sees_the_future(small_region):
 @pytest.mark.slow
 def test_every_way_is_measured(small_region):
     pricing = ZonePricing(small_region, 100, Setting(elasticity=0.3, assumed_elasticity=0.3))
-    found = compare_ways(pricing, NOISE, 1)
+    bound = pricing.choose_bound(NOISE)
+    found = SizeComparison(100, bound, measure_ways(pricing, tuple(Way), NOISE, bound, seed=1))
     assert set(found.results) == set(Way)
     error = {way: result.error for way, result in found.results.items()}
     assert error[Way.EXACT] < error[Way.PRIVATE] < error[Way.NOISY_ECHO]

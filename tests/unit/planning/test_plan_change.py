@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.brute_force import exact_leakage
+from tests.support.finite_leakage import moment_leakage
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.plan import make_plan, prove_plan
 from murmurate.planning.plan_change import check_plan_change, lookback_intervals
 from murmurate.planning.plan_history import PlanHistory, kind_paths
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.privacy.leakage import ReleaseLoss, moment_leakage
+from murmurate.privacy.leakage import ReleaseLoss
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import MomentPromise, parse_promise
 

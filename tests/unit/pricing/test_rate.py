@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.quadratic_cost import QuadraticCost
 
 from murmurate.errors import TariffError
-from murmurate.pricing.quadratic_cost import QuadraticCost
 from murmurate.pricing.rate import RateCurve, Segment
 
 prices = st.fractions(-5, 5, max_denominator=1000)
@@ -58,7 +58,7 @@ def test_the_quadratic_cost_has_the_affine_marginal_rate(alpha, beta, demand_wh)
     """J'(Z) = alpha Z + beta (Eq. 1), by a central difference, which is exact for a quadratic."""
     cost = QuadraticCost(alpha=alpha, beta=beta, gamma=Fraction(3))
     slope = (cost.cost(demand_wh + 1) - cost.cost(demand_wh - 1)) / Fraction(2, 1000)
-    curve = cost.rate_curve(tick="0.001")
+    curve = RateCurve.affine(alpha=alpha, beta=beta, tick="0.001")
     assert curve.marginal_cost(demand_wh) == slope
     assert abs(curve.price(demand_wh) - slope) <= Fraction(1, 2000)
     assert curve.alpha == alpha
@@ -110,10 +110,6 @@ def test_a_merit_order_of_steps_may_jump():
         (
             lambda: RateCurve.from_knots([(5, 1), (5, 2)], tick=1),
             "knots is [5, 5]: must be one or more, with rising demand",
-        ),
-        (
-            lambda: QuadraticCost(alpha=Fraction(0), beta=Fraction(1)),
-            "alpha is 0: must be positive, or the cost has no least point",
         ),
         (
             lambda: RateCurve.affine(alpha=1, beta=0, tick=1).price_ticks([0.5]),

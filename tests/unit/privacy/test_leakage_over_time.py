@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.brute_force import exact_leakage
+from tests.support.finite_leakage import moment_leakage, periodic_prior
 
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.leakage import (
     ReleaseLoss,
     epsilon_for_leakage,
-    moment_leakage,
     periodic_distributions,
     periodic_leakage,
-    periodic_prior,
     with_periodic_prior,
 )
 from murmurate.privacy.leakage_over_time import local_time_leakage, mixing_time_days, shift_calendar
@@ -54,7 +53,7 @@ def test_one_prior_for_every_first_interval_would_break_the_promise():
     """What was done before: 0.5 in the first interval, whichever it is, and a plan proven for midnight alone."""
     zone = parse_zone(EXAMPLE_ZONE_FILE.replace("Europe/Lisbon", "UTC"))
     model = replace(zone.kinds[0].models[0], initial=np.array([[0.5], [0.5]]))
-    epsilon = epsilon_for_leakage(model, 1.0)[0]
+    epsilon = epsilon_for_leakage(model, 1.0)
     starts = [
         local_time_leakage(with_periodic_prior(model), ReleaseLoss.symmetric(epsilon)),
         *(moment_of_start(shift_calendar(model, at), epsilon) for at in (0, 31)),
@@ -140,7 +139,7 @@ def test_somebody_who_is_not_told_the_habits_learns_them_and_more_about_a_moment
     text = EXAMPLE_ZONE_FILE.replace("Europe/Lisbon", "UTC").replace('[[households]]\nname = "flat"\n', RETIRED, 1)
     models = parse_zone(text.replace('occupancy = "resident"\n\n', 'occupancy = ["resident", "retired"]\n\n', 1))
     habits = models.kinds[0].models
-    epsilon = min(float(epsilon_for_leakage(model, 1.0)[0]) for model in habits)
+    epsilon = min(epsilon_for_leakage(model, 1.0) for model in habits)
     assert all(local_time_leakage(model, ReleaseLoss.symmetric(epsilon)) <= 1 for model in habits)
     at_home = [[periodic_prior(model, t)[1, 0] for t in range(96)] for model in habits]
     telling = np.tile(epsilon * np.sign(np.subtract(*at_home[::-1])), 14)

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.openadr_schema import errors_in
-from tests.support.zone_views import seconds, until, view_of, views
+from tests.support.zone_views import event_documents, seconds, until, view_of, views
 
 from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
 from murmurate.service.public_api.formats.openadr_event import (
     changed_events,
     event_days,
     event_document,
-    event_documents,
     notification_json,
 )
 from murmurate.service.public_api.formats.openadr_program import (

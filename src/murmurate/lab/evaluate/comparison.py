@@ -50,12 +50,6 @@ class SizeComparison:
         return (forecast**2 - private**2) / (forecast**2 - exact**2)
 
 
-def compare_ways(pricing: ZonePricing, noise: NoiseLaw, seed: int, bound_wh: int | None = None) -> SizeComparison:
-    """Play the season in every way."""
-    bound = bound_wh or pricing.choose_bound(noise)
-    return SizeComparison(pricing.group.homes, bound, measure_ways(pricing, tuple(Way), noise, bound, seed))
-
-
 def measure_ways(
     pricing: ZonePricing,
     ways: Collection[Way],

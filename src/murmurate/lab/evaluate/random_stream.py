@@ -13,7 +13,6 @@ Float32Array = NDArray[np.float32]
 
 _VALUES = 1 << 16
 _NORMAL = ndtri((np.arange(_VALUES) + 0.5) / _VALUES).astype(np.float32)
-MAX_PICKED_FROM = _VALUES
 
 
 class RandomStream:

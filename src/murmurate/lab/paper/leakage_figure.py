@@ -74,7 +74,7 @@ def _draw_leakage(axes: Axes, chains: OccupancyChains) -> None:
 
 
 def _draw_scales(axes: Axes, chains: OccupancyChains) -> None:
-    ours = 1 / float(epsilon_for_leakage(chains, 1.0)[0])
+    ours = 1 / epsilon_for_leakage(chains, 1.0)
     bars = (
         ("group privacy\n(one day only)", group_privacy_scale(1.0, QUARTER_HOURS_PER_DAY), MUTED_COLOR),
         ("Markov quilt\n(Song et al. 2017)", markov_quilt_scale(chains, 1.0), NAIVE_COLOR),

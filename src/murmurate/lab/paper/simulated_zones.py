@@ -12,7 +12,7 @@ from enum import Enum
 
 import numpy as np
 
-from murmurate.errors import ModelError, UnknownNameError
+from murmurate.errors import ModelError
 from murmurate.household.consumption import EMPTY_PRICE_HISTORY, ConsumptionModel, UniformConsumption
 from murmurate.household.occupancy import (
     ModelClass,
@@ -98,18 +98,6 @@ PAPER_INTERPRETATIONS = (
         private=False,
     ),
 )
-
-
-def paper_interpretation(name: str) -> PaperInterpretation:
-    """Return the interpretation of that name.
-
-    >>> paper_interpretation("steady").private
-    True
-    """
-    for reading in PAPER_INTERPRETATIONS:
-        if reading.name == name:
-            return reading
-    raise UnknownNameError("reading", repr(name), f"must be one of {', '.join(r.name for r in PAPER_INTERPRETATIONS)}")
 
 
 U_MAX_WH = 1000  # the paper's u_max = 1

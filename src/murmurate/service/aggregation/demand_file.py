@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurate.planning.household_bounds import decode_bounds, encode_bounds
+from murmurate.planning.household_bounds import encode_bounds
 from murmurate.service.aggregation.job import IntervalDemand
 from murmurate.service.storage import durable
-from murmurate.types import Demand
 
 _DEMAND_COLUMNS = ("energy_wh", "reported", "imputed")
 DEMAND_SCHEMA = pa.schema(
@@ -49,16 +48,3 @@ def write_demand(path: Path, demands: Sequence[IntervalDemand]) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(demand_table(demands), sink)
     durable.write_file(path, memoryview(sink.getvalue()))
-
-
-def read_demand(path: Path) -> dict[int, Demand]:
-    """The demand of each interval in a file, by its begin [s of UTC]."""
-    rows = pq.read_table(path, partitioning=None)
-    start_ms = rows["interval_start"].cast(pa.int64()).to_numpy()
-    demands = {}
-    for begin in np.unique(start_ms):
-        group = rows.filter(pa.array(start_ms == begin))
-        columns = {name: group[name].to_numpy() for name in _DEMAND_COLUMNS}
-        bounds = tuple(map(decode_bounds, group["bounds"].to_pylist()))
-        demands[int(begin) // 1000] = Demand(zones=tuple(group["zone"].to_pylist()), bounds=bounds, **columns)
-    return demands

@@ -61,11 +61,6 @@ def event_days(program: Program) -> list[EventDay]:
     return [each for day in recent_days(program.view) if (each := EventDay(program, day)).known_intervals]
 
 
-def event_documents(view: ZoneView) -> list[dict[str, object]]:
-    """The events of a zone's programs, sorted by program and day."""
-    return [event_document(day) for program in programs_of_zone(view) for day in event_days(program)]
-
-
 def changed_events(view: ZoneView, new_intervals: range) -> list[tuple[NotificationOperation, EventDay]]:
     """The events that the prices of these intervals have changed. One whose prices are all new has just been made."""
     found: list[tuple[NotificationOperation, EventDay]] = []

@@ -1,0 +1,7 @@
+"""Ways to read the paper's experiment, by name."""
+
+from murmurate.lab.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperInterpretation
+
+
+def paper_interpretation(name: str) -> PaperInterpretation:
+    return next(reading for reading in PAPER_INTERPRETATIONS if reading.name == name)
