@@ -2,7 +2,7 @@
 
     python -m benchmarks.anonymous_clients PORT KIND CONNECTIONS SECONDS FIRST_S LAST_S
 
-Run by `benchmarks.anonymous_load` and `benchmarks.anonymous_ingest`, in a process of its own. Prints how many answers
+Run by `benchmarks.anonymous_load`, in a process of its own. Prints how many answers
 there were, by status, as JSON. A client that is refused asks again at once: it does not read Retry-After.
 """
 

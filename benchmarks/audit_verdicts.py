@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.goals import Goals
 from murmurate.lab.audit.attack_result import AttackResult
 from murmurate.lab.audit.run_attacks import audit_samples_needed, run_audit
 from murmurate.lab.audit.simulated_zone import Mechanism, NoiseSource
@@ -163,34 +164,28 @@ def convictions(case: Case, samples: int, seed: int = 1) -> list[AttackResult]:
     return sorted((each for each in results if not each.ok), key=lambda each: -each.severity[1])
 
 
-def report(case: Case) -> bool:
-    """Print the row of one mechanism. Return whether it is convicted."""
-    attacks = convictions(case, SAMPLES)
-    row = f"{case.name:<29} acquitted"
-    if attacks:
-        attack = attacks[0]
-        by = f"{attack.name} ({attack.target})"
-        row = f"{case.name:<29} convicted  {by:<24} {attack.measured or 0.0:>8.2f}  {attack.bound or 0.0:>7.2f}"
-    print(row, flush=True)
-    return bool(attacks)
-
-
 def main() -> int:
+    """Print the verdicts. Return 1 where one is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
-    runs = parser.parse_args().runs
-    print(f"{SAMPLES:,} samples in each of two cases\n")
-    print(f"{'mechanism':<29} {'verdict':<9}  {'by':<24} {'measured':>8}  {'allowed':>7}")
-    held = [report(case) for case in CASES]
-    print()
+    runs, goals = parser.parse_args().runs, Goals()
+    print(f"{SAMPLES:,} samples in each of two cases")
+    for case in CASES:
+        attacks = convictions(case, SAMPLES)
+        verdict = "acquitted"
+        if attacks:
+            by, measured, allowed = attacks[0], attacks[0].measured or 0.0, attacks[0].bound or 0.0
+            verdict = f"convicted by {by.name} ({by.target}): {measured:.2f}, allowed {allowed:.2f}"
+        goals.check(case.name, verdict, held=bool(attacks))
     for probability in (1e-3, 1e-4):
         needed = audit_samples_needed(plan(), probability)
-        text = "is not found" if needed is None else f"is found from about {needed:,} samples on"
-        print(f"noise that is skipped once in {round(1 / probability):,} draws {text}")
+        found = "not found" if needed is None else f"found from about {needed:,} samples on"
+        goals.check(f"skipped once in {round(1 / probability):,} draws", found, held=needed is not None)
     correct = Case("correct", plan)
     wrong = sum(bool(convictions(correct, FEWER_SAMPLES, seed)) for seed in range(runs))
-    print(f"\nright mechanism: {wrong} of {runs} convicted ({FEWER_SAMPLES:,} samples)")
-    return int(not all(held) or wrong > 0)
+    what = f"right mechanism, {FEWER_SAMPLES:,} samples: convicted in {runs} runs"
+    goals.print_figure(what, wrong, at_most=0)
+    return goals.exit_status()
 
 
 if __name__ == "__main__":

@@ -1,22 +1,51 @@
-"""Days of a log at once: real signed tiles for each interval, copied into both stores as a publisher leaves them."""
+"""Plans of many zones, and days of a log at once: real signed tiles, copied into both stores as a publisher does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import psycopg
 
+from murmurate.planning.digest import compact_plan
+from murmurate.planning.plan import make_plan
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.public_log.make_tile import open_shard, release_interval
 from murmurate.public_log.signing import Signer
-from murmurate.public_log.tile import NoiseCode, RowKind, Rows, TileHeader, row_dtype
+from murmurate.public_log.tile import NoiseCode, RowKind, Rows, row_dtype
 from murmurate.public_log.tile_chain import ShardHead, check_follows
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import Offer
 
+BATCH = 20  # shards
+INTERVAL_S = 900
 _COPY_LOG = "COPY public_log.tile (shard, seq, interval, body) FROM STDIN BINARY"
 _COPY_STATE = "COPY curator.tile (shard, seq, releases, seen, body) FROM STDIN BINARY"
 _INSERT_DOCUMENT = "INSERT INTO {}.document VALUES (%s, %s) ON CONFLICT DO NOTHING"
+
+
+@cache
+def sample_plan() -> str:
+    """Return the plan of the example zone."""
+    return make_plan(parse_zone(EXAMPLE_ZONE_FILE)).to_json()
+
+
+def own_plans(zones: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield a digest and a document for each zone: one proven plan with another name and scales of its own."""
+    document: dict[str, Any] = json.loads(sample_plan())
+    least = np.array(document["scale_wh"])
+    rng = np.random.default_rng(1)
+    pattern = document | {"zone": "@zone", "scale_wh": "@scales", "digest": "@digest"}
+    before, member, after = compact_plan(json.dumps(pattern)).partition('"digest":"@digest",')
+    for zone in zones:
+        scales = json.dumps((least * rng.uniform(1, 2, len(least))).tolist(), separators=(",", ":"))
+        start, end = (text.replace('"@scales"', scales).replace("@zone", zone) for text in (before, after))
+        digest = sha256((start + end).encode()).hexdigest()
+        yield digest, start + member.replace("@digest", digest) + end
 
 
 class DeepLog:
@@ -65,18 +94,15 @@ class DeepLog:
     def _save_heads(self, stores: Mapping[str, psycopg.Connection]) -> None:
         for shard, head in self.heads.items():
             header = head.tile.header
+            length = (header.interval, header.interval_s, header.lead)
             stores["log"].execute(
                 """INSERT INTO public_log.head VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
                 ON CONFLICT (shard) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, interval = excluded.interval
                 """,
-                (shard, header.seq, head.tile.hash, header.key, header.table, *_length(header)),
+                (shard, header.seq, head.tile.hash, header.key, header.table, *length),
             )
             if "state" in stores:
                 stores["state"].execute("UPDATE curator.shard SET seq = %s WHERE shard = %s", (header.seq, shard))
-
-
-def _length(header: TileHeader) -> tuple[int, int, int]:
-    return header.interval, header.interval_s, header.lead
 
 
 def _copy_tiles(stores: Mapping[str, psycopg.Connection], heads: Iterable[ShardHead]) -> None:

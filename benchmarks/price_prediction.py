@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from math import inf
 
+from benchmarks.goals import Goals
 from murmurate.lab.evaluate.comparison import SizeComparison
-from murmurate.lab.evaluate.evaluation import Evaluation, SizeStress, evaluate_region
+from murmurate.lab.evaluate.evaluation import SizeStress, evaluate_region
 from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, PromisedNoise
 from murmurate.lab.evaluate.simulated_noise import NoiseLaw
 from murmurate.lab.evaluate.simulated_region import USUAL_REGION, RegionSize, simulate_region
@@ -32,68 +34,44 @@ MAX_LOSS_RATIO, MAX_STEP_RATIO = {1.0: 0.20, 1.5: 0.25}, 0.25  # of the exact ec
 
 
 def main() -> int:
+    """Print the figures of each world. Return 1 where one misses its goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small world, zones of 1,000 and 10,000 homes")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one for each core")
-    arguments = parser.parse_args()
-    failed = []
+    arguments, goals = parser.parse_args(), Goals()
     for factor in (1.0,) if arguments.quick else tuple(SEEDS):
         sizes, scale = (QUICK_SIZES, QUICK_REGION) if arguments.quick else (SIZES, USUAL_REGION)
         region = simulate_region(SEEDS[factor], sizes, shock_factor=factor, scale=scale, jobs=arguments.jobs)
         found = evaluate_region(region, [BOTH_PROMISES], Setting(), jobs=arguments.jobs)
         min_share = MIN_QUICK_SHARE if arguments.quick else MIN_SHARE[factor]
         print(f"price prediction, shocks x {factor}: forecast {100 * found.forecast_error:.1f} % off on unseen weeks")
-        failed += _print_world(found, min_share, MAX_LOSS_RATIO[factor])
-    for complaint in failed:
-        print(f"FAILED: {complaint}")
-    return bool(failed)
+        for homes, (compared,) in found.comparisons.items():
+            _print_size(goals, compared, found.stress[homes], min_share.get(homes, 0.0), MAX_LOSS_RATIO[factor])
+    return goals.exit_status()
 
 
-def _print_world(found: Evaluation, min_share: dict[int, float], max_loss_ratio: float) -> list[str]:
-    """Print the figures of a world. Return what is worse than it must be."""
-    complaints = []
-    for homes, (compared,) in found.comparisons.items():
-        print(_line(compared))
-        print(_stress_line(found.stress[homes]), flush=True)
-        texts = _complaints(compared, found.stress[homes], min_share, max_loss_ratio)
-        complaints += [f"{homes:,} homes: {text}" for text in texts]
-    return complaints
-
-
-def _line(found: SizeComparison) -> str:
+def _print_size(
+    goals: Goals, found: SizeComparison, stress: SizeStress, min_share: float, max_loss_ratio: float
+) -> None:
+    homes = found.homes
     error = {way: 100 * found.results[way].error for way in Way}
-    said = 100 * (found.results[Way.PRIVATE].predicted_error or 0)
-    return (
-        f"  {found.homes:7,} homes, bound {found.bound_wh:4} Wh: forecast {error[Way.FORECAST]:5.2f} %, "
-        f"with regional load {error[Way.REGIONAL_LOAD]:5.2f}, noisy echo {error[Way.NOISY_ECHO]:5.1f}, "
-        f"private {error[Way.PRIVATE]:5.2f} (predicted {said:.2f}), exact echo {error[Way.EXACT_ECHO]:5.2f}, "
-        f"exact {error[Way.EXACT]:5.2f}: {100 * found.value_of_data:.1f} % of what exact data add"
+    predicted = 100 * (found.results[Way.PRIVATE].predicted_error or 0)
+    print(
+        f"{homes:,} homes, bound {found.bound_wh} Wh: forecast {error[Way.FORECAST]:.2f} %, "
+        f"with regional load {error[Way.REGIONAL_LOAD]:.2f}, noisy echo {error[Way.NOISY_ECHO]:.1f}, "
+        f"private {error[Way.PRIVATE]:.2f} (predicted {predicted:.2f}), exact echo {error[Way.EXACT_ECHO]:.2f}, "
+        f"exact {error[Way.EXACT]:.2f}"
     )
-
-
-def _stress_line(stress: SizeStress) -> str:
-    return (
-        f"          forecast 10 % low: error x {stress.wrong_forecast.error_ratio:.2f} of the forecast's; "
-        f"15 % less use: x {stress.less_use.error_ratio:.2f}; elasticity 0.3: loss x "
-        f"{stress.strong_answer.loss_ratio:.2f}, steps x {stress.strong_answer.step_ratio:.2f} of the exact echo's"
-    )
-
-
-def _complaints(
-    found: SizeComparison, stress: SizeStress, min_share: dict[int, float], max_loss_ratio: float
-) -> list[str]:
-    complaints, homes = [], found.homes
-    if found.value_of_data < min_share.get(homes, 0.0):
-        complaints.append(f"{100 * found.value_of_data:.1f} % of exact data, goal {100 * min_share[homes]:.0f} %")
-    if found.results[Way.PRIVATE].error > found.results[Way.EXACT_ECHO].error:
-        complaints.append("an echo of exact data is nearer to the truth")
-    if max(stress.wrong_forecast.error_ratio, stress.less_use.error_ratio) > MAX_ERROR_RATIO.get(homes, 1.0):
-        complaints.append("a wrong forecast or homes that change are not corrected well enough")
-    if homes == 1_000 and stress.strong_answer.loss_ratio > max_loss_ratio:
-        complaints.append("too much is lost where demand answers strongly")
-    if homes == 1_000 and stress.strong_answer.step_ratio > MAX_STEP_RATIO:
-        complaints.append("price steps are too large where demand answers strongly")
-    return complaints
+    begin = f"{homes:,} homes"
+    goals.print_figure(f"{begin}: of what exact data add", 100 * found.value_of_data, "%", at_least=100 * min_share)
+    goals.print_figure(f"{begin}: error", error[Way.PRIVATE], "%", at_most=error[Way.EXACT_ECHO])
+    max_ratio = MAX_ERROR_RATIO.get(homes, 1.0)
+    for what, ratio in (("forecast 10 % low", stress.wrong_forecast), ("15 % less use", stress.less_use)):
+        goals.print_figure(f"{begin}, {what}: error / forecast's", ratio.error_ratio, at_most=max_ratio)
+    loss, step = (max_loss_ratio, MAX_STEP_RATIO) if homes == 1_000 else (inf, inf)
+    answer = stress.strong_answer
+    goals.print_figure(f"{begin}, elasticity 0.3: loss / exact echo's", answer.loss_ratio, at_most=loss)
+    goals.print_figure(f"{begin}, elasticity 0.3: price steps / exact echo's", answer.step_ratio, at_most=step)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from benchmarks import optimal_noise_bound
+from research import optimal_noise_bound
 
 from murmurate.privacy.calibration import Calibration
 

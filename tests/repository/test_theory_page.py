@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 THEORY_PAGE = ROOT / "docs" / "explanation" / "theory.md"
-FOLDERS = ("src", "tests", "benchmarks", "tools", "docs")
+FOLDERS = ("src", "tests", "benchmarks", "research", "tools", "docs")
 CITATION = re.compile(r"theory\.md[`,]*\s+\(?sections? (\d+(?:\.\d+)?)(?: and (\d+(?:\.\d+)?))?")
 ABSENT = re.compile(r"\b(?:THEOR" + r"Y|DESIG" + r"N|STYL" + r"E|UTILIT" + r"Y|KEEPER" + r"S)\b(?!_)")  # not in here
 

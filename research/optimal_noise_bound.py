@@ -1,6 +1,6 @@
 """The least possible noise compared with ours: a linear program over all additive noise.
 
-    python -m benchmarks.optimal_noise_bound
+    python -m research.optimal_noise_bound
 
 A household uses U(0, v) at home and U(0, v/2) away, v any number up to the bound u (docs/explanation/theory.md,
 section 3.4). With F the distribution function of the noise, an output y keeps the promise epsilon iff

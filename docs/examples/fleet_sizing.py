@@ -1,13 +1,12 @@
 """The resources for a fleet of meters, computed from measured figures: the tables of docs/explanation/scale.md.
 
-    python -m benchmarks.fleet_sizing
+    python docs/examples/fleet_sizing.py
 
 Arithmetic, not a measurement: each cell follows from `MEASURED` and `ASSUMED`. A test compares the page with it.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,13 +19,8 @@ class Measured:
     spark_factor: float = 1.8  # the same on Spark, in core time [aggregation]
     append_ns: float = 100  # core time of a reading in a durable append of 100,000 [aggregation]
     release_us: float = 190  # of a zone, wall time of one publisher and its two databases [publisher_throughput]
-    release_core_us: float = 95  # of a zone, core time of the same [publisher_throughput]
-    follow_core_us: float = 10  # of a record, core time of a public server [server_start]
-    verified_a_second: float = 94_000  # records, on one core [verification_speed]
-    bytes_in_order: float = 1.5  # of a reading in Parquet, meters in order [aggregation]
     bytes_shuffled: float = 4.1  # of a reading in Parquet, meters in no order [aggregation]
     record_bytes: float = 95  # on disk with its keys, in the log and again in the state [publisher_throughput]
-    wal_bytes: float = 195  # of a record, written by both databases together [publisher_throughput]
     zone_kb: float = 8  # of a zone in a public server with three days of prices [server_start]
     meter_bytes: float = 3.2  # of a meter in the pinned table [aggregation]
 
@@ -92,12 +86,8 @@ class Fleet:
         return self.meters * self.intervals_a_day * ASSUMED.kept_days * MEASURED.bytes_shuffled / 1e9
 
     @property
-    def records_a_year(self) -> int:
-        return self.zones * self.intervals_a_day * 365
-
-    @property
     def log_gb_a_year(self) -> float:
-        return self.records_a_year * MEASURED.record_bytes / 1e9
+        return self.zones * self.intervals_a_day * 365 * MEASURED.record_bytes / 1e9
 
     @property
     def cores(self) -> int:
@@ -162,32 +152,10 @@ def means() -> Iterator[str]:
         )
 
 
-def year() -> Iterator[str]:
-    """Yield the table of what a year takes."""
-    yield (
-        "| meters | records | log, and the same in the state | write-ahead log | readings: core h | publish: core h"
-        " | follow: core h a server | verify all: core h |"
-    )
-    yield "|---|---|---|---|---|---|---|---|"
-    for f in fleets():
-        readings_s = (f.append_s + f.aggregate_s) * f.intervals_a_day * 365
-        core_s = (
-            readings_s,
-            f.records_a_year * MEASURED.release_core_us * 1e-6,
-            f.records_a_year * MEASURED.follow_core_us * 1e-6,
-            f.records_a_year / MEASURED.verified_a_second,
-        )
-        wal_gb = f.records_a_year * MEASURED.wal_bytes / 1e9
-        hours = " | ".join(short(seconds / 3600) for seconds in core_s)
-        log_gb = short(f.log_gb_a_year)
-        yield f"| {f.name} | {short(f.records_a_year)} | {log_gb} GB each | {short(wal_gb)} GB | {hours} |"
-
-
-def main() -> int:
-    for table in (work(), means(), year()):
+def main() -> None:
+    for table in (work(), means()):
         print("\n".join(table), end="\n\n")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
