@@ -180,6 +180,7 @@ def test_the_bounds_need_the_bars_that_the_proof_drops():
     assert (low, value, high) == pytest.approx((0.0315, 0.0541, 0.0855), abs=2e-4)
 
 
+@pytest.mark.slow
 def test_the_condition_on_lambda_is_sufficient_not_equivalent():
     """Printed: "equivalent to alpha u <= lambda". For U(0,u) against U(0,u/2) the loss at b = 2u is 0.133, not 0.5."""
     u = 1000
@@ -232,6 +233,7 @@ def test_given_past_rates_a_neighbour_that_repeats_itself_raises_the_loss_of_the
     assert losses[-1] == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_product_form_of_theorem_2_is_false_when_a_household_answers_to_prices():
     lattice = np.arange(-40, 45)
     law = np.exp(joint_log_law((1, 1), 4.0, lattice))

@@ -42,6 +42,7 @@ def test_the_true_gain_of_the_paper_is_a_tenth_to_one_percent(findings, reading,
     assert findings[reading].gain.high < 0.02
 
 
+@pytest.mark.slow
 def test_the_gain_of_the_steady_reading_is_nothing_but_the_largest_bound_drawn():
     """kappa is everybody: the naive rule uses u_max = 1, the paper's the largest of 1,000 bounds drawn below it."""
     whole_wh = np.arange(1, 1001)
@@ -73,6 +74,7 @@ def test_beside_them_a_forecast_needs_no_data_and_group_privacy_needs_a_hundred_
     assert steady.group.mean / steady.naive.mean == pytest.approx(96, rel=0.01)
 
 
+@pytest.mark.slow
 def test_seeds_decide_the_result_and_the_number_of_processes_does_not():
     settings = ExperimentSettings(seeds=12, households=50, intervals=8)
     one, two = (run_experiment(settings, jobs=jobs) for jobs in (1, 2))

@@ -32,6 +32,7 @@ def loss_by_brute_force(noise, parts=20, beyond=40):
     return worst
 
 
+@pytest.mark.slow
 def test_golden_limit(best):
     """docs/explanation/theory.md, section 3.4: rms 0.666 u, whatever the noise; approached from both sides."""
     floor = optimal_noise_bound.no_less_than(CELLS, HALF)

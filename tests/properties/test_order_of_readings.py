@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def batches(pairs):
     )
 
 
+@pytest.mark.slow
 @given(data=st.data(), interval=intervals(), seed=st.integers(0, 2**32))
 def test_order_and_partition_do_not_matter(data, interval, seed):
     meters, pairs = interval

@@ -10,6 +10,7 @@ from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ def worst_ratio(away, home, rest, q, curve):
     return max(max(laws[0][y] / laws[1][y], laws[1][y] / laws[0][y]) for y in laws[0])
 
 
+@pytest.mark.slow
 @given(data=st.data(), q=RATIONAL_Q, curve=curves(), bound_wh=st.lists(st.integers(1, 4), min_size=2, max_size=2))
 def test_no_price_is_more_than_e_to_the_epsilon_times_as_likely(data, q, curve, bound_wh):
     sensitivity_wh = int(sensitivity_schedule(Policy(), np.array(bound_wh), 1)[0])  # a NumPy power would wrap

@@ -23,6 +23,7 @@ def boolean_kappa(model_class, horizon):
     return [frozenset(np.flatnonzero(protected).tolist()) for protected in islice(kappa(model_class), horizon)]
 
 
+@pytest.mark.slow
 @given(data=st.data(), model_class=model_classes(), published_wh=PUBLISHED)
 def test_the_fast_schedule_equals_algorithm_1(data, model_class, published_wh):
     law = data.draw(consumption_laws(model_class.households))
@@ -30,6 +31,7 @@ def test_the_fast_schedule_equals_algorithm_1(data, model_class, published_wh):
     assert [step.kappa for step in literal] == boolean_kappa(model_class, len(published_wh))
 
 
+@pytest.mark.slow
 @given(data=st.data(), model_class=model_classes(max_models=2), one=PUBLISHED)
 def test_no_published_rate_ever_changes_algorithm_1(data, model_class, one):
     law = data.draw(consumption_laws(model_class.households))
@@ -39,6 +41,7 @@ def test_no_published_rate_ever_changes_algorithm_1(data, model_class, one):
     assert facts[0] == facts[1]
 
 
+@pytest.mark.slow
 @given(data=st.data(), model_class=model_classes(), published_wh=PUBLISHED)
 def test_the_printed_algorithm_sets_the_sensitivity_of_the_schedule(data, model_class, published_wh):
     """lambda = alpha max u_h over kappa; where every kappa has a member the printed algorithm needs no floor."""
@@ -55,6 +58,7 @@ def test_the_printed_algorithm_sets_the_sensitivity_of_the_schedule(data, model_
         ).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(data=st.data(), model_class=model_classes(max_households=2, max_models=2))
 def test_the_schedule_goes_on_for_ever_as_algorithm_1_does(data, model_class):
@@ -131,6 +135,7 @@ def linear_filter_loses(intervals, likelihood_ratio):
     return None
 
 
+@pytest.mark.slow
 def test_a_linear_float_filter_loses_a_possible_state_and_ours_does_not():
     """A house that is occupied or vacant for good, and 1,000 rates that each speak for vacant with e^1."""
     assert linear_filter_loses(1000, np.exp(-1)) in range(740, 750)  # docs/explanation/theory.md, section 2.2: 745
@@ -152,6 +157,7 @@ def test_the_smallest_probability_counts_as_possible(tiny):
     assert boolean_kappa(theta, 3) == [frozenset(), frozenset({0}), frozenset({0})]
 
 
+@pytest.mark.slow
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_the_printed_algorithm_agrees_on_independent_households_even_where_it_publishes_exactly(data, seed):
     """No floor: where kappa is empty every household is certain, and the exact demand tells nothing new."""

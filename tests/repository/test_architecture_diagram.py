@@ -12,6 +12,7 @@ def drawn():
     return diagram.draw_architecture()
 
 
+@pytest.mark.slow
 def test_the_picture_is_up_to_date(drawn):
     """If this fails: python -m tools.architecture_diagram."""
     assert diagram.PICTURE.read_text(encoding="utf-8") == drawn

@@ -114,6 +114,7 @@ def test_every_landing_gives_what_a_person_writes_down_in_whatever_order_the_tas
         assert (one.readings, one.wrong_interval, one.unknown_meter) == expected_counts
 
 
+@pytest.mark.slow
 def test_aggregating_again_gives_the_same_and_one_interval_alone_the_same_as_among_others(sample_landing):
     landing, table = sample_landing
     starts_s = [START_S + n * STEP_S for n in range(2 * INTERVALS_PER_TASK + 1)]

@@ -48,6 +48,7 @@ def test_the_ratio_is_that_of_two_exact_bounds(hits, failure):
     assert found == (pytest.approx(np.log(low / high), abs=1e-6) if low else -np.inf)
 
 
+@pytest.mark.slow
 def test_the_best_of_a_hundred_candidates_is_no_luckier_than_one():
     """Two worlds of one law: epsilon is 0, and at failure 0.1 at most a tenth of the runs may say otherwise."""
     rng = np.random.default_rng(1)

@@ -40,6 +40,7 @@ def done(folder):
     return backtest(folder, "--out", folder / "out", "--json", "--households", folder / "homes.csv")
 
 
+@pytest.mark.slow
 def test_findings_page_and_results_are_written_and_no_home_is_named(folder, done):
     assert done.exit_code == 0, done.output
     printed = json.loads(done.stdout)

@@ -24,12 +24,14 @@ def ask(shell, line):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_commands_options_and_words_are_completed(shell):
     assert "prices" in ask(shell, "murmurate pri")
     assert "worker" in ask(shell, "murmurate serve --only w")
 
 
+@pytest.mark.slow
 def test_what_a_shell_installs_names_the_command():
     for shell in ("bash", "zsh", "fish"):
         asked = os.environ | {"_MURMURATE_COMPLETE": f"source_{shell}"}
@@ -51,6 +53,7 @@ def cpu_s(*command):
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
+@pytest.mark.slow
 def test_help_takes_little_more_than_a_bare_typer_app():
     """CPU time of both, the lesser of two: other processes on the machine do not count."""
     bare = min(cpu_s(sys.executable, "-c", BARE_APP, "--help") for _ in range(2))

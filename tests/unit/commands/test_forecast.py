@@ -72,6 +72,7 @@ def test_a_history_says_how_far_it_was_off(tmp_path, capsys):
     assert (made.demand.usual_cold_k > 5).all()
 
 
+@pytest.mark.slow
 def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys):
     rng, homes, hours = np.random.default_rng(3), 8, 24 * 36
     rows = [f"{t},{home},{round(float(rng.gamma(1.5, 200)))},{home % 2}" for t in range(hours) for home in range(homes)]
@@ -100,6 +101,7 @@ def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys
     assert plan.prediction.price_response.elasticity == 0.1
 
 
+@pytest.mark.slow
 def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path, capsys):
     rng, homes, hours = np.random.default_rng(3), 30, 24 * 36
     used = np.rint(rng.gamma(0.6, 700, (hours, homes)) * (1 + 0.1 * np.sin(np.arange(hours) / 40))[:, None]).astype(int)

@@ -62,6 +62,7 @@ def learned(sample, tmp_path_factory):
     return out.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_plan_is_proven_with_learned_habits_and_states_what_they_cost(learned):
     text = with_models(HOURLY, learned, "learned", "learned_bound")
     plan = make_plan(parse_zone(text))
@@ -124,6 +125,7 @@ def test_a_wrong_table_is_refused_with_its_line(learned, right, wrong, message):
     assert error.value.line > 30
 
 
+@pytest.mark.slow
 def test_types_of_day_are_learned_apart(sample, tmp_path):
     out = tmp_path / "habits.toml"
     learn_habits(sample, out, replace(OPTIONS, first_day="2026-01-05", epsilon="60"), SeededNoise(2))
@@ -148,12 +150,14 @@ def test_holidays_are_sundays_and_dates_are_checked():
             make_cells(24, replace(OPTIONS, periods=periods))
 
 
+@pytest.mark.slow
 def test_too_few_households_are_refused_before_anything_is_spent(sample, tmp_path, capsys):
     with pytest.raises(PrivacyError, match="nothing was spent"):
         learn_habits(sample, tmp_path / "habits.toml", replace(OPTIONS, epsilon="1/10"), UnusedNoise())
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_the_bound_without_a_proof_leaks_less(sample, learned, tmp_path):
     out = tmp_path / "habits.toml"
     learn_habits(sample, out, replace(OPTIONS, proven=False), SeededNoise(1))
@@ -169,6 +173,7 @@ def test_the_bound_without_a_proof_leaks_less(sample, learned, tmp_path):
     assert [zone.learned[0].proven for zone in zones] == [False, True]
 
 
+@pytest.mark.slow
 def test_a_spread_covers_households_that_are_slower_than_the_others(sample, learned, tmp_path):
     out = tmp_path / "habits.toml"
     learn_habits(sample, out, replace(OPTIONS, spread=2.0), SeededNoise(1))
@@ -195,6 +200,7 @@ def test_wrong_options_are_refused_before_a_sample_is_read(wrong):
         replace(OPTIONS, **wrong)
 
 
+@pytest.mark.slow
 def test_a_file_that_was_paid_for_is_not_overwritten(sample, tmp_path):
     out = tmp_path / "habits.toml"
     out.write_text("paid", encoding="utf-8")
@@ -203,6 +209,7 @@ def test_a_file_that_was_paid_for_is_not_overwritten(sample, tmp_path):
     assert out.read_text(encoding="utf-8") == "paid"
 
 
+@pytest.mark.slow
 def test_noise_that_hides_everything_is_said_to_be_spent_and_leaves_no_file(sample, tmp_path, capsys):
     out = tmp_path / "habits.toml"
     with pytest.raises(PrivacyError, match="take more households"):
@@ -211,6 +218,7 @@ def test_noise_that_hides_everything_is_said_to_be_spent_and_leaves_no_file(samp
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_the_command_draws_new_noise_each_time_and_says_what_it_spends(sample, tmp_path):
     arguments = ["--epsilon", "20", "--interval-minutes", "60", "--periods", OPTIONS.periods]
     texts = []

@@ -71,6 +71,7 @@ def test_a_mistake_is_named_with_its_remedy(file, tmp_path, arguments, message):
     assert message in str(done.exception)
 
 
+@pytest.mark.slow
 def test_a_mistake_ends_with_one_line_and_status_2(file):
     done = subprocess.run(
         [sys.executable, "-m", "murmurate", "import", file], capture_output=True, text=True, check=False, env=os.environ

@@ -68,6 +68,7 @@ def read_forecast(path):
     return PublicForecast.from_json((path / "forecast.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_a_log_gives_the_forecast_of_the_demand_behind_it_with_the_command_of_the_page(here):
     write_log(here / "log.jsonl")
     command = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if "forecast --log" in line)
@@ -87,6 +88,7 @@ def test_a_log_gives_the_forecast_of_the_demand_behind_it_with_the_command_of_th
         assert np.sqrt(np.mean((np.array(expected) / true_demand_wh(interval) - 1) ** 2)) < 0.05
 
 
+@pytest.mark.slow
 def test_a_folder_and_an_address_give_the_same_as_the_lines(here):
     write_log(here / "log.jsonl")
     folder = write_folder(here / "copy")
@@ -106,6 +108,7 @@ def test_a_folder_and_an_address_give_the_same_as_the_lines(here):
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.slow
 def test_the_error_stays_near_the_true_one_where_the_noise_is_large(here):
     """A third of the homes have three times as much noise beside their demand."""
     errors = {}
@@ -120,6 +123,7 @@ def test_the_error_stays_near_the_true_one_where_the_noise_is_large(here):
     assert max(error for _, error in errors.values()) < 0.08
 
 
+@pytest.mark.slow
 def test_a_plan_is_made_with_it(here):
     write_log(here / "log.jsonl")
     assert run("--log", "log.jsonl", "--zone", "harbour")[0] == 0
@@ -134,6 +138,7 @@ def changed(lines):
     return [*lines[:100], json.dumps(edited, sort_keys=True, separators=(",", ":"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prepare", "options", "says"),
     [
@@ -170,6 +175,7 @@ def test_a_zone_must_be_named(here):
     assert "--zone harbour" in shown
 
 
+@pytest.mark.slow
 def test_a_plan_beside_the_log_and_a_temperature_are_read(here):
     write_log(here / "log.jsonl", plans=())
     (here / "plan.json").write_text(PLAN, encoding="utf-8")

@@ -162,6 +162,7 @@ def test_a_mistake_is_named_with_its_remedy(mistake, folder, monkeypatch):
     assert sorted(folder.rglob("*.json")) == before
 
 
+@pytest.mark.slow
 def test_the_installed_program_says_the_same(folder):
     (unquoted,) = (mistake for mistake in MISTAKES if "unquoted" in mistake.line)
     check_message(unquoted, run_as_program(unquoted.line, folder))

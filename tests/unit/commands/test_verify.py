@@ -34,6 +34,7 @@ def verify(tmp_path, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_a_folder_an_archive_and_a_packed_archive_hold_the_same_log(tmp_path, verify):
     found = copied_files()
     for name, data in found.items():

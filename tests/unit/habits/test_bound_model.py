@@ -67,6 +67,7 @@ def example_ranges(factor):
     return tuple(StepChances(arrive=s[0], leave=s[1]) for s in (steps * factor, np.minimum(steps / factor, 1)))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(2, 8), st.integers(1, 3))
 def test_no_chain_within_the_ranges_leaks_more_than_the_bound_even_if_it_changes_from_day_to_day(seed, day, days):
     rng = np.random.default_rng(seed)
@@ -89,6 +90,7 @@ def test_the_bound_holds_by_brute_force_over_all_trajectories_and_corners(seed):
     assert (inside <= outside + 1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.95, 0.7])
 def test_the_bound_of_a_real_day_holds_for_every_loss_and_clock(factor):
     rng = np.random.default_rng(8)
@@ -115,6 +117,7 @@ def test_the_smallest_chances_do_not_leak_most():
     assert not is_bounded(slowest, slowest, least_reversed_chances(slowest, high))
 
 
+@pytest.mark.slow
 def test_no_random_model_leaks_more_than_the_slowest_corner_slowed_by_a_fifth(figure):
     """What the bound without a proof rests on: random models, the same on each day, under even noise."""
     rng, largest = np.random.default_rng(11), 0.0

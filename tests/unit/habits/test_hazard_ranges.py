@@ -42,6 +42,7 @@ def covers(hazards):
     return bool(((hazards.low <= chances) & (chances <= hazards.high)).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["1", "1000"])
 def test_the_true_chain_lies_within_the_ranges_at_least_as_often_as_stated(epsilon, figure):
     held = np.mean([covers(estimate_hazards(released(seed, epsilon), 0.9)) for seed in range(300)])
@@ -49,6 +50,7 @@ def test_the_true_chain_lies_within_the_ranges_at_least_as_often_as_stated(epsil
     assert held >= 0.9
 
 
+@pytest.mark.slow
 def test_ranges_that_disregard_the_noise_or_the_sample_are_noticed():
     noisy = [released(seed, "1") for seed in range(100)]
     without_margin = [replace(each, scale=np.full_like(each.scale, 1e-3)) for each in noisy]
@@ -65,6 +67,7 @@ def test_more_households_and_a_larger_epsilon_give_narrower_ranges():
     assert (narrow.estimate <= narrow.high).all()
 
 
+@pytest.mark.slow
 def test_a_range_holds_even_if_the_trials_stop_at_the_worst_time():
     """Stopping when the data look most extreme defeats an ordinary interval, not this one."""
     rng, chance, error = np.random.default_rng(4), 0.2, 0.1

@@ -27,12 +27,14 @@ def brute_force(model, horizon):
     return np.array(found)
 
 
+@pytest.mark.slow
 @given(theta=model_classes(max_models=1), horizon=st.integers(1, 6))
 def test_groups_walk_as_the_full_joint_chain_does(theta, horizon):
     (model,) = theta.models
     assert occupancy_probability(model, horizon) == pytest.approx(brute_force(model, horizon), abs=1e-9)
 
 
+@pytest.mark.slow
 @given(theta=model_classes(max_households=3, max_models=1), seed=st.integers(0, 2**32))
 def test_an_impossible_state_is_never_drawn(theta, seed):
     (model,) = theta.models
@@ -53,6 +55,7 @@ def test_even_the_smallest_random_number_draws_no_impossible_state():
     assert sample_occupancy(OccupancyModel(groups=(home,)), 3, Nothing()).all()
 
 
+@pytest.mark.slow
 def test_samples_have_the_probabilities_of_the_model():
     pair = OccupancyChains(
         members=[[0, 2], [3, 1]],

@@ -89,18 +89,21 @@ def checked(name):
     return mark
 
 
+@pytest.mark.slow
 @checked("number")
 @given(number=json_numbers)
 def test_any_json_number_has_the_fate_of_seven(tmp_path_factory, seven, number):
     assert outcome(tmp_path_factory, parse_json_lines, as_json(number)) == seven[parse_json_lines]
 
 
+@pytest.mark.slow
 @checked("number")
 @given(number=numerals)
 def test_any_number_in_csv_has_the_fate_of_seven(tmp_path_factory, seven, number):
     assert outcome(tmp_path_factory, parse_csv, as_csv(number)) == seven[parse_csv]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(number=numerals, power=st.integers(-12, 12))
 def test_any_number_in_a_green_button_feed_has_the_fate_of_seven(tmp_path_factory, seven, number, power):
@@ -126,6 +129,7 @@ def parquet_numbers(draw):
     return pa.array(np.array([value, 5], kind.to_pandas_dtype()), kind)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(column=parquet_numbers())
 @example(column=pa.array([2**64 - 1, 5], pa.uint64()))

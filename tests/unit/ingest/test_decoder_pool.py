@@ -38,6 +38,7 @@ def outcome(parse, *words):
     return columns(batch), batch.line.tolist(), batch.signature, refused
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(-5, 2**63 - 1), starts, energy)) | st.lists(st.tuples(names, starts, energy)))
 def test_a_parquet_body_is_read_as_in_one_process(pool, readings):
@@ -59,6 +60,7 @@ def test_a_large_body_in_lines_is_read_as_in_one_process(pool, kind, monkeypatch
         assert outcome(pool.parse, kind, text.encode()) == outcome(parse, text.encode())
 
 
+@pytest.mark.slow
 def test_a_forged_file_costs_at_most_its_bound_and_the_next_body_is_read():
     pool = DecoderPool(memory_bytes=2**29)
     try:
@@ -71,6 +73,7 @@ def test_a_forged_file_costs_at_most_its_bound_and_the_next_body_is_read():
         pool.close()
 
 
+@pytest.mark.slow
 def test_a_decoder_that_a_body_ends_refuses_that_body_alone(pool, monkeypatch):
     monkeypatch.setattr(decoder_pool, "MAX_INLINE_BYTES", 10)
     monkeypatch.setattr(decoder_pool, "FORMATS", ("nothing",) * 99 + (JSON_LINES,))  # it has no format 99: it ends
@@ -80,6 +83,7 @@ def test_a_decoder_that_a_body_ends_refuses_that_body_alone(pool, monkeypatch):
     assert len(pool.parse(PARQUET, ONE, interval_s=INTERVAL_S)[0]) == 1
 
 
+@pytest.mark.slow
 def test_a_decoder_that_was_killed_while_it_was_idle_is_replaced():
     pool = DecoderPool()
     try:
@@ -90,6 +94,7 @@ def test_a_decoder_that_was_killed_while_it_was_idle_is_replaced():
         pool.close()
 
 
+@pytest.mark.slow
 def test_a_decoder_that_has_taken_much_memory_is_ended_after_its_body(monkeypatch):
     """Whatever this process takes: a fork inherits the peak of its parent."""
     own_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -106,6 +111,7 @@ def test_a_decoder_that_has_taken_much_memory_is_ended_after_its_body(monkeypatc
         pool.close()
 
 
+@pytest.mark.slow
 def test_at_most_so_many_processes_work_at_once_and_none_has_our_secrets(monkeypatch):
     monkeypatch.setenv("MURMURATE_STATE", "postgresql://secret")
     pool = DecoderPool(max_processes=2)

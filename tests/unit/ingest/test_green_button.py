@@ -204,6 +204,7 @@ def test_a_reading_around_a_reading_does_not_count_it_twice():
     assert (batch.energy_wh.tolist(), list(refused)) == ([6], [2])
 
 
+@pytest.mark.slow
 def test_a_year_of_quarter_hours_is_quick():
     body = one(*((i * 900, 900, 5) for i in range(35_000)))
     assert work_of(lambda: parse_green_button(body, interval_s=INTERVAL_S)) < 150

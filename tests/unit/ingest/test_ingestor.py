@@ -37,6 +37,7 @@ sent = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(sent, min_size=1, max_size=4), st.sampled_from([None, frozenset({"quay"}), frozenset()]))
 def test_what_counts_is_what_was_accepted_and_every_reading_has_one_outcome(tmp_path_factory, batches, zones):

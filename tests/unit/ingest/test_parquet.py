@@ -208,6 +208,7 @@ for place in range(len(body)):
 """
 
 
+@pytest.mark.slow
 def test_no_spoiled_byte_of_a_parquet_file_ends_the_process():
     """Arrow ends it (std::terminate) if Python asks nine of these footers for a column chunk; hence a process apart."""
     body = parquet(

@@ -213,6 +213,7 @@ def test_what_has_no_json_object_on_any_line_is_refused_as_a_whole(body):
     assert str(CANARY) not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_body_of_nothing_but_faults_does_not_fill_the_memory():
     for read, body in [
         (parse_json_lines, b"{}\n" * 200_000),

@@ -169,6 +169,7 @@ compact = {"separators": (",", ":"), "ensure_ascii": False}
 endings = st.sampled_from(["\n", "\n", "\r\n"])
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(
     lines_of_values(lambda row: json.dumps(row, **compact), json_edits),
@@ -189,6 +190,7 @@ def csv_text(delimiter):
     return lambda row: delimiter.join("" if value is None else str(value) for value in row.values())
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(st.data(), st.sampled_from(",;"), endings, st.booleans(), st.booleans())
 def test_csv_is_what_the_strict_reader_makes_of_it(data, delimiter, end, ended, mark):
@@ -198,6 +200,7 @@ def test_csv_is_what_the_strict_reader_makes_of_it(data, delimiter, end, ended, 
     assert outcome(parse_csv, body) == outcome(parse_csv_strictly, body)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     st.sampled_from(

@@ -290,6 +290,7 @@ def as_if_once(landing, table, starts_s):
         assert manifest_of(landing, start_s).unfinished == ()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_disk")
 def test_a_writer_that_dies_at_any_touch_of_the_disk_leaves_nothing_in_the_way(tmp_path):
     landing, table = a_landing(tmp_path)
@@ -298,6 +299,7 @@ def test_a_writer_that_dies_at_any_touch_of_the_disk_leaves_nothing_in_the_way(t
     as_if_once(landing, table, [START_S + n * STEP_S for n in range(1, died + 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_disk")
 def test_a_writer_that_is_killed_at_any_time_leaves_nothing_in_the_way(tmp_path):
     landing, table = a_landing(tmp_path)

@@ -97,6 +97,7 @@ def test_two_that_close_at_once_get_the_same_closing(tmp_path):
     assert not [path for path in (landing.root / "_closed").iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_off_anywhere_is_unfinished_and_does_not_count(sample_landing):
     landing, table, paths = sample_landing
     whole = pa.BufferOutputStream()
@@ -130,6 +131,7 @@ def refused(landing, table, path, how):
     assert str(refusal.value) == f"{name} is {how}: must stay as it was when its interval was closed"
 
 
+@pytest.mark.slow
 def test_one_byte_that_has_changed_since_is_noticed_wherever_it_is(sample_landing):
     landing, table, paths = sample_landing
     close_interval(landing, START_S, table.version)
@@ -157,6 +159,7 @@ def test_a_file_that_has_been_replaced_or_removed_since_is_noticed(sample_landin
     assert demand_of(landing, table) == BY_HAND
 
 
+@pytest.mark.slow
 def test_files_that_are_there_twice_or_renamed_or_cut_otherwise_give_the_same_demand(tmp_path):
     rng = np.random.default_rng(2)
     for number in range(30):
@@ -220,6 +223,7 @@ def _close(number, root, version):
     close_interval(Landing.open(root), START_S + number * STEP_S, version)
 
 
+@pytest.mark.slow
 def test_a_closer_that_dies_at_any_touch_of_the_disk_leaves_nothing_in_the_way(tmp_path):
     landing, table = a_landing(tmp_path)
     many = range(1, 60)
@@ -233,6 +237,7 @@ def test_a_closer_that_dies_at_any_touch_of_the_disk_leaves_nothing_in_the_way(t
         assert is_closing(landing, one.start_s)
 
 
+@pytest.mark.slow
 def test_a_closer_that_is_killed_at_any_time_leaves_nothing_in_the_way(tmp_path):
     landing, table = a_landing(tmp_path)
     rng = np.random.default_rng()

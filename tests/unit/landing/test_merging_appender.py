@@ -57,6 +57,7 @@ def files_of(landing, start_s=START_S):
     return sorted(path.name for path in landing.interval_folder(start_s).rglob("*.parquet"))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(steps, st.integers(1, 8))
 def test_every_stored_reading_counts_once_whatever_was_merged_and_whatever_failed(tmp_path_factory, done, run_readings):
@@ -230,6 +231,7 @@ def _append_and_merge(number, root):
     appender.merge_due_runs()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_disk")
 def test_a_process_that_dies_at_any_touch_of_the_disk_loses_nothing_acknowledged_and_doubles_nothing(tmp_path):
     landing, table = a_landing(tmp_path, METERS, shard_meters=6)

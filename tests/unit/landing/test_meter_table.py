@@ -113,6 +113,7 @@ def test_a_csv_table_is_read_and_what_it_does_not_say_is_nothing_imputed_and_all
     assert meters_of(pin_table(other, bare)) == plain
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=60)
 def test_a_pinned_table_has_every_meter_once_in_the_shard_of_its_number(tmp_path_factory, data):
@@ -279,6 +280,7 @@ def _pin(number, folder, source):
     pin_table(Landing.open(folder / str(number)), source)
 
 
+@pytest.mark.slow
 def test_one_that_dies_at_any_touch_of_the_disk_while_it_pins_a_table_leaves_nothing_in_the_way(tmp_path):
     many = range(1, 120)
     for number in many:

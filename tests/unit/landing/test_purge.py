@@ -131,6 +131,7 @@ def _purge(number, folder):
     purge_intervals(Landing.open(folder / str(number)), START_S + STEP_S)
 
 
+@pytest.mark.slow
 def test_a_purge_that_dies_at_any_touch_of_the_disk_is_finished_by_the_next(tmp_path):
     many = range(1, 100)
     for number in many:

@@ -53,6 +53,7 @@ def run_promtool(folder, tests):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.promtool
 def test_each_alert_fires_on_its_fault_and_on_no_other_and_none_on_a_healthy_service(tmp_path):
     tests = []
@@ -63,6 +64,7 @@ def test_each_alert_fires_on_its_fault_and_on_no_other_and_none_on_a_healthy_ser
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.promtool
 def test_an_alert_that_does_not_fire_is_found(tmp_path):
     case = ALERT_CASES["MurmurateWorkerSilent"][0]
@@ -90,6 +92,7 @@ def test_every_metric_of_a_rule_is_exposed_by_the_service():
     assert used - exposed == set()
 
 
+@pytest.mark.slow
 def test_every_case_is_about_the_metrics_of_its_rule():
     for alert, cases in ALERT_CASES.items():
         series = {name.partition("{")[0] for case in cases for name in (*case.fault, *case.healthy)}

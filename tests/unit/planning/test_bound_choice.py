@@ -57,6 +57,7 @@ def test_no_bound_has_a_smaller_error_than_the_chosen_one(pairs, stop_at):
     assert higher.predicted_error <= 1.01 * least.predicted_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("households", [300, 3000, 300_000])
 def test_the_chosen_bound_has_the_least_error_of_plans_that_state_each_bound(households):
     choice = choose_bound(choosing(households), read_zone)
@@ -73,12 +74,14 @@ def test_the_chosen_bound_has_the_least_error_of_plans_that_state_each_bound(hou
     assert choice.chosen.bound_wh == min(stated, key=lambda wh: stated[wh].prediction.predicted_error)
 
 
+@pytest.mark.slow
 def test_few_households_get_a_low_bound_and_many_a_high_one():
     bounds = [choose_bound(choosing(count), read_zone).chosen.bound_wh for count in (300, 30_000, 10**7)]
     assert bounds == sorted(bounds)
     assert bounds[0] < bounds[-1]
 
 
+@pytest.mark.slow
 def test_a_chosen_bound_gives_the_plan_of_the_same_number_stated():
     choice = choose_bound(choosing(), read_zone)
     stated = choosing().replace('"choose"', str(choice.chosen.bound_wh))
@@ -92,6 +95,7 @@ def test_a_chosen_bound_gives_the_plan_of_the_same_number_stated():
     assert again.to_json() == plan.to_json()
 
 
+@pytest.mark.slow
 def test_other_households_with_secrets_count_in_the_noise_of_each_bound():
     text = choosing(promise="interval: 0.5").replace('public = "always"', "")
     tried = choose_bound(text, read_zone).tried

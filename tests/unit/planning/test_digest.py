@@ -18,6 +18,7 @@ def with_digest(document):
     return document | {"digest": compute_plan_digest(document)}
 
 
+@pytest.mark.slow
 @given(DOCUMENTS)
 def test_any_text_of_a_plan_has_its_digest_and_its_document(document):
     sealed = with_digest(document)
@@ -25,6 +26,7 @@ def test_any_text_of_a_plan_has_its_digest_and_its_document(document):
         assert parse_plan(text) == (sealed, sealed["digest"])
 
 
+@pytest.mark.slow
 @given(DOCUMENTS)
 def test_a_changed_plan_has_another_digest_than_it_names(document):
     text = compact_plan(json.dumps(with_digest(document)))

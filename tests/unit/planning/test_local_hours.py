@@ -27,6 +27,7 @@ def shop(hours, zone="Europe/Zurich", minutes=15):
     return text.replace("Europe/Lisbon", zone).replace("interval_minutes = 15", f"interval_minutes = {minutes}")
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     name=st.sampled_from(NAMES),

@@ -108,6 +108,7 @@ def test_any_window_is_kept_wherever_the_public_hours_lie(epsilon, window, delta
         assert made.scale_wh[quiet].max() * 10 < made.scale_wh[~quiet].min()
 
 
+@pytest.mark.slow
 def test_a_premise_that_is_always_public_needs_no_noise_of_its_own():
     with_shop, without = (make_plan(zone(MOMENT, shop=shop, day=24)) for shop in (range(24), ()))
     assert with_shop.scale_wh == pytest.approx(without.scale_wh)
@@ -135,6 +136,7 @@ def test_gaussian_noise_is_refused_where_it_can_keep_no_promise():
         prove_plan(zone(MOMENT), NoiseDistribution.GAUSSIAN, np.full(96, 1e9))
 
 
+@pytest.mark.slow
 def test_gaussian_noise_keeps_no_pure_window_under_exact_laws_either():
     """Its loss grows with the output, so no scale keeps a window without a delta."""
     pure = zone("any 24 h: epsilon 10", calibration=Calibration.EXACT, tested=True)
@@ -197,6 +199,7 @@ def changed(plan, seal, **fields):
     return json.dumps(document)
 
 
+@pytest.mark.slow
 def test_a_changed_plan_is_noticed(example):
     less = [scale * 0.9 for scale in example.scale_wh.tolist()]
     more = [scale * 1.5 for scale in example.scale_wh.tolist()]

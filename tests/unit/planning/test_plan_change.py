@@ -76,6 +76,7 @@ def test_a_plan_may_follow_itself(plan, careful, complete):
         check_plan_change(lived((same, lookback_intervals([same]), True), complete=complete), same)
 
 
+@pytest.mark.slow
 def test_nothing_was_lived_so_anything_may_follow(plan, careful):
     check_plan_change(lived(), careful)
     check_plan_change(lived((plan, 3, False)), make_plan(zone("any 24 h: epsilon 9")))
@@ -96,6 +97,7 @@ def test_renaming_a_kind_of_household_hides_nothing(careful):
     check_plan_change(lived((careful, 400, True)), example('["any moment: 1"]', name="flats"))
 
 
+@pytest.mark.slow
 def test_loud_prices_before_a_change_tell_of_moments_after_it(careful):
     loud = example('["any moment: 3"]')
     with pytest.raises(PrivacyError, match="must be at most 1 for moments after it"):
@@ -170,6 +172,7 @@ def test_no_moment_of_an_allowed_sequence_is_told_more_about_than_its_plan_promi
         assert moment <= float(limit) + 1e-9
 
 
+@pytest.mark.slow
 def test_the_recursion_across_a_change_equals_that_of_a_finite_stream(careful):
     """A long stream under one plan, then another, by `moment_leakage` alone, is what a change is judged by."""
     loud = example('["any moment: 3"]')
@@ -194,6 +197,7 @@ def test_two_right_plans_may_make_a_wrong_window_together(plan):
     check_plan_change(lived((mornings, 10, True), (mornings, 3, False), first=0), evenings)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.lists(st.floats(0.01, 0.35), min_size=12, max_size=12), st.integers(0, 3), st.integers(1, 5), st.integers(1, 3)

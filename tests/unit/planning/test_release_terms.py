@@ -42,6 +42,7 @@ def test_the_terms_are_those_of_the_plan(plan):
     assert [terms.slot_of_day(interval) for interval in (0, 95, 96, 96 * 20_000 + 7)] == [0, 95, 0, 7]
 
 
+@pytest.mark.slow
 def test_a_laplace_release_costs_bound_over_scale_in_millionths_rounded_up(plan):
     cost = release_costs(plan.zone, noise(NoiseDistribution.LAPLACE, 32_000.0))
     assert cost == {"epsilon_micro": [31_250] * 96, "rho_micro": [0] * 96}
@@ -89,6 +90,7 @@ def test_a_plan_that_nobody_could_publish_under_is_refused(plan, change, says):
         ReleaseTerms.from_json(sealed(plan.to_document() | change))
 
 
+@pytest.mark.slow
 def test_the_proof_of_a_plan_covers_its_costs(plan):
     """A plan whose costs were understated and sealed anew is noticed when it is proven again."""
     cost = plan.to_document()["cost"]

@@ -17,6 +17,7 @@ BOTH = '["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]'
 EXAMPLE = (EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST).replace(BOTH, '["any 24 h: epsilon 1"]')  # soon planned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time_zone", ["Europe/Lisbon", "Europe/Athens", "America/Los_Angeles", "Asia/Kathmandu"])
 @pytest.mark.parametrize("minutes", [15, 60])
 def test_the_expected_day_is_that_of_the_models_on_the_clocks_of_the_zone(time_zone, minutes):
@@ -26,6 +27,7 @@ def test_the_expected_day_is_that_of_the_models_on_the_clocks_of_the_zone(time_z
     assert load_plan(plan.to_json()).to_json() == plan.to_json()
 
 
+@pytest.mark.slow
 def test_a_level_is_relative_to_what_the_models_expect():
     plan = make_plan(parse_zone(EXAMPLE + "level = 1.2\nelasticity = 0.1\n"))
     usual_wh = expected_day(plan.zone, plan.prediction)
@@ -33,6 +35,7 @@ def test_a_level_is_relative_to_what_the_models_expect():
     assert plan.prediction.price_response.elasticity == 0.1
 
 
+@pytest.mark.slow
 def test_a_plan_with_another_forecast_than_its_zone_file_gives_is_refused():
     document = json.loads(make_plan(parse_zone(EXAMPLE)).to_json())
     day_wh = np.array(document["prediction"]["forecast"]["demand"]["day_wh"])

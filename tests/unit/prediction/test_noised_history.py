@@ -43,6 +43,7 @@ def noised(demand_wh, relative, seed):
     return NoisedHistory(demand_wh=demand_wh + noise, noise_variance=np.full(len(noise), sd**2), households=HOMES)
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(seed=st.integers(0, 10**6), factor=st.floats(0.01, 1000))
 def test_without_noise_and_gaps_it_is_the_forecast_of_a_history(seed, factor):
@@ -129,6 +130,7 @@ def test_deviations_are_found_behind_the_noise():
     assert np.hypot.reduce(ignored) > 1.3 * clean
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(share=st.floats(0.0, 0.4), seed=st.integers(0, 10**6))
 def test_intervals_without_a_measurement_are_left_out(share, seed):

@@ -81,6 +81,7 @@ def test_the_error_is_the_one_that_the_filter_says(noise_sd_wh, pool_sd):
     assert play(its_filter, noise_sd_wh, pool_sd) == pytest.approx(its_filter.predicted_error, rel=0.06)
 
 
+@pytest.mark.slow
 def test_more_knowledge_is_never_worse():
     said = [
         filter_of(noise, pool).predicted_error
@@ -136,6 +137,7 @@ def test_harmonics_are_cosines_and_sines():
             assert harmonics(slot, slots) == pytest.approx(np.stack([np.cos(angle), np.sin(angle)], axis=1).ravel())
 
 
+@pytest.mark.slow
 def test_the_common_states_are_found_in_residuals():
     rng = np.random.default_rng(3)
     hours, sds = np.array([4.0, 36.0, 240.0]), np.array([0.03, 0.0, 0.04])

@@ -48,6 +48,7 @@ def test_nothing_costs_nothing(accountant):
     assert accountant.epsilon([(PrivacyEvent(()), 96)], 1e-6) == 0.0
 
 
+@pytest.mark.slow
 @both
 @settings(max_examples=10)
 @given(one=budgets, other=budgets, n=counts, m=counts)
@@ -80,6 +81,7 @@ def test_one_release_costs_at_most_what_it_promises(accountant):
     assert accountant.epsilon([(laplace(0.5), 1)], 1e-6) <= 0.5 + 1e-9
 
 
+@pytest.mark.slow
 @both
 @settings(max_examples=25)
 @given(data=st.data(), n=st.integers(1, 4))

@@ -77,6 +77,7 @@ def test_laplace_noise_of_any_scale_is_not_that_of_its_proposals():
     assert proposals > 0.008 - 4.4 * spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_all", [False, True], ids=["right", "every proposal kept"])
 @pytest.mark.parametrize("draw", ["laplace", "gaussian", "huber"])
 def test_the_chance_of_keeping_decides_the_spread(monkeypatch, draw, keep_all):

@@ -93,6 +93,7 @@ def dyadic_secrets(draw, outcomes=8):
     return SecretPair.from_pmfs(away, home)
 
 
+@pytest.mark.slow
 @given(secret=dyadic_secrets())
 def test_the_shift_is_the_least_distance_at_which_one_law_can_be_moved_into_the_other(secret):
     """infinity-Wasserstein, by its other definition: the least w with F(x) <= G(x + w) and G(x) <= F(x + w)."""

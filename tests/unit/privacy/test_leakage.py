@@ -192,6 +192,7 @@ def test_phi_is_its_formula_and_never_carries_more_than_it_is_given(p1, p0, a):
     assert abs(phi(p1, p0, a)) <= abs(a) + 1e-12
 
 
+@pytest.mark.slow
 @given(case=cases(chances=MIXING, most=4))
 @settings(max_examples=25)
 def test_the_endless_leakage_is_the_middle_day_of_a_long_horizon_and_never_below_it(case):
@@ -267,6 +268,7 @@ def test_a_start_far_from_the_periodic_prior_counts():
     assert first <= worst_leakage(chains, loss)
 
 
+@pytest.mark.slow
 @given(case=cases(chances=st.one_of(MIXING, CHANCES), most=4))
 @settings(max_examples=60)
 def test_no_horizon_leaks_more_than_the_worst(case):
@@ -327,11 +329,13 @@ def test_the_papers_chain_leaks_what_theory_section_4_says(epsilon, ours, cao):
     assert bound.max() < 96 * epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "epsilon"), [(0.5, 0.0195), (1, 0.0389), (2, 0.0787), (4, 0.1647)])
 def test_the_epsilon_for_a_leakage_is_what_theory_section_4_says(target, epsilon):
     assert epsilon_for_leakage(paper_chain(), target) == pytest.approx(epsilon, abs=0.00005)
 
 
+@pytest.mark.slow
 def test_the_noise_of_an_endless_stream_is_what_theory_section_4_says():
     """Leakage 1 for every moment, u = 1: a day's group privacy, Markov quilt, then moment with three calibrations."""
     chains = paper_chain()

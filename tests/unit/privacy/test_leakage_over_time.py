@@ -39,6 +39,7 @@ days = st.integers(2, 4).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(days, st.integers(0, 3))
 def test_a_stream_may_begin_at_any_interval_of_the_day(case, first):
@@ -49,6 +50,7 @@ def test_a_stream_may_begin_at_any_interval_of_the_day(case, first):
     assert (found <= periodic_leakage(model, ReleaseLoss.symmetric(losses))[slots, 0] + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_one_prior_for_every_first_interval_would_break_the_promise():
     """What was done before: 0.5 in the first interval, whichever it is, and a plan proven for midnight alone."""
     zone = parse_zone(EXAMPLE_ZONE_FILE.replace("Europe/Lisbon", "UTC"))
@@ -134,6 +136,7 @@ name = "flat"
 """
 
 
+@pytest.mark.slow
 def test_somebody_who_is_not_told_the_habits_learns_them_and_more_about_a_moment():
     """Why the promise says `habits known`: for each model alone 1 is kept, weighed together they tell more than 2.5."""
     text = EXAMPLE_ZONE_FILE.replace("Europe/Lisbon", "UTC").replace('[[households]]\nname = "flat"\n', RETIRED, 1)

@@ -53,6 +53,7 @@ def assert_equal_cost(ours, theirs):
         assert ours.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-7, abs=1e-9), delta
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(
     one=st.sampled_from(CURVES),

@@ -62,6 +62,7 @@ def get(state: LiveState, path: str) -> httpx.Response:
     return asyncio.run(fetch())
 
 
+@pytest.mark.slow
 def test_programs_and_events_are_found_by_key_and_listed_in_order(state: LiveState) -> None:
     programs = get(state, f"{ADR}/programs").json()
     ids = [program["id"] for program in programs]
@@ -91,6 +92,7 @@ def test_programs_and_events_are_found_by_key_and_listed_in_order(state: LiveSta
     assert 0 < len(active) < len(events)
 
 
+@pytest.mark.slow
 def test_a_page_of_events_is_counted_and_nothing_before_it_is_built(
     state: LiveState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def parts_of(view: ZoneView, step: Any) -> list[int]:
     return list(range(first, first + length_s(period["duration"]) // view.interval_s))
 
 
+@pytest.mark.slow
 @given(views())
 def test_programs_and_events_are_what_the_specification_says(view: ZoneView) -> None:
     for program in program_documents(view):
@@ -153,6 +154,7 @@ def test_an_event_is_dated_by_the_log(view: ZoneView) -> None:
         assert event["modificationDateTime"] == format_rfc3339(taken[-1])
 
 
+@pytest.mark.slow
 @given(st.lists(views(), max_size=4))
 def test_lists_are_in_order(several: list[ZoneView]) -> None:
     for view in several:
@@ -181,6 +183,7 @@ def test_a_slug_can_be_read_back(zone: str) -> None:
         assert escaped.decode() == zone
 
 
+@pytest.mark.slow
 @given(st.text(min_size=101, max_size=300), st.text(max_size=1))
 def test_long_names_stay_apart_and_within_the_ids_of_the_specification(zone: str, more: str) -> None:
     assert (zone_slug(zone) == zone_slug(zone + more)) == (not more)

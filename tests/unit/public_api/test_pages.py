@@ -125,6 +125,7 @@ def day_rows(page):
     return [row for row in page.rows if len(row) == 4 and row[3] != "Expected"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(view=views(), at=st.floats(min_value=-0.2, max_value=1.2))
 def test_every_price_of_the_day_is_on_the_page_tick_for_tick(view, at):
@@ -141,6 +142,7 @@ def test_every_price_of_the_day_is_on_the_page_tick_for_tick(view, at):
     assert [row[3] for row in shown] == [words[price.kind] for price in own]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(view=views(), at=st.floats(min_value=0, max_value=1))
 def test_the_price_now_is_that_of_the_log_tick_for_tick(view, at):
@@ -151,6 +153,7 @@ def test_the_price_now_is_that_of_the_log_tick_for_tick(view, at):
     assert (None if found[1] == "No price" else ticks_of(found[1], view)) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(view=views(), at=st.floats(min_value=0, max_value=1))
 def test_a_page_is_the_same_at_every_moment_of_an_interval(view, at):
@@ -160,6 +163,7 @@ def test_a_page_is_the_same_at_every_moment_of_an_interval(view, at):
     assert len(pages) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [HOSTILE, "<script>", "' onload='x", "</style><script>x</script>", "a\u2028b", "{{ 7 * 7 }}", "{% raw %}", "{# x"],
@@ -271,6 +275,7 @@ def test_the_page_never_understates_what_habits_prices_may_teach():
     assert "are right" not in silent
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(demand_wh=st.integers(-50_000, 900_000), noise_wh=st.integers(-400_000, 400_000))
 def test_the_band_holds_the_price_without_noise_wherever_the_noise_stays_within_its_reach(demand_wh, noise_wh):
@@ -369,6 +374,7 @@ def _luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+@pytest.mark.slow
 def test_many_zones_fill_one_page_and_no_more():
     live_state = live_state_of(*(view_of(zone=f"zone {n:04}") for n in range(1003)))
     app = public_app(live_state, page_routes(live_state))

@@ -45,6 +45,7 @@ def test_a_tile_is_read_as_it_was_written():
         assert again.rows.tobytes() == tile.rows.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(len(TILES)))
 def test_no_byte_of_a_tile_can_be_changed(at):
     body = TILES[at].to_bytes()

@@ -274,6 +274,7 @@ def test_a_parquet_file_may_have_other_columns_of_any_type(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_readings_beyond_what_is_kept_in_memory_go_through_the_spool(tmp_path, monkeypatch):
     monkeypatch.setattr(reading_spool, "MAX_BUFFERED", 7)
     readings = half_hours("2025-10-25T22:00", "2025-10-27T23:00", meters=[f"M{n}" for n in range(70)])

@@ -57,6 +57,7 @@ def table_dialects(draw):
     return write
 
 
+@pytest.mark.slow
 @given(whole_days(), table_dialects())
 def test_a_file_in_any_dialect_imports_to_the_same_readings(readings, write):
     with tempfile.TemporaryDirectory() as folder:
@@ -65,6 +66,7 @@ def test_a_file_in_any_dialect_imports_to_the_same_readings(readings, write):
     assert summary.refused.total == 0
 
 
+@pytest.mark.slow
 @given(whole_days())
 def test_parquet_and_green_button_import_to_the_same_readings(readings):
     with tempfile.TemporaryDirectory() as name:
@@ -75,6 +77,7 @@ def test_parquet_and_green_button_import_to_the_same_readings(readings):
         assert import_paths([folder / "b.xml"], folder, time_zone=None)[0] == readings
 
 
+@pytest.mark.slow
 @given(whole_days(), st.sampled_from([5, 10, 15, 30, 60]))
 def test_the_sum_of_each_meter_is_the_same_at_every_interval(readings, minutes):
     with tempfile.TemporaryDirectory() as folder:

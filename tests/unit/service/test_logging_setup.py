@@ -139,6 +139,7 @@ logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     assert len(lines) < 200
 
 
+@pytest.mark.slow
 def test_processes_that_write_to_one_pipe_at_once_never_share_a_line():
     code = (
         "import logging\nlogger = logging.getLogger('murmurate.x')\n"

@@ -20,6 +20,7 @@ def objects_of(value):
             yield from objects_of(inner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_document_is_valid_openapi(package):
     document = openapi_document(package, "https://prices.example.ch")

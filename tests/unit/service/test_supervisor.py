@@ -39,6 +39,7 @@ def end_processes():
         part._clear_process()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_at_once_is_started_ever_later_and_never_given_up(tmp_path, monkeypatch, end_processes):
     monkeypatch.setattr(supervisor, "MIN_RESTART_DELAY_S", 0.05)
     monkeypatch.setattr(supervisor, "MAX_RESTART_DELAY_S", 0.4)

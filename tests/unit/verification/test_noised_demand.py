@@ -33,6 +33,7 @@ def known(logged):
     return demand[np.isfinite(demand)], true_demand_wh(interval)[np.isfinite(demand)]
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     lead=st.integers(1, 5),
@@ -65,6 +66,7 @@ def test_tiles_and_lines_of_the_zone_give_the_same_demand():
         assert np.array_equal(*(getattr(each.history, name) for each in both), equal_nan=True)
 
 
+@pytest.mark.slow
 def test_the_variance_is_that_of_the_noise_in_the_demand():
     shard = play_log({"hill": STEADY}, 25 * SLOTS, households=HOMES)
     logged = extract(shard, [STEADY])
@@ -74,6 +76,7 @@ def test_the_variance_is_that_of_the_noise_in_the_demand():
     assert abs(noise.mean()) < 4 * (variance.mean() / len(noise)) ** 0.5
 
 
+@pytest.mark.slow
 def test_a_change_of_plan_keeps_the_demand_of_a_household_at_one_reference_price():
     """Twice as many households from one day to the next, and another reference price."""
     after = plan_text(households=6000, elasticity=0.2)

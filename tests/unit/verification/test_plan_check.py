@@ -116,6 +116,7 @@ def changing(before, after, quiet=0, measured=4):
     return both_ways(made.change_plan(other).release(), plans=[before, after])
 
 
+@pytest.mark.slow
 def test_a_change_that_breaks_the_windows_across_it_is_found():
     strict, loose = plan("any 24 h: epsilon 1"), plan("any 12 h: epsilon 1")
     assert changing(strict, loose, measured=24) == {"change"}
@@ -135,6 +136,7 @@ def test_a_change_is_held_against_what_each_zone_released():
     assert [(finding.rule, finding.zone, finding.seq) for finding in report.findings] == [("change", "hill", 37)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("quiet", "waits", "found"), [(0, 0, {"change"}), (11, 0, {"change"}), (12, 0, set()), (6, 6, set())]
 )
@@ -182,6 +184,7 @@ def test_three_plans_in_a_row_are_held_against_all_that_the_log_shows():
         assert both_ways(made.change_plan(third), plans=texts) == found
 
 
+@pytest.mark.slow
 def test_local_time_that_a_plan_was_not_proven_for_is_found():
     """A plan that knows standard time alone is not proven for a summer day of its zone."""
     document = json.loads(plan("any 24 h: epsilon 1", old='time_zone = "UTC"', new='time_zone = "Europe/Zurich"'))

@@ -54,6 +54,7 @@ def price_errors(shard, hours, factor=1.3):
     return np.abs(shard.tiles[-1].rows["price_ticks"] - truth)
 
 
+@pytest.mark.slow
 def test_a_pooled_day_holds_from_its_tiles_and_from_the_lines_of_each_zone():
     shard = play(POOLED, 6, missing=NAMES[3:5])
     assert check(items(shard), plans=(POOLED,)).findings == []
@@ -61,6 +62,7 @@ def test_a_pooled_day_holds_from_its_tiles_and_from_the_lines_of_each_zone():
         assert check(lines(shard, zone), plans=(POOLED,)).findings == []
 
 
+@pytest.mark.slow
 def test_zones_that_are_pooled_are_nearer_to_what_everybody_does():
     """A wave of demand that the forecast does not know: an hour after it began, all zones together see it."""
     errors = {

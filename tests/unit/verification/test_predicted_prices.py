@@ -61,6 +61,7 @@ def lines(zone, tiles=None):
     return [make_zone_line(tile, tables[tile.header.table], zone).to_json() for tile in tiles or PLAYED.tiles]
 
 
+@pytest.mark.slow
 def test_a_played_day_holds_from_its_tiles_and_from_the_lines_of_each_zone():
     report = check(items(), plans=TEXTS)
     assert (report.is_valid, report.findings) == (True, [])
@@ -134,6 +135,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(at=st.sampled_from(RELEASES), change=st.sampled_from(sorted(CHANGES)))
 def test_whatever_is_changed_and_signed_again_is_found(at, change):

@@ -31,6 +31,7 @@ COUNT = len(TILES)
 places = st.integers(0, COUNT - 1)
 
 
+@pytest.mark.slow
 @given(which=places, zone=st.sampled_from(ZONES))
 def test_the_lines_of_a_zone_hold_and_an_omitted_one_is_found(which, zone):
     kept = log().lines(zone)
@@ -41,6 +42,7 @@ def test_the_lines_of_a_zone_hold_and_an_omitted_one_is_found(which, zone):
     assert report.is_valid == (which == COUNT - 1)
 
 
+@pytest.mark.slow
 @given(which=places)
 def test_a_line_that_a_stranger_signed_is_found(which):
     kept = log().lines("hill")
@@ -65,6 +67,7 @@ def test_any_flipped_byte_of_a_line_is_found(data):
     assert report.proofs == []
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(one=places, other=places)
 def test_lines_in_another_order_or_twice_are_found(one, other):

@@ -64,6 +64,7 @@ def test_any_flipped_byte_is_found(data):
         assert last == FIRST + 8, "the rest is checked all the same"
 
 
+@pytest.mark.slow
 @given(which=places)
 def test_an_omitted_tile_is_found_unless_it_is_the_last(which):
     kept = [*TILES[:which], *TILES[which + 1 :]]
@@ -71,6 +72,7 @@ def test_an_omitted_tile_is_found_unless_it_is_the_last(which):
     assert ("gap" in rules(report), report.is_valid) == (which < COUNT - 1, which == COUNT - 1)
 
 
+@pytest.mark.slow
 def test_what_is_missing_at_the_end_cannot_be_found_and_the_docs_say_so():
     for length in range(1, COUNT):
         assert check([*TABLES, *TILES[:length]]).is_valid
@@ -78,11 +80,13 @@ def test_what_is_missing_at_the_end_cannot_be_found_and_the_docs_say_so():
     assert "missing at the end" in page
 
 
+@pytest.mark.slow
 @given(which=places)
 def test_a_tile_that_stands_twice_in_one_source_is_found(which):
     assert rules(check([*TABLES, *TILES[: which + 1], *TILES[which:]])) == {"repeated"}
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(one=places, other=places)
 def test_an_exchanged_order_is_found(one, other):
@@ -102,6 +106,7 @@ def test_exchanged_rows_are_found(which, zone, other):
     assert check([*TABLES, *kept]).is_valid == (zone == other)
 
 
+@pytest.mark.slow
 @given(which=places)
 def test_another_signature_is_found(which):
     tile = log().tiles[which]
@@ -146,6 +151,7 @@ def test_a_changed_header_is_found_even_if_the_operator_signs_it(member):
     assert not check([*TABLES, *TILES[:3], changed.to_bytes()]).is_valid
 
 
+@pytest.mark.slow
 def test_a_change_that_was_signed_is_found_in_every_kind_of_tile():
     for tile in log().tiles[1:]:
         for kind in set(TileKind) - {tile.header.kind}:
