@@ -106,31 +106,21 @@ def _cached_event(
     scale: float,
     core: int,
 ) -> PrivacyEvent:
-    return PrivacyEvent((_privacy_curve(calibration, eta, secret_pair, distribution, scale, core),))
-
-
-def _privacy_curve(
-    calibration: Calibration,
-    eta: float,
-    secret_pair: SecretPair,
-    distribution: NoiseDistribution,
-    scale: float,
-    core: int,
-) -> PrivacyCurve:
+    curve: PrivacyCurve
+    gaussian = distribution is NoiseDistribution.GAUSSIAN
     if calibration is Calibration.ROBUST:
-        return PureDpCurve(_loss_range(calibration, eta, secret_pair, scale).max_loss)
-    if calibration is Calibration.EXACT:
-        return (
-            gaussian_curve(secret_pair, scale)
-            if distribution is NoiseDistribution.GAUSSIAN
-            else laplace_curve(secret_pair, scale)
-        )
-    shift = household_sensitivity(calibration, secret_pair)
-    if distribution is NoiseDistribution.GAUSSIAN:
-        return GaussianCurve(shift, scale)
-    if distribution is NoiseDistribution.HUBER:
-        return HuberCurve(shift, scale, core)
-    return laplace_curve(SecretPair.worst_case(shift), scale)
+        curve = PureDpCurve(_loss_range(calibration, eta, secret_pair, scale).max_loss)
+    elif calibration is Calibration.EXACT:
+        curve = gaussian_curve(secret_pair, scale) if gaussian else laplace_curve(secret_pair, scale)
+    else:
+        shift = household_sensitivity(calibration, secret_pair)
+        if gaussian:
+            curve = GaussianCurve(shift, scale)
+        elif distribution is NoiseDistribution.HUBER:
+            curve = HuberCurve(shift, scale, core)
+        else:
+            curve = laplace_curve(SecretPair.worst_case(shift), scale)
+    return PrivacyEvent((curve,))
 
 
 def household_sensitivity(calibration: Calibration, secret_pair: SecretPair) -> int:
