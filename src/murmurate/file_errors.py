@@ -8,12 +8,12 @@ from pathlib import Path
 
 _SENTENCES = {
     errno.EISDIR: "is a folder: name a file in it",
-    errno.ENOTDIR: "cannot be: a part of this path is a file, not a folder; name another one",
+    errno.ENOTDIR: "is not in a folder: part of this path is a file; choose another path",
     errno.EACCES: "may not be read or written by this user: change its rights (ls -l shows them), or name another one",
     errno.EEXIST: "is there already: name another one, or delete it first",
     errno.EROFS: "is on a disk that cannot be written: name another place",
     errno.ENOSPC: "cannot be written: the disk is full; delete something, or name another place",
-    errno.ENAMETOOLONG: "cannot be: the name is too long; name another one",
+    errno.ENAMETOOLONG: "has too long a name: choose a shorter one",
     errno.EMFILE: "cannot be opened: too many files are open; raise the limit with ulimit -n",
 }
 _SENTENCES[errno.EPERM] = _SENTENCES[errno.EACCES]
@@ -27,7 +27,7 @@ def describe_os_error(error: OSError) -> str:
     'plans is a folder: name a file in it'
     """
     if not error.filename:
-        return f"{error.strerror or error}: see to it, then run the command again"
+        return f"{error.strerror or error}: fix this and run the command again"
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(error.filename)
     if error.errno == errno.ENOENT:
         return _describe_missing(Path(name))

@@ -13,7 +13,7 @@ from murmurate.errors import MurmurateError, ZoneFileError
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return a TOML document. Raises ZoneFileError with the line, what stands there and how it is written rightly."""
+    """Return a TOML document. Raises ZoneFileError with the line number, its text and the corrected form."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # no TOML, or a number or a nesting without end
@@ -25,7 +25,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _toml_remedy(line: str, reason: str) -> str:
-    """How a line is written rightly, from the mistakes that people make."""
+    """Return the corrected form of a line, from the mistakes that people make."""
     key, equals, value = (part.strip() for part in line.partition("="))
     remedies = {
         'write straight quotes, as in "harbour"': bool(set(line) & set("\u201c\u201d\u201e\u2018\u2019")),

@@ -64,7 +64,7 @@ for command in {commands}:
         (["--epsilon", "1e99999"], 'murmurate: epsilon is 1e99999: must be a finite number such as 0.5 or "1/3"'),
         (
             ["--out", f"{__file__}/below"],
-            f"murmurate: {__file__}/below cannot be: a part of this path is a file, not a folder; name another one",
+            f"murmurate: {__file__}/below is not in a folder: part of this path is a file; choose another path",
         ),
     ],
 )

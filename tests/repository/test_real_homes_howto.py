@@ -24,7 +24,9 @@ def commands():
 
 def test_the_page_downloads_what_the_long_run_downloads():
     assert commands()[0] == DOWNLOAD
-    assert DOWNLOAD.replace("-d data", "-d out/data").replace("download", "download -qq") in (ROOT / ".ci" / "long").read_text(encoding="utf-8")
+    assert DOWNLOAD.replace("-d data", "-d out/data").replace("download", "download -qq") in (
+        ROOT / ".ci" / "long"
+    ).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def run_backtest_command(
     lead: Annotated[int, typer.Option(help="Intervals from a release to the one that pays.", min=1, max=48)] = 2,
     draws: Annotated[int, typer.Option(help="Draws of the noise; more show its effect better.", min=2, max=1000)] = 20,
     seed: Annotated[int, typer.Option(help="Another seed draws other noise.", min=0)] = 1,
-    above: Annotated[float, typer.Option(help="Count homes that pay more than so many percent more.", min=0)] = 5.0,
+    above: Annotated[float, typer.Option(help="Count homes that pay over this percentage more.", min=0)] = 5.0,
     households: Annotated[
         Path | None, typer.Option(help="Write the bills of each household to this CSV: personal data.", dir_okay=False)
     ] = None,

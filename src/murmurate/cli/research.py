@@ -57,7 +57,7 @@ def run_habits_command(
         bool, typer.Option("--tested-bound", help="A bound with less noise, supported by tests but not by a proof.")
     ] = False,
 ) -> None:
-    """Learn occupancy models from a sample, with a pure epsilon for each of its households."""
+    """Estimate occupancy models from a consented sample, with pure epsilon-DP for each of its households."""
     require_planning()
     from murmurate.commands.habits import HabitOptions, learn_habits  # noqa: PLC0415
 

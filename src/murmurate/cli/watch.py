@@ -23,7 +23,7 @@ def show_service_status(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show zones, last prices, the feed and what needs attention. Status 0: all is well; 1: see to it."""
+    """Show zones, latest prices, incoming readings and problems. Exits 1 if anything needs attention."""
     require_readings()
     from murmurate.commands.status import show_status  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
@@ -42,7 +42,7 @@ def show_zone_prices(
     day: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help="Local day; by default today.")
     ] = None,
-    last: Annotated[int | None, typer.Option(help="The last so many prices instead of a day.", min=1)] = None,
+    last: Annotated[int | None, typer.Option(help="The last N prices instead of a day.", min=1)] = None,
     time_zone: Annotated[str | None, typer.Option("--timezone", help="Clock to show; by default the zone's.")] = None,
     key: Annotated[str | None, typer.Option(help="The key that must have opened the log; implies --verify.")] = None,
     plans: Annotated[list[Path] | None, typer.Option("--plan", help="A plan.json that the log does not hold.")] = None,

@@ -3,9 +3,9 @@
     lock the shards ─ read the log ─ claim new zones ─ load the demand ─ write, save as pending, COMMIT ─ wait for the
     slot ─ append
 
-The generator yields each step and is sent the result. It keeps nothing between rounds and catches no error: whatever
-goes wrong, whatever the result of an append was, even none, the caller rolls back and begins a new round. All that it
-needs is in the state (pending tiles, what it has seen of the log) and in the log (what is public).
+The generator yields each step and is sent the result. It is stateless and catches no error: on any error or lost reply
+the caller rolls back and starts a new round. All that it needs is in the state (pending tiles, what it has seen of the
+log) and in the log (what is public).
 
 Why at most one draw leaves for a zone and interval: a tile is sent only after it was saved as the shard's pending one;
 while it may still be appended (it follows the head) no other is written; the log creates at most one tile for each

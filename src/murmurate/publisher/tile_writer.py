@@ -179,7 +179,7 @@ def _fill_rows(
 ) -> tuple[Rows, str, dict[str, Any]]:
     """Return the rows of a release, their layout, and what the header says about them together.
 
-    A row is measured where there is a draw, else forecast, else withheld.
+    A row is measured where there is a draw, else fallback, else withheld.
     """
     lead = head.tile.header.lead
     has_states = head.last_rows is not None and "states" in (head.last_rows.dtype.names or ())
@@ -198,7 +198,7 @@ def _fill_rows(
 
 
 def _row(its: ReleaseTerms, slot: int, drawn: _Drawn | None) -> tuple[Any, ...]:
-    """The columns that every row has. The price is that of the curve, or of the plan's forecast."""
+    """The columns that every row has. The price is that of the curve, or the fallback price."""
     if drawn is None:
         return (RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)
     noise = NOISE_CODES[its.distribution], drawn[0], its.scale_wh[slot], its.core_wh[slot]

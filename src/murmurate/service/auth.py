@@ -17,7 +17,7 @@ from murmurate.errors import MurmurateError
 from murmurate.service.storage.session import TransactionSource, open_source
 
 TOKEN_LIFETIME_S = 3600
-TOKEN_CACHE_S = 5.0  # for so long after a client was removed its tokens may still be accepted [s]
+TOKEN_CACHE_S = 5.0  # tokens of a removed client may still be accepted for this long [s]
 MAX_CACHED_TOKENS = 100_000
 MAX_TOKENS_PER_CLIENT = 1000  # a client that takes more loses its oldest ones
 PURGE_PIECE = 100  # tokens that are deleted when one is issued, so that no request deletes a million

@@ -102,7 +102,7 @@ def _shorten(value: object, length: int = MAX_TEXT_CHARS) -> object:
 
 
 class _LineHandler(logging.Handler):
-    """Writes each line with one call to the operating system. A log that cannot be written stops nothing."""
+    """Writes each line with one call to the operating system. Write errors are ignored."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()

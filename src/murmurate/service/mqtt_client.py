@@ -19,10 +19,10 @@ from murmurate.service.settings import MQTT_5, MqttBroker
 
 logger = logging.getLogger(__name__)
 
-MAX_UNACKNOWLEDGED = 1000  # messages that the broker sends ahead: so many are stored together
+MAX_UNACKNOWLEDGED = 1000  # messages that the broker sends ahead, which can be stored together
 MAX_PACKET_HEAD_BYTES = 2**17  # topic and properties of a message, each at most 64 KiB
-SESSION_EXPIRY_S = 7 * 86_400  # for so long the broker keeps messages for a client that is away
-REPEAT_FAILURE_S = 60.0  # a broker that stays away is said again so often
+SESSION_EXPIRY_S = 7 * 86_400  # the broker keeps messages for a client that is away for this long [s]
+REPEAT_FAILURE_S = 60.0  # between two log lines about a broker that stays away [s]
 BROKER_REMEDY = "start the broker, or correct host, port and tls under [mqtt] in the settings"
 
 

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 THREAD_SWITCH_S = 0.001  # the event loop waits no longer for each thread that makes an answer; Python's own is 0.005
 _FIRST_WAIT_S = 0.5  # for a database that is out of reach; twice as long each time
 _MAX_WAIT_S = 10.0
-_REPEAT_FAILURE_S = 60.0  # a failure that stays is said again so often
+_REPEAT_FAILURE_S = 60.0  # between two log lines about a failure that lasts [s]
 
 
 def run_public(settings: ServiceSettings, log: Database) -> None:

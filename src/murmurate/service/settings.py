@@ -26,7 +26,7 @@ keys = "keys"                # what releases are signed with: murmurate keys key
 
 grace_s = 60                 # how long after its end an interval waits for its readings
 quorum = 0.9                 # the share of a zone's meters that must report, or the fallback price is released
-keep_days = 7                # readings and demand are deleted after so many days
+keep_days = 7                # readings and demand are deleted after this many days
 
 public = "127.0.0.1:8080"    # prices for everybody
 private = "127.0.0.1:8081"   # readings from head-ends, and the operator's page
@@ -130,7 +130,7 @@ class ServiceSettings:
     quorum: float = 0.9
     keep_days: float = 7
     release_slot_s: float = 1.0
-    watchdog_s: float = 60.0  # a worker that makes no progress for so long is killed and started again
+    watchdog_s: float = 60.0  # a worker without progress for this long is killed and restarted [s]
     public: str = "127.0.0.1:8080"
     private: str = "127.0.0.1:8081"
     url: str = ""

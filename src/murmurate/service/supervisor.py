@@ -32,7 +32,7 @@ WATCHED_PROCESS = "worker"  # the others answer on a port: who asks them sees th
 PARENT_VARIABLE = "MURMURATE_SUPERVISOR_PID"  # of the process that starts the others
 MIN_RESTART_DELAY_S = 1.0
 MAX_RESTART_DELAY_S = 60.0  # between two restarts of a process that ends again and again; there is no last restart
-STEADY_S = 10.0  # a process that has run for so long is restarted without a longer delay
+STEADY_S = 10.0  # a process that has run this long is restarted without a longer delay [s]
 _STOP_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.25
 

@@ -19,7 +19,7 @@ _SYSTEMD_VARIABLE = "NOTIFY_SOCKET"
 
 
 def report_progress(next_step_s: float = 0.0) -> None:
-    """Say that this process is at work, and how long its next step may take if that is long [s]."""
+    """Report progress to the watchdog; `next_step_s` extends its deadline [s]."""
     if pipe := os.environ.get(PIPE_VARIABLE):
         with suppress(OSError):  # full: the supervisor has enough to read
             os.write(int(pipe), f"{next_step_s:.0f}\n".encode())

@@ -1,4 +1,4 @@
-"""Follow the tiles of one shard, whatever was done to them, keeping 64 bytes of each.
+"""Verify the tiles of a shard, in any order and with any damage, using 64 bytes of memory per tile.
 
 A run is a stretch of tiles of which each follows the one before. A right shard has one run. A tile that is signed but
 follows none begins another, so that what comes after it is checked as well. A tile that is not signed by the key it
@@ -39,7 +39,7 @@ from murmurate.verification.chain_run import (
     rule_and_message,
 )
 
-UNSIGNED_TILE = "another tile has this number; this one is not signed by the key it names, and proves nothing"
+UNSIGNED_TILE = "invalid signature: another tile has this number, and this one is no evidence"
 DAMAGED_ROWS = "the rows are not those that were signed: their root is another one"
 
 

@@ -23,7 +23,7 @@ from murmurate.verification.chain_run import (
     rule_and_message,
 )
 
-UNSIGNED_LINE = "another line has this number; this one is not signed by the key it names, and proves nothing"
+UNSIGNED_LINE = "invalid signature: another line has this number, and this one is no evidence"
 _ENTERS = frozenset({TileKind.OPEN, TileKind.ZONES})
 
 

@@ -54,7 +54,7 @@ MISTAKES = [
     Mistake("murmurate audit edited.json", "edited.json: digest", "the file was changed"),
     Mistake("murmurate audit later.json", "a plan of format 7", "make it again with murmurate plan"),
     Mistake("murmurate audit utf16-plan.json", "utf16-plan.json is UTF-16", AS_UTF_8),
-    Mistake("murmurate audit plan.json --out file/audit", "file/audit", "a part of this path is a file"),
+    Mistake("murmurate audit plan.json --out file/audit", "file/audit", "part of this path is a file; choose another"),
     # evaluate, paper
     Mistake("murmurate evaluate --readings gone.csv", "'gone.csv' does not exist", HELP),
     Mistake("murmurate evaluate --readings one-day.csv", "1 whole day long", "must cover 35 days"),

@@ -26,7 +26,7 @@ class ZoneSeason:
 
 
 class PricingWay(Protocol):
-    """Is told what was released in each interval, and names the price of a later one."""
+    """Observes each release and sets the price of a later interval."""
 
     def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
         """Take in interval `t`: the price that was paid, and what demand answered, relative to the reference price."""

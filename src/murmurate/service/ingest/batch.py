@@ -51,7 +51,7 @@ class ReadingBatch:
 
 @dataclass(slots=True)
 class Receipt:
-    """What became of the readings. All that is accepted is on disk."""
+    """Result of a batch: how many readings were accepted, late or refused. What is accepted is on disk."""
 
     accepted: int = 0
     late: int = 0  # their interval is closed: kept out, counted

@@ -27,7 +27,7 @@ MAX_DECODERS = min(4, os.cpu_count() or 1)
 MAX_INLINE_BYTES = 64 * 1024  # a smaller body in lines takes some ms here, and is not sent to a decoder
 MAX_DECODE_S = 300.0  # by the wall clock; the bound of CPU time comes first unless the machine is very busy
 MAX_IDLE_BYTES = 384 * 2**20  # a process that once took more memory is ended, so that it gives it back
-_MAX_TRIES = 2  # of a body whose decoder was killed from outside, or has ended without a word
+_MAX_TRIES = 2  # of a body whose decoder was killed by another process, or exited without output
 _NO_FAULT_OF_BODY = {0, -signal.SIGKILL}  # exit statuses
 _TOO_COSTLY = ("body", "too large", "needs too much memory or time to be read; send several")
 

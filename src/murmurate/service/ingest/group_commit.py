@@ -18,11 +18,12 @@ from murmurate.types import Readings
 MAX_WAITING_READINGS = 4_000_000  # readings that wait for the commit that is running
 MAX_GROUP_READINGS = 2_000_000
 
-AppendReadings = Callable[[int, Readings], bool]  # interval [s of UTC], readings: are they sure to count?
+# Takes an interval [s of UTC] and readings. Returns True if the interval is still open, so that they will be counted.
+AppendReadings = Callable[[int, Readings], bool]
 
 
 class IngestBusyError(Exception):
-    """Too much waits to be stored. What was sent must be sent again a little later."""
+    """The queue of readings to store is full. The client must send the batch again later."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +71,7 @@ class GroupCommit:
                 self._commit_interval(start_s, items)
 
     def _take_group(self) -> list[_WaitingReadings]:
-        """What waits, in the order of its arrival; nothing if the thread may rest."""
+        """Return the next group, oldest first; empty if nothing is queued."""
         with self._lock:
             count = readings = 0
             for item in self._waiting:

@@ -214,7 +214,8 @@ def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, IngestBusyError | TooManyRequestsError):
         return problem_response(*_BUSY if isinstance(error, IngestBusyError) else _TOO_MANY, _RETRY_LATER)
     logger.warning("failing", extra={"route": request.url.path, "reason": type(error).__name__})
-    return problem_response(503, "is out of order; what was not acknowledged must be sent again", {"retry-after": "5"})
+    detail = "Service unavailable. Resend every batch that did not get 200 or 422."
+    return problem_response(503, detail, {"retry-after": "5"})
 
 
 def _access_error_response(error: AuthError) -> Response:

@@ -33,7 +33,7 @@ UNKNOWN_METER = "is not a meter of your zones"
 NOT_ON_BOUNDARY = "must begin on an interval boundary"
 INTERVAL_NOT_OVER = "its interval is not over"
 SIGNATURE_REQUIRED = "must be signed by the key of its meter"
-DUPLICATE_READING = "was sent before: the reading of this meter and interval is here"
+DUPLICATE_READING = "is a duplicate: a reading for this meter and interval was already accepted"
 
 
 class ClaimStore(Protocol):

@@ -21,7 +21,7 @@ _PROBE_BYTES = 65_536  # a disk with less room cannot take a body
 
 
 class WriteCheck:
-    """One thing that must be writable. Any thread may ask; one check runs at a time, and none waits for long."""
+    """Cached test that something can be written. Thread-safe; at most one test runs at a time."""
 
     def __init__(self, probe: Callable[[], None]) -> None:
         self._probe = probe

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 RELOAD_CHECK_S = 2.0  # how often to look whether the table has changed
-SECOND_LOOK_S = 60.0  # a table that loses many meters is used when it has been the same for so long
+SECOND_LOOK_S = 60.0  # a table that loses many meters is used once it has not changed for this long [s]
 _TABLE_REMEDY = "put it back, or correct it; until then the table before it is in force"
 
 

@@ -52,7 +52,7 @@ class DamageScan:
         try:
             manifest = IntervalManifest.from_file(path)
         except (MurmurateError, OSError):
-            return "is no manifest; restore it. Its interval gets the forecast"
+            return "is no manifest; restore it. Its interval gets its fallback price"
         if manifest.start_s != parse_interval_name(path.stem):
             return "is the manifest of another interval; restore it"
         self._whole[path] = identity

@@ -29,10 +29,10 @@ MAX_SMALL_FILE_READINGS = 32_768  # a file with more readings is not merged
 MAX_RUN_READINGS = 262_144  # a run with more readings is ended, and another one begins
 MAX_HELD_READINGS = 2**24  # in memory; beyond it files are not merged
 MIN_PARTS_TO_MERGE = 4
-QUIET_S = 2.0  # a run without a new part for so long is merged [s]
-DEADLINE_MARGIN_S = 4.0  # so long before the deadline of its interval every run is merged [s]
+QUIET_S = 2.0  # merge a run that received nothing for this long [s]
+DEADLINE_MARGIN_S = 4.0  # merge every run this long before the deadline of its interval [s]
 _MERGE_CHECK_S = 1.0
-_MAX_HOLD_S = 3600.0  # an interval that was not closed so long after its deadline is no longer held [s]
+_MAX_HOLD_S = 3600.0  # stop holding an interval that is still open this long after its deadline [s]
 
 
 @dataclass(slots=True, eq=False)

@@ -31,7 +31,7 @@ _TYPE_TEXTS = dict.fromkeys(TEXT_COLUMNS, "text") | {
 
 @contextmanager
 def arrow_errors_as_meter_errors(source: Path) -> Iterator[None]:
-    """Raise MeterError where Arrow cannot hold or compute a table, so that the service goes on with the forecast."""
+    """Raise MeterError where Arrow cannot hold or compute a table, so that the service goes on with fallback prices."""
     try:
         yield
     except (pa.ArrowException, MemoryError) as error:

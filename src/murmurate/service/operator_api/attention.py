@@ -77,7 +77,7 @@ def _last_prices(status: ServiceStatus) -> Iterator[AttentionItem]:
         PriceKind.FALLBACK: "too few readings came in time: see the feed below, the head-end and its token",
         PriceKind.WITHHELD: "it was decided too late: see that the worker runs and that grace_s is below the lead",
     }
-    names = {PriceKind.FALLBACK: "the plan's forecast, without a measurement", PriceKind.WITHHELD: "withheld"}
+    names = {PriceKind.FALLBACK: "a fallback price, without a measurement", PriceKind.WITHHELD: "withheld"}
     for kind, remedy in remedies.items():
         if count := status.last_kinds.get(kind, 0):
             about = f"{count:,} of {status.zone_count:,} zones" if status.zone_count > 1 else "the zone"

@@ -29,12 +29,12 @@ _TABLE_CAUSES = ("unreadable", "loses meters")
 
 
 def worker_metrics(status: ServiceStatus) -> Iterator[Metric]:
-    """Metrics of the worker; a worker that was never heard of has a heartbeat age of -1."""
+    """Metrics of the worker. The heartbeat age is -1 if no worker has reported yet."""
     age_s, figures = (-1.0, {}) if status.worker_beat is None else status.worker_beat
     report = {} if status.heartbeat is None else status.heartbeat[1]
     yield GaugeMetricFamily(
         "murmurate_worker_heartbeat_age_seconds",
-        "Seconds since the worker's last heartbeat; -1 if there is none.",
+        "Seconds since the worker's last heartbeat; -1 if no worker has reported yet.",
         age_s,
     )
     for key, (name, help_text) in _HISTOGRAMS.items():

@@ -209,7 +209,7 @@ def public_app(live_state: LiveState, extra_routes: list[Route] | None = None) -
                 return DelayedRefusal(error.status_code, error.detail, error.headers)
             return problem_response(error.status_code, error.detail, error.headers)
         logger.warning("failing", extra={"route": request.scope["path"], "reason": type(error).__name__})
-        return problem_response(503, "is out of order; try again", {"retry-after": "5"})
+        return problem_response(503, "Service unavailable. Try again.", {"retry-after": "5"})
 
     routes = [*PublicApi(live_state).routes(), *(extra_routes or [])]
     handlers = dict.fromkeys((HTTPException, OSError, Exception), refused)

@@ -11,7 +11,7 @@ _IPV6_PREFIX = 64  # one household has that many addresses of its own
 
 
 class AddressGroups:
-    """Which addresses are one client. A trusted one is none: that of a proxy stands for many clients.
+    """Map an address to its client. Trusted proxies are exempt: many clients share their address.
 
     >>> groups = AddressGroups(["127.0.0.0/8"])
     >>> [groups.find(address) for address in ("192.0.2.1", "2001:db8::1:2:3:4", "127.0.0.1")]

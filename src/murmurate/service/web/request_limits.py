@@ -41,7 +41,7 @@ class TooManyRequestsError(Exception):
 
 
 class RequestLimit:
-    """So many requests a second for each key, and so many at once after a pause. Threads may share it."""
+    """Limits requests for each key: a rate a second, and a burst after a pause. Thread-safe."""
 
     def __init__(self, per_s: float, burst: int, *, now: Callable[[], float] = time.monotonic) -> None:
         self._per_s = per_s

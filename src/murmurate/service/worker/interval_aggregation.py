@@ -1,7 +1,7 @@
-"""Closed intervals become demand in the state. Whatever fails, the interval is given up in time for its forecast.
+"""Aggregate closed intervals. If one cannot be aggregated in time, its fallback price is released.
 
-An interval that fails for a reason that may pass (a full disk) is tried again until its price is due; its release waits
-so long. One that fails for any other reason gets the forecast at once.
+An interval that fails for a reason that may pass (a full disk) is tried again until its price is due, and its release
+waits until then. One that fails for any other reason gets its fallback price at once.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ from murmurate.types import Demand
 
 logger = logging.getLogger(__name__)
 
-RELEASE_TIME_S = 60.0  # what a release may take: so long before its price is due an interval is given up
-SLOW_TABLE_BYTES_PER_S = (
-    200_000  # a step of an interval may take so long for its meter table: 150 s for a million meters
-)
+RELEASE_TIME_S = 60.0  # what a release may take: aggregation is given up this long before the price is due
+SLOW_TABLE_BYTES_PER_S = 200_000  # watchdog allowance for the size of the meter table: 150 s for a million meters
 MAX_ATTEMPTS = 3  # of processes that ended while they aggregated the same interval: the next one does not try
 MAX_SHARES = 1000  # zones whose share of meters is reported, those with the smallest share first
 _NO_INTERVAL_YET = -(2**62)
@@ -101,7 +99,7 @@ class IntervalAggregation:
             self._aggregate(interval)
         except psycopg.Error:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, the forecast must be released in time
+        except Exception as error:  # noqa: BLE001  after any error the fallback price must be released in time
             self._handle_failure(interval, error, wait=may_pass(error) and self._has_time(interval, now, shards))
         else:
             self._waiting.pop(interval, None)
