@@ -10,6 +10,7 @@ EXTRAS = {name: set(packages) for name, packages in PROJECT["optional-dependenci
 def test_an_extra_holds_what_it_builds_on():
     assert EXTRAS["plan"] < EXTRAS["lab"]
     assert EXTRAS["plan"] < EXTRAS["service"] <= EXTRAS["demo"]
+    assert EXTRAS["test"] < EXTRAS["dev"]
 
 
 def test_the_base_has_nothing_of_an_extra():

