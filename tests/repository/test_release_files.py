@@ -145,7 +145,7 @@ def test_the_build_is_checked_before_it_is_published_and_holds_no_secret(workflo
         "-m build",
         "tools.package_contents dist/*",
         'murmurate" --help',
-        "tools.sbom --out",
+        "cyclonedx-py environment --output-reproducible",
     ]
     places = [commands.index(words) for words in order]
     assert places == sorted(places)
