@@ -143,7 +143,7 @@ def test_the_build_is_checked_before_it_is_published_and_holds_no_secret(workflo
     order = [
         "tools.changelog --tag",
         "-m build",
-        "tools.package_contents dist/*",
+        "check-wheel-contents dist/*.whl",
         'murmurate" --help',
         "cyclonedx-py environment --output-reproducible",
     ]
