@@ -2,7 +2,8 @@
 """Build the documentation site: python -m tools.docs_site --out site [--gallery].
 
 Pages go to `site/VERSION/`, the list of versions to `site/versions.json`. Versions that are there already stay. A link
-that leads nowhere, or a page that loads something from another host, ends the build with status 1.
+that leads nowhere ends the build (Zensical's strict mode), and so does a picture, script, style or font that is missing
+or comes from another host.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from tools.site_check import find_problems
 from tools.site_gallery import make_gallery
 from tools.site_pages import ROOT, collect_pages
 
@@ -24,6 +25,10 @@ REDIRECT = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>murmurate</title>
 <meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">murmurate {0}</a></html>
 """
+
+TAG = re.compile(r"<(?!a\s)[a-z][^>]*>")  # any but a link, which may lead to another host
+LOADED = re.compile(r"""\s(?:src|srcset|href|data|poster)="([^"\s]+)|url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
+FETCHES_SCRIPT = re.compile(r"<[a-z][^>]*class=\"[^\"]*\b(?:mermaid|arithmatex)\b")  # the theme gets it from elsewhere
 
 
 def package_version() -> str:
@@ -40,8 +45,29 @@ def build_pages(work: Path) -> Path:
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict", "-f", "zensical.toml"]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        raise SystemExit(f"zensical: {done.stdout}{done.stderr}")
+        raise SystemExit(re.sub(r"\x1b\[[\d;]*m", "", f"zensical: {done.stdout}{done.stderr}"))  # without colours
     return work / "site"
+
+
+def find_bad_loads(site: Path) -> list[str]:
+    """Return what pages and style sheets load that another host has, or nobody."""
+    found = []
+    for path in sorted([*site.rglob("*.html"), *site.rglob("*.css")]):
+        text = path.read_text(encoding="utf-8")
+        styles = [text] if path.suffix == ".css" else re.findall(r"<style.*?</style>", text, flags=re.DOTALL)
+        addresses = {
+            next(filter(None, groups)) for part in [*TAG.findall(text), *styles] for groups in LOADED.findall(part)
+        }
+        for address in sorted(addresses):
+            parts = urlsplit(address)
+            base = site if parts.path.startswith("/") else path.parent
+            if parts.netloc or parts.scheme not in {"", "data"}:
+                found.append(f"{path.relative_to(site)}: loads {address} from another host")
+            elif not parts.scheme and not (base / unquote(parts.path).lstrip("/")).exists():
+                found.append(f"{path.relative_to(site)}: {address} is missing")
+        if path.suffix == ".html" and FETCHES_SCRIPT.search(text):
+            found.append(f"{path.relative_to(site)}: the theme loads a script from another host for it")
+    return found
 
 
 def add_version(site: Path, version: str) -> None:
@@ -65,7 +91,7 @@ def build_site(out: Path, *, gallery: bool) -> list[str]:
         if gallery:
             make_gallery(work / "pages" / "gallery.md")
         built = build_pages(work)
-        problems = find_problems(built)
+        problems = find_bad_loads(built)
         shutil.rmtree(out / version, ignore_errors=True)
         shutil.copytree(built, out / version)
     add_version(out, version)
