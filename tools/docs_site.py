@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -18,7 +19,6 @@ import tempfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tools.site_gallery import make_gallery
 from tools.site_pages import ROOT, collect_pages
 
 REDIRECT = """<!doctype html>
@@ -26,6 +26,8 @@ REDIRECT = """<!doctype html>
 <meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">murmurate {0}</a></html>
 """
 
+COMMANDS = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FIGURE = re.compile(r"<!-- figure: (\S+) (.+?) -->")  # other readers of the gallery do not see it
 TAG = re.compile(r"<(?!a\s)[a-z][^>]*>")  # any but a link, which may lead to another host
 LOADED = re.compile(r"""\s(?:src|srcset|href|data|poster)="([^"\s]+)|url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
 FETCHES_SCRIPT = re.compile(r"<[a-z][^>]*class=\"[^\"]*\b(?:mermaid|arithmatex)\b")  # the theme gets it from elsewhere
@@ -47,6 +49,34 @@ def build_pages(work: Path) -> Path:
     if done.returncode:
         raise SystemExit(re.sub(r"\x1b\[[\d;]*m", "", f"zensical: {done.stdout}{done.stderr}"))  # without colours
     return work / "site"
+
+
+def run_commands(page: str, folder: Path) -> None:
+    """Run each command of a page in a folder; one that fails ends the build."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for block in COMMANDS.findall(page):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                subprocess.run(  # noqa: S603  commands of our own page
+                    ["/bin/bash", "-ec", line[2:]], cwd=folder, env=os.environ | {"PATH": programs}, check=True,
+                    stdout=subprocess.DEVNULL,
+                )  # fmt: skip
+
+
+def make_gallery(page: Path) -> None:
+    """Run the commands of a page and show in it the figures that they made."""
+    text = page.read_text(encoding="utf-8")
+    pictures = page.with_name("gallery")
+    pictures.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as made:
+        run_commands(text, Path(made))
+
+        def show(found: re.Match[str]) -> str:
+            name = found[1].replace("/", "-")
+            shutil.copy(Path(made) / found[1], pictures / name)
+            return f"![{found[2]}](gallery/{name})"
+
+        page.write_text(FIGURE.sub(show, text), encoding="utf-8")
 
 
 def find_bad_loads(site: Path) -> list[str]:

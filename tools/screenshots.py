@@ -155,6 +155,16 @@ def shoot(html: Path, png: Path, *, width: int, dark: bool) -> None:
     ).save(png, optimize=True)
 
 
+def crop_first_screen(page: Path, png: Path) -> None:
+    """The upper part of the picture of a page, without its empty margins, for the README."""
+    image = Image.open(page).convert("RGB")
+    image = image.crop((0, 0, image.width, min(850, image.height)))
+    box = ImageChops.difference(image, Image.new("RGB", image.size, image.getpixel((2, 2)))).getbbox()
+    left, _, right, _ = box or (0, 0, image.width, image.height)
+    image = image.crop((max(0, left - 40), 0, min(image.width, right + 40), image.height))
+    image.quantize(256, kmeans=3, dither=Image.Dither.NONE).save(png, optimize=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Pictures of the pages, from a made-up day.")
     parser.add_argument("--dark", type=Path, help="Into this folder, as at night.")
@@ -176,6 +186,7 @@ def main() -> None:
             file.write_text(html, encoding="utf-8")
             for device, width in (("desktop", 1280), ("phone", 390)):
                 shoot(file, folder / f"{name}-{device}.png", width=width, dark=asked.dark is not None)
+    crop_first_screen(folder / "zone-desktop.png", folder / "zone-top.png")
 
 
 if __name__ == "__main__":

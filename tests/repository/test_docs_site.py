@@ -6,8 +6,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tools.docs_site import add_version, build_pages, build_site, find_bad_loads, package_version
-from tools.site_gallery import COMMANDS, FIGURE, make_gallery
+from tools.docs_site import (
+    COMMANDS,
+    FIGURE,
+    add_version,
+    build_pages,
+    build_site,
+    find_bad_loads,
+    make_gallery,
+    package_version,
+)
 from tools.site_pages import (
     collect_pages,
     linked_source,
