@@ -39,7 +39,6 @@ from benchmarks.servers import SERVER, ServerProcess, databases
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
-from murmurate.publisher.steps import Claim
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.landing.layout import Landing
 from murmurate.service.storage.public_log_store import PostgresLogStore
@@ -147,7 +146,7 @@ class LoadedLog:
         firsts = {SHARD: now - LEAD - RECENT, LONG_ZONE: now - long_intervals}
         self.long_s = (firsts[LONG_ZONE] + 2) * INTERVAL_S, now * INTERVAL_S
         for shard, zones in names.items():
-            self._log.claim({zone: Claim(shard, 0) for zone in zones})
+            self._log.claim(dict.fromkeys(zones, shard))
             table = ZoneTable.from_rows(ZoneRow(zone, digest, "EUR", "1/100000", firsts[shard]) for zone in zones)
             lead = 2 if shard == LONG_ZONE else LEAD
             deep = DeepLog({shard: table}, first=firsts[shard], interval_s=INTERVAL_S, lead=lead, signer=signer)

@@ -11,7 +11,7 @@ from psycopg import Connection
 
 from murmurate.public_log.tile import GENESIS_PREV
 from murmurate.public_log.tile_chain import ShardHead
-from murmurate.publisher.steps import Claim, LogTail, Offer, SeenState
+from murmurate.publisher.steps import LogTail, Offer, SeenState
 from murmurate.types import Demand
 
 
@@ -58,7 +58,7 @@ class MemoryLog:
         assert after_seq >= last_seq - 1
         return LogTail(last_seq, (offer,) if last_seq > after_seq else (), offer.tile.hash)
 
-    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+    def claim(self, claims: Mapping[str, str]) -> dict[str, str]:
         return dict(claims)
 
     def append(self, offers: Mapping[str, Offer]) -> None:

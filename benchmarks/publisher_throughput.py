@@ -32,7 +32,7 @@ from murmurate.privacy.noise import NoiseDistribution, SystemNoise
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.zone_table import MAX_ZONES, ZoneRow, ZoneTable
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
-from murmurate.publisher.steps import Claim, LogTail, SeenState
+from murmurate.publisher.steps import LogTail, SeenState
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSlotClock
 from murmurate.service.storage.public_log_store import PostgresLogStore
@@ -81,7 +81,7 @@ class TimedStore:
     save: Callable[[Any, Any], None]
     rollback: Callable[[], None]
     read: Callable[[Mapping[str, int]], dict[str, LogTail]]
-    claim: Callable[[Mapping[str, Claim]], dict[str, Claim]]
+    claim: Callable[[Mapping[str, str]], dict[str, str]]
     append: Callable[[Any], None]
 
 

@@ -18,9 +18,9 @@ from murmurate.privacy.noise import SystemNoise
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.tile import TileKind, sign_tile
 from murmurate.public_log.tile_chain import ShardHead, check_follows
-from murmurate.public_log.zone_table import MovedFrom, ZoneTable
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening, find_next_tile
-from murmurate.publisher.steps import Claim, LogTail, Offer, SeenState
+from murmurate.publisher.steps import LogTail, Offer, SeenState
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
@@ -86,7 +86,7 @@ class ContractStores:
     def chain(self, length: int, first: int = FIRST) -> tuple[str, ShardHead]:
         """Create a shard with `length` tiles in the log. Return its name and its head."""
         shard, head = f"quay-{next(_NUMBERS)}", None
-        assert self.log.claim({shard: Claim(shard, 0)}) == {shard: Claim(shard, 0)}
+        assert self.log.claim({shard: shard}) == {shard: shard}
         for _ in range(length):
             offer = self.next_offer(shard, head, first)
             head = check_follows(head, *offer)
@@ -149,8 +149,7 @@ def test_the_state_finds_its_head_again_after_tiles_without_rows(stores):
     heads = []
     for _ in range(3):
         heads.append(check_follows(heads[-1] if heads else None, *stores.next_offer("f", heads[-1] if heads else None)))
-    moved = {"g": replace(stores.zone_opening(), moved_from=MovedFrom("h", FIRST - 9, "ab" * 32, 7, 5))}
-    entered = stores.next_offer("f", heads[-1], zones=moved)
+    entered = stores.next_offer("f", heads[-1], zones={"g": stores.zone_opening()})
     assert entered.tile.header.kind is TileKind.ZONES
     heads.append(check_follows(heads[-1], *entered))
     one.lock(("f",))
@@ -207,7 +206,7 @@ def test_the_log_opens_no_shard_twice(stores):
 
 def test_the_log_opens_no_zone_under_a_plan_that_is_not_published(stores):
     shard = "unplanned"
-    stores.log.claim({shard: Claim(shard, 0)})
+    stores.log.claim({shard: shard})
     offer = stores.next_offer(shard, None)
     table = ZoneTable.from_rows(row._replace(plan="f" * 64) for row in offer.table.rows)
     stores.append(Offer(stores.forge(offer, table=table.digest).tile, table))
@@ -218,8 +217,8 @@ def test_the_log_opens_no_zone_under_a_plan_that_is_not_published(stores):
 
 def test_the_log_opens_no_zone_that_another_shard_has_claimed(stores):
     shard, other = "claimed-here", "claimed-there"
-    assert stores.log.claim({shard: Claim(other, 0)}) == {shard: Claim(other, 0)}
-    assert stores.log.claim({shard: Claim(shard, 0)}) == {shard: Claim(other, 0)}
+    assert stores.log.claim({shard: other}) == {shard: other}
+    assert stores.log.claim({shard: shard}) == {shard: other}
     stores.append(stores.next_offer(shard, None))
     assert stores.length(shard) == 0
 
@@ -227,7 +226,7 @@ def test_the_log_opens_no_zone_that_another_shard_has_claimed(stores):
 def test_a_zone_that_no_shard_has_claimed_does_not_enter_beside_one_that_is_claimed(stores):
     shard, head = stores.chain(3)
     claimed, unclaimed = f"claimed-{next(_NUMBERS)}", f"unclaimed-{next(_NUMBERS)}"
-    stores.log.claim({claimed: Claim(shard, 0)})
+    stores.log.claim({claimed: shard})
     both = dict.fromkeys((claimed, unclaimed), stores.zone_opening())
     stores.append(stores.next_offer(shard, head, zones=both))
     assert stores.length(shard) == 3
@@ -235,60 +234,34 @@ def test_a_zone_that_no_shard_has_claimed_does_not_enter_beside_one_that_is_clai
     assert stores.length(shard) == 4
 
 
-def test_a_zone_is_opened_with_claim_0_only_and_moved_with_the_claim_after_that_of_the_shard_it_left(stores):
-    (old, head), (new, other) = stores.chain(3), stores.chain(3)
-    zone, gone = f"zone-{next(_NUMBERS)}", f"gone-{next(_NUMBERS)}"
-    start = head.chain_state(old)._replace(shard=gone)
-    opened, moved = stores.zone_opening(), replace(stores.zone_opening(), moved_from=start)
-    stores.log.claim({zone: Claim(old, 0)})
-    stores.append(stores.next_offer(old, head, zones={zone: moved}))
-    assert stores.length(old) == 3
-    stores.log.claim({zone: Claim(new, 1)})
-    for opening in (opened, moved):  # it was never in the shard that it says it comes from
-        stores.append(stores.next_offer(new, other, zones={zone: opening}))
+def test_a_zone_of_another_shard_does_not_enter_as_if_it_had_been_there_before(stores):
+    (old, _), (new, head) = stores.chain(3), stores.chain(3)
+    offer = stores.next_offer(new, head, zones={old: stores.zone_opening()})
+    table = ZoneTable.from_rows(row._replace(since=FIRST) for row in offer.table.rows)
+    for offered in (offer, Offer(stores.forge(offer, table=table.digest).tile, table)):
+        stores.append(offered)
         assert stores.length(new) == 3
 
 
-def test_a_claim_is_made_once_and_numbers_have_no_gap(stores):
-    zone = f"claims-{next(_NUMBERS)}"
-    assert stores.log.claim({zone: Claim("a", 1)}) == {}
-    assert stores.log.claim({zone: Claim("a", 0)}) == {zone: Claim("a", 0)}
-    assert stores.log.claim({zone: Claim("b", 1)}) == {zone: Claim("b", 1)}
-    assert stores.log.claim({zone: Claim("c", 1)}) == {zone: Claim("b", 1)}
-    assert stores.log.claim({zone: Claim("a", 0)}) == {zone: Claim("b", 1)}
+def test_a_zone_is_claimed_once_and_for_ever(stores):
+    zone, other = f"claims-{next(_NUMBERS)}", f"claims-{next(_NUMBERS)}"
+    assert stores.log.claim({zone: "a"}) == {zone: "a"}
+    assert stores.log.claim({zone: "b"}) == {zone: "a"}
+    assert stores.log.claim({other: "b", zone: "b"}) == {zone: "a", other: "b"}
+    assert stores.log.claim({zone: "a"}) == {zone: "a"}
+    assert stores.log.shards_of([zone, other, "nowhere"]) == {zone: "a", other: "b"}
 
 
-def test_a_zone_enters_a_shard_only_after_it_has_left_the_other(stores):
-    (old, head), (new, other) = stores.chain(3), stores.chain(3)
-    assert stores.log.claim({old: Claim(new, 1)}) == {old: Claim(new, 1)}
-    start = head.chain_state(old)
-    entering = stores.next_offer(new, other, zones={old: replace(stores.zone_opening(), moved_from=start, claim=1)})
-    assert entering.tile.header.kind is TileKind.ZONES
-    stores.append(entering)
-    assert stores.length(new) == 3
+def test_a_table_without_zones_is_refused(stores):
+    shard, head = stores.chain(3)
+    empty = ZoneTable(())
     spare = f"spare-{next(_NUMBERS)}"
-    stores.log.claim({spare: Claim(old, 0)})
-    leaving = stores.next_offer(old, head, zones={spare: stores.zone_opening()}, moves={old: new})
-    assert leaving.table.zones == (spare,)
-    stores.append(leaving)
-    assert stores.length(old) == 4
-    stores.append(entering)
-    assert stores.length(new) == 4
-
-
-def test_a_table_without_zones_is_refused_and_where_a_damaged_log_has_one_the_other_shards_go_on(stores):
-    (old, head), (new, other) = stores.chain(3), stores.chain(3)
-    empty = ZoneTable((), ((old, new),))
-    spare = f"spare-{next(_NUMBERS)}"
-    leaving = stores.next_offer(old, head, zones={spare: stores.zone_opening()}, moves={old: new})
-    stores.append(Offer(stores.forge(leaving, table=empty.digest).tile, empty))
-    assert stores.length(old) == 3
-    with psycopg.connect(stores.cluster.dsn) as owner:
-        owner.execute("UPDATE public_log.head SET zones = %s WHERE shard = %s", (empty.digest, old))
-    stores.log.claim({old: Claim(new, 1)})
-    opening = replace(stores.zone_opening(), moved_from=head.chain_state(old), claim=1)
-    stores.append(stores.next_offer(new, other, zones={old: opening}))
-    assert stores.length(new) == 4
+    stores.log.claim({spare: shard})
+    offer = stores.next_offer(shard, head, zones={spare: stores.zone_opening()})
+    stores.append(Offer(stores.forge(offer, table=empty.digest).tile, empty))
+    assert stores.length(shard) == 3
+    stores.append(offer)
+    assert stores.length(shard) == 4
 
 
 def test_the_log_takes_no_interval_before_it_is_over(stores):

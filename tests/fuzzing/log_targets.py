@@ -21,7 +21,7 @@ from tests.support.sample_logs import PLAN, ShardLog, log
 _WORDS = (
     *(b'"count":', b'"extensions":{}', b'"interval":', b'"kind":"release"', b'"kind":"open"', b'"kind":"zones"'),
     *(b'"murmurate":1', b'"next_key":null', b'"proof":[]', b'"row":null', b'"index":0', b'"index":null', b"null"),
-    *(b'"since":', b'"moved_from":null', b'"moved":{}', b'"zones":[]', b'"measured"', b'"withheld"', b"[", b"{"),
+    *(b'"since":', b'"murmurate_zones":1', b'"zones":[]', b'"measured"', b'"withheld"', b"[", b"{"),
     *(b"0" * 64, b"f" * 64, b'"tick":"1/0"', b'"lead":1000000', b"\\ud800", b"[" * 500),
 )
 _MAX_ITEM_BYTES = 1 << 16

@@ -37,7 +37,6 @@ NEEDS = {
     "ingest": (["r.csv", "--landing", "landing", "--meters", "m.csv"], "psycopg", "service"),
     "keys": (["keys"], "psycopg", "service"),
     "landing": (["landing"], "psycopg", "service"),
-    "move": (["harbour"], "psycopg", "service"),
     "open": (["plan.json"], "psycopg", "service"),
     "paper": ([], "matplotlib", "lab"),
     "plan": (["zone.toml"], "scipy", "plan"),

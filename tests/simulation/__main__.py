@@ -29,7 +29,6 @@ class Tally:
     seeds: int = 0
     steps: int = 0
     published: int = 0
-    moved: int = 0
     contested: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, str]] = field(default_factory=list)
@@ -38,7 +37,6 @@ class Tally:
         self.seeds += other.seeds
         self.steps += other.steps
         self.published += other.published
-        self.moved += other.moved
         self.contested += other.contested
         self.faults += other.faults
         self.failures += other.failures
@@ -56,7 +54,6 @@ def run_seeds(seeds: range) -> Tally:
             continue
         tally.steps += counts.steps
         tally.published += counts.published
-        tally.moved += counts.moved
         tally.contested += counts.contested
         tally.faults.update(counts.faults)
     return tally
@@ -123,7 +120,7 @@ def main() -> int:
         )
     console.print(
         f"seeds {total.seeds:,}, steps {total.steps:,}, fault events {total.faults.total():,}, "
-        f"tiles published {total.published:,}, zones moved {total.moved:,}, "
+        f"tiles published {total.published:,}, "
         f"numbers with competing tiles {total.contested:,}, violations {len(total.failures)}, "
         f"{time.monotonic() - started:.0f} s",
         highlight=False,

@@ -6,9 +6,6 @@ EQUIVALENT_MUTANTS: dict[str, str] = {
     "public_log.tile_chain._enter_zones: and/or: last_rows is not None and rows_before is not None": (
         "last_rows is None exactly where rows_before is: one condition, written twice for the type checker."
     ),
-    "publisher.desired_state._next_table: swapped: dict(head.table.moved) | leaving": (
-        "A zone that leaves is in the table, and a table has no zone that has left: the two have no zone in common."
-    ),
     "publisher.tile_writer._require_key_change: dropped: "
     "raise ChainError('change', None, 'must say what to change to')": (
         "Never reached: find_next_tile returns a tile of kind key only where the desired state contains that change. "
@@ -18,10 +15,6 @@ EQUIVALENT_MUTANTS: dict[str, str] = {
     "raise ChainError('shard', 'not open', 'must be opened with a key first')": (
         "Never reached: find_next_tile returns nothing for a shard without a head where the desired state contains no "
         "opening. Without the guard the same mistake ends in an AttributeError."
-    ),
-    "publisher.protocol.publish_round: swapped: _foreign_zones(wanted, newest) | _unfit_zones(reconciled, desired)": (
-        "A zone is in both only where two shards want it, one of them unlike the shard that it left. It is blocked "
-        "either way, and both reasons are right."
     ),
     "publisher.protocol._can_follow: returns None: return False": (
         "The only caller negates the result: None and False are the same to it."

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from murmurate.public_log.tile import sign_tile
-from murmurate.public_log.zone_table import MovedFrom
-from murmurate.publisher.desired_state import ZoneOpening
 from murmurate.publisher.steps import Offer
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.forged_tiles import UnknownSigner, forge_tile, make_next_tile, wrongly_signed_tile
-from tests.simulation.memory_stores import MemoryState, head_after
-from tests.simulation.simulator import START_INTERVAL, Move, Publisher, Simulation
+from tests.simulation.memory_stores import MemoryState
+from tests.simulation.simulator import START_INTERVAL, Publisher, Simulation
 
 Event = Callable[[Simulation], None]
 
@@ -118,69 +116,6 @@ def open_zone(sim: Simulation) -> None:
             shard = sim.pick(sim.shards) if two else sim.zone_shard[zone]
             publisher.zones[shard].setdefault(zone, sim.openings[zone])
     sim.faults.record("zone opened in two shards" if two else "opening of a zone reaches some publishers", zone)
-
-
-def move_zone(sim: Simulation) -> None:
-    """The operator has a zone leave its shard. Some publishers are not informed."""
-    candidates = [
-        (zone, shard)
-        for shard in sim.shards
-        for zone in sorted(sim.oracle.zones_of(shard))
-        if shard not in sim.oracle.corrupted
-    ]
-    if len(sim.shards) == 1 or not candidates:
-        return
-    zone, source = sim.pick(candidates)
-    if zone not in sim.moves or sim.moves[zone].target == source:
-        left = {
-            shard for shard in sim.shards if (head := sim.oracle.current.get(shard)) and zone in head.table["moved"]
-        }
-        targets = [shard for shard in sim.shards if shard not in {source, *left, *sim.oracle.corrupted}]
-        if not targets:
-            return
-        named = [shard for shard in targets if any(zone in publisher.zones[shard] for publisher in sim.publishers)]
-        sim.moves[zone] = Move(source, sim.pick(named or targets))
-    for publisher in sim.publishers:
-        if sim.faults.chance(0.7):
-            publisher.moves[source][zone] = sim.moves[zone].target
-    sim.faults.record("move of a zone reaches some publishers", zone, *sim.moves[zone][:2])
-
-
-def finish_move(sim: Simulation) -> None:
-    """The operator reads that a zone has left its shard, and has it enter the other one."""
-    for zone in sim.moves:
-        find_entry(sim, zone)
-    ready = [zone for zone, move in sim.moves.items() if move.entry is not None]
-    if ready:
-        zone = sim.pick(ready)
-        _, target, entry = sim.moves[zone]
-        for publisher in sim.publishers:
-            if entry is not None and sim.faults.chance(0.5):
-                publisher.zones[target][zone] = entry
-        sim.faults.record("moved zone reaches some publishers", zone, target)
-
-
-def find_entry(sim: Simulation, zone: str) -> None:
-    """Find out how a zone enters the shard that it moves to, where the log shows that it has left the other one."""
-    source, _, entry = sim.moves[zone]
-    head = sim.oracle.current[source]
-    if entry is not None or source in sim.oracle.corrupted or zone not in head.table["moved"]:
-        return
-    offers = [sim.log.read_offer(source, seq) for seq in range(len(sim.log.bodies[source]))]
-    present = [at for at, offer in enumerate(offers) if isinstance(offer, Offer) and zone in offer.table.position]
-    last = head_after(tuple(offers[: present[-1] + 1]))  # type: ignore[arg-type]
-    at = last.table.position[zone]
-    row = last.table.rows[at]
-    start = MovedFrom(source, last.interval, last.leaf_hashes[at].tobytes().hex(), *last.totals[:, at].tolist())
-    entry = ZoneOpening(
-        plan=row.plan,
-        currency=row.currency,
-        tick=row.tick,
-        first=START_INTERVAL,
-        moved_from=start,
-        claim=len(sim.log.claims[zone]),
-    )
-    sim.moves[zone] = sim.moves[zone]._replace(entry=entry)
 
 
 def change_plan(sim: Simulation) -> None:
@@ -327,9 +262,7 @@ EVENTS: tuple[tuple[Event, int], ...] = (
     (split_state, 5),
     (end_split, 4),
     (shift_clock, 6),
-    (open_zone, 5),
-    (move_zone, 7),
-    (finish_move, 9),
+    (open_zone, 9),
     (change_plan, 4),
     (rotate_key, 4),
     (toggle_mismatched_plan, 1),

@@ -14,7 +14,7 @@ from murmurate.public_log.merkle import compute_root, hash_leaf
 from murmurate.public_log.signing import Signer
 from murmurate.public_log.tile import Rows, Tile, TileKind, hash_leaves, parse_tile, row_dtype, sign_tile
 from murmurate.public_log.tile_chain import ShardHead, check_follows
-from murmurate.public_log.zone_table import MovedFrom, ZoneRow, ZoneTable
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.publisher.steps import Offer
 from murmurate.units import IntArray
 from tests.simulation import reference_chain_rules as reference
@@ -57,7 +57,7 @@ def make_next_tile(sim: Simulation, shard: str) -> tuple[ShardHead | None, Offer
     head = head_after(offers) if offers else None  # type: ignore[arg-type]
     if head is None:
         first = sim.log.now - 2
-        table = ZoneTable.from_rows([_new_row(sim, zone, first) for zone in _some_zones(sim)])
+        table = ZoneTable.from_rows([_new_row(zone, first) for zone in _some_zones(sim)])
         signer = sim.signers[0]
         tile = open_shard(shard, table, interval=first - 1, interval_s=samples.INTERVAL_S, lead=sim.lead, signer=signer)
         return None, Offer(tile, table)
@@ -77,25 +77,21 @@ def _some_zones(sim: Simulation) -> list[str]:
     return [zone for zone in sim.zones if sim.faults.chance(0.5)] or [sim.zones[0]]
 
 
-def _new_row(sim: Simulation, zone: str, since: int) -> ZoneRow:
+def _new_row(zone: str, since: int) -> ZoneRow:
     terms = samples.PLANS_BY_ZONE[zone][0].terms
-    start = MovedFrom("east", since - 1 - sim.faults.below(2), "e" * 64, 5, 6) if sim.faults.chance(0.4) else None
-    return ZoneRow(zone, terms.plan_digest, terms.currency, terms.tick, since, start)
+    return ZoneRow(zone, terms.plan_digest, terms.currency, terms.tick, since)
 
 
 def _next_table(sim: Simulation, head: ShardHead) -> ZoneTable:
     rows = list(head.table.rows)
-    moved = dict(head.table.moved)
-    if len(rows) > 1 and sim.faults.chance(0.4):
-        moved[rows.pop(sim.faults.below(len(rows))).zone] = "east"
-    new = [zone for zone in sim.zones if zone not in head.table.position and zone not in moved]
+    new = [zone for zone in sim.zones if zone not in head.table.position]
     if new and sim.faults.chance(0.5):
-        rows.append(_new_row(sim, new[0], head.interval + 1))
+        rows.append(_new_row(new[0], head.interval + 1))
     if sim.faults.chance(0.4):
         place = sim.faults.below(len(rows))
         terms = samples.PLANS_BY_ZONE[rows[place].zone][2].terms
         rows[place] = rows[place]._replace(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick)
-    return ZoneTable.from_rows(rows, moved)
+    return ZoneTable.from_rows(rows)
 
 
 def _some_rows(sim: Simulation, count: int) -> Rows:
@@ -192,37 +188,20 @@ def _add_totals(rows: Rows, before: IntArray) -> None:
 
 
 def _alter_table(sim: Simulation, table: ZoneTable) -> ZoneTable:
-    rows, moved = list(table.rows), dict(table.moved)
+    rows = list(table.rows)
     at = sim.faults.below(len(rows))
-    row, how = rows[at], sim.faults.below(9)
+    row, how = rows[at], sim.faults.below(5)
     if how == 0:
         rows[at] = row._replace(since=row.since + sim.pick((-1, 1)))
     elif how == 1:
-        rows[at] = row._replace(moved_from=MovedFrom("east", row.since - 1, "d" * 64, 1, 2))
-    elif how == 2:
         rows[at] = row._replace(tick="1/7")
-    elif how == 3:
+    elif how == 2:
         rows[at] = row._replace(currency="XXX")
-    elif how == 4:
+    elif how == 3:
         del rows[at]
-    elif how == 5 and moved:
-        moved[min(moved)] = "elsewhere"
-    elif how == 6 and moved:
-        del moved[min(moved)]
-    elif how == 7 and row.moved_from is not None:
-        start = row.moved_from
-        changes = (
-            {"interval": start.interval + 1},
-            {"interval": row.since},
-            {"total_epsilon_micro": -1},
-            {"total_rho_micro": -1},
-        )
-        rows[at] = row._replace(moved_from=start._replace(**sim.pick(changes)))
-    elif how == 8 and moved:  # a zone comes back
-        zone = min(moved)
-        del moved[zone]
-        rows.append(_new_row(sim, zone, max(each.since for each in rows)))
-    return ZoneTable(tuple(sorted(rows)), tuple(sorted(moved.items())))
+    elif how == 4:
+        rows[at] = row._replace(plan="not a digest")
+    return ZoneTable(tuple(sorted(rows)))
 
 
 def _altered_member(sim: Simulation, tile: Tile) -> dict[str, Any]:

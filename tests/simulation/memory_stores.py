@@ -6,7 +6,6 @@ log never loses a tile or a claim. Faults occur in the connections.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +20,7 @@ from murmurate.public_log.tile_chain import ShardHead, rebuild_head
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState
 from murmurate.publisher.protocol import Outcome
-from murmurate.publisher.steps import Claim, LogTail, Offer, SeenState
+from murmurate.publisher.steps import LogTail, Offer, SeenState
 from murmurate.types import Demand
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.fault_schedule import FaultSchedule, ResponseLost, Violation
@@ -79,7 +78,7 @@ class ObservedRound:
     unreadable: set[str] = field(default_factory=set)  # shards whose head could not be read
     log_seq: dict[str, int] = field(default_factory=dict)  # the number of the last tile that the log reported
     stale_read: bool = False  # the log reported an older head
-    newest_claims: dict[str, Claim] = field(default_factory=dict)  # as the log reported them
+    holders: dict[str, str] = field(default_factory=dict)  # the shard that has claimed a zone, as the log reported it
     requested: dict[str, int] = field(default_factory=dict)  # the interval whose demand was requested, by zone
     demand: dict[tuple[str, int], int] = field(default_factory=dict)  # all demand of the state at that time
     loaded_wh: dict[str, int] = field(default_factory=dict)  # the demand that was returned, by zone
@@ -100,7 +99,7 @@ class StoreObserver(Protocol):
     ) -> None:
         """Called just before a transaction is applied."""
 
-    def on_claim(self, observed: ObservedRound, claims: Mapping[str, Claim]) -> None:
+    def on_claim(self, observed: ObservedRound, claims: Mapping[str, str]) -> None:
         """Called just before claims are sent to the log."""
 
     def on_send(self, observed: ObservedRound, offer: Offer) -> None:
@@ -216,7 +215,7 @@ class MemoryLog:
         self.bodies: dict[str, list[bytes]] = {shard: [] for shard in shards}
         self.last: dict[str, Tile] = {}  # of each shard
         self.documents: dict[str, str] = {}  # plans and zone tables, by digest
-        self.claims: dict[str, list[str]] = {}  # by zone the shards of its claims 0, 1, 2, ..
+        self.claims: dict[str, str] = {}  # the shard of each zone
         self.observer = observer
         self._parsed: dict[bytes, Offer | str] = {}
         self._tables: dict[str, ZoneTable] = {}
@@ -232,19 +231,11 @@ class MemoryLog:
                 self._parsed[body] = str(error)
         return self._parsed[body]
 
-    def claim_zones(self, claims: Mapping[str, Claim]) -> int:
-        """Create the claims whose number is the next one of their zone; return how many there were."""
-        created = 0
-        for zone, (shard, number) in claims.items():
-            its = self.claims.setdefault(zone, [])
-            if number == len(its):
-                its.append(shard)
-                created += 1
-        return created
-
-    def newest_claim(self, zone: str) -> Claim | None:
-        its = self.claims.get(zone)
-        return Claim(its[-1], len(its) - 1) if its else None
+    def claim_zones(self, claims: Mapping[str, str]) -> int:
+        """Create the claims of zones that have none; return how many there were."""
+        new = {zone: shard for zone, shard in claims.items() if zone not in self.claims}
+        self.claims |= new
+        return len(new)
 
     def append_tiles(self, offers: Mapping[str, Offer]) -> int:
         """Append each tile that follows the head of its shard; return how many there were."""
@@ -286,26 +277,9 @@ class MemoryLog:
         )
 
     def _zones_may_enter(self, offer: Offer) -> bool:
-        """Whether all plans are published, and each zone that enters is claimed and has left its shard."""
-        shard, since = offer.tile.header.shard, offer.tile.header.interval + 1
-        for row in offer.table.rows:
-            if row.plan not in self.documents:
-                return False
-            if row.since < since:
-                continue
-            *before, newest = self.claims.get(row.zone) or [""]
-            if newest != shard or before[-1:] != ([] if row.moved_from is None else [row.moved_from.shard]):
-                return False
-            if row.moved_from is not None and self._is_in(row.zone, row.moved_from.shard):
-                return False
-        return True
-
-    def _is_in(self, zone: str, shard: str) -> bool:
-        """Whether the last table of a shard names the zone. As in PostgreSQL, publishers need not accept that table."""
-        if shard not in self.last:
-            return False
-        rows = json.loads(self.documents[self.last[shard].header.table])["zones"]
-        return any(row["zone"] == zone for row in rows)
+        """Whether all plans are published, and each zone is claimed for the shard."""
+        shard = offer.tile.header.shard
+        return all(row.plan in self.documents and self.claims.get(row.zone) == shard for row in offer.table.rows)
 
     def _table(self, digest: str) -> ZoneTable:
         if digest not in self._tables:
@@ -314,7 +288,7 @@ class MemoryLog:
 
 
 class PutIfAbsentLog(MemoryLog):
-    """An object store that creates `shard/number` and `zone/number` if they do not exist, and checks nothing else."""
+    """An object store that creates `shard/number` and `zone` if they do not exist, and checks nothing else."""
 
     strict = False
 
@@ -356,7 +330,7 @@ class LogConnection:
         last_hash = sha256(bodies[last].partition(b"\n")[0]).hexdigest() if last >= 0 else GENESIS_PREV
         return LogTail(last, tuple(self._log.read_offer(shard, seq) for seq in range(after + 1, end)), last_hash)
 
-    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+    def claim(self, claims: Mapping[str, str]) -> dict[str, str]:
         faults, log = self._faults, self._log
         log.observer.on_claim(self.observed, claims)
         if faults.occurs("claim lost"):
@@ -367,10 +341,10 @@ class LogConnection:
         log.claim_zones(claims)
         if faults.occurs("claim response lost"):
             raise ResponseLost
-        newest = {zone: claim for zone in claims if (claim := log.newest_claim(zone)) is not None}
-        self.observed.newest_claims = newest
-        faults.trace("  claims", *(f"{zone}: {claim.shard}/{claim.number}" for zone, claim in newest.items()))
-        return newest
+        holders = {zone: log.claims[zone] for zone in claims}
+        self.observed.holders = holders
+        faults.trace("  claims", *(f"{zone}: {shard}" for zone, shard in holders.items()))
+        return holders
 
     def append(self, offers: Mapping[str, Offer]) -> None:
         faults, offered = self._faults, dict(offers)

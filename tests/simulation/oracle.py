@@ -14,7 +14,7 @@ from murmurate.public_log.tile import Tile
 from murmurate.public_log.tile_chain import ShardHead
 from murmurate.publisher.desired_state import DesiredState, ZoneOpening
 from murmurate.publisher.protocol import BlockedCode, Outcome
-from murmurate.publisher.steps import Claim, Offer
+from murmurate.publisher.steps import Offer
 from tests.simulation import reference_chain_rules as reference
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.fault_schedule import violation
@@ -29,7 +29,7 @@ _NOISE_CODES = {
 
 
 class ZonePlace(NamedTuple):
-    """Where a zone stands in the whole log: its last shard and interval there, and its chain."""
+    """Where a zone stands in the whole log: its shard, its last interval, and its chain."""
 
     shard: str
     interval: int
@@ -48,7 +48,6 @@ class Oracle:
         self.corrupted: dict[str, str] = {}  # shards that need not be finished, with the reason
         self.damaged: ShardHead | None = None  # a state's head that was never public
         self.published = 0
-        self.moved = 0  # zones that went from one shard to another
         self.contested: set[tuple[str, int]] = set()  # numbers for which different tiles were sent
         self.current: dict[str, reference.Head] = {}  # the head of each shard in the log
         self.places: dict[str, ZonePlace] = {}
@@ -212,12 +211,12 @@ class Oracle:
 
     # The log
 
-    def on_claim(self, observed: ObservedRound, claims: Mapping[str, Claim]) -> None:
-        """Check that only zones are claimed that the round desires, each with its number."""
-        for zone, (shard, number) in claims.items():
+    def on_claim(self, observed: ObservedRound, claims: Mapping[str, str]) -> None:
+        """Check that only zones are claimed that the round desires."""
+        for zone, shard in claims.items():
             desired = observed.desired.get(shard)
-            if desired is None or zone not in desired.zones or desired.zones[zone].claim != number:
-                violation("claim not desired", zone, "for", shard, number)
+            if desired is None or zone not in desired.zones:
+                violation("claim not desired", zone, "for", shard)
 
     def on_send(self, observed: ObservedRound, offer: Offer) -> None:
         tile, shard, seq = offer.tile, offer.tile.header.shard, offer.tile.header.seq
@@ -263,33 +262,18 @@ class Oracle:
         self.published += 1
 
     def _check_entering(self, last: reference.Head | None, new: reference.Head) -> None:
-        """Check the zones that enter a shard: claimed for it, in no other shard, and their chain goes on."""
+        """Check the zones that enter a shard: claimed for it, and never in any shard before."""
         shard, interval = new.header["shard"], new.header["interval"]
         before = set() if last is None else {row["zone"] for row in last.table["zones"]}
         for row in new.table["zones"]:
-            zone, place, moved = row["zone"], self.places.get(row["zone"]), row["moved_from"]
+            zone = row["zone"]
             if zone in before:
                 continue
-            claim = self.log.newest_claim(zone)
-            if claim is None or claim.shard != shard or (claim.number > 0) != (moved is not None):
-                violation("entered without its claim", zone, "in", shard, claim)
-            others = [other for other in self.current if other != shard and zone in self.zones_of(other)]
-            if others:
-                violation("zone in two shards", zone, shard, others)
-            start = None
-            if place is not None:
-                leaf, epsilon, rho = place.chain
-                start = {
-                    "shard": place.shard,
-                    "interval": place.interval,
-                    "leaf": leaf.hex(),
-                    "total_epsilon_micro": epsilon,
-                    "total_rho_micro": rho,
-                }
-            if start != moved:
-                violation("chain of a zone broken", zone, "enters", shard, "from", moved, "but stands at", start)
-            self.moved += moved is not None
-            self.places[zone] = ZonePlace(shard, interval, reference.start_of(row))
+            if self.log.claims.get(zone) != shard:
+                violation("entered without its claim", zone, "in", shard, self.log.claims.get(zone))
+            if zone in self.places:
+                violation("zone in two shards", zone, shard, self.places[zone].shard)
+            self.places[zone] = ZonePlace(shard, interval, reference.START)
             terms = samples.PLAN_BY_DIGEST[row["plan"]].terms
             if terms.zone != zone or (row["currency"], row["tick"]) != (terms.currency, str(terms.curve.tick)):
                 violation("not as planned", zone, "currency, tick or zone of the plan")
@@ -346,13 +330,9 @@ class Oracle:
         """Check that zones are blocked that another shard holds or whose plan cannot be used, and no others."""
         foreign = {zone for zone, reason in outcome.blocked_zones.items() if reason.code is BlockedCode.OTHER_SHARD}
         for zone in foreign:
-            openings = {
-                Claim(shard, desired.zones[zone].claim)
-                for shard, desired in observed.desired.items()
-                if zone in desired.zones
-            }
-            if not openings - {observed.newest_claims[zone]}:
-                violation("blocked without need", zone, "belongs here by", observed.newest_claims[zone])
+            wanted_by = {shard for shard, desired in observed.desired.items() if zone in desired.zones}
+            if not wanted_by - {observed.holders[zone]}:
+                violation("blocked without need", zone, "belongs to", observed.holders[zone])
         unpriced = outcome.blocked_zones.keys() - foreign
         if any(not _may_be_unusable(observed, zone) for zone in unpriced):
             violation("blocked without need", sorted(unpriced))
@@ -391,19 +371,15 @@ def _is_desired_table(observed: ObservedRound, last: reference.Head | None, new:
     desired = observed.desired[shard]
     before = {} if last is None else {row["zone"]: row for row in last.table["zones"]}
     after = {row["zone"]: row for row in new.table["zones"]}
-    left = {} if last is None else last.table["moved"]
     if before == after:
-        return False
-    moved = {zone: desired.moves.get(zone) for zone in before if zone not in after}
-    if new.table["moved"] != left | moved:
         return False
     for zone, row in after.items():
         was = before.get(zone)
         if was is None:
             opening = desired.zones.get(zone)
-            if opening is None or zone in left or not _is_desired_entry(opening, row, interval + 1):
+            if opening is None or not _is_desired_entry(opening, row, interval + 1):
                 return False
-            if observed.newest_claims.get(zone) != (shard, opening.claim):
+            if observed.holders.get(zone) != shard:
                 return False
         elif row != was:
             change = desired.plan_changes.get(zone)
@@ -413,9 +389,8 @@ def _is_desired_table(observed: ObservedRound, last: reference.Head | None, new:
 
 
 def _is_desired_entry(opening: ZoneOpening, row: dict[str, Any], next_interval: int) -> bool:
-    moved = None if opening.moved_from is None else opening.moved_from._asdict()
     same = (opening.plan, opening.currency, opening.tick) == (row["plan"], row["currency"], row["tick"])
-    return same and moved == row["moved_from"] and opening.first <= row["since"] == next_interval
+    return same and opening.first <= row["since"] == next_interval
 
 
 def is_up_to_date(head: ShardHead | None, desired: DesiredState, blocked_zones: Mapping[str, object]) -> bool:
@@ -424,14 +399,7 @@ def is_up_to_date(head: ShardHead | None, desired: DesiredState, blocked_zones: 
     if head is None:
         return desired.opening is None or not missing
     rows = {row.zone: row for row in head.table.rows}
-    missing = {
-        zone
-        for zone in missing - rows.keys() - dict(head.table.moved).keys()
-        if desired.zones[zone].first <= head.interval + 1
-        and (desired.zones[zone].moved_from or (0, head.interval))[1] <= head.interval
-    }
+    missing = {zone for zone in missing - rows.keys() if desired.zones[zone].first <= head.interval + 1}
     key_done = desired.key_change is None or head.tile.key_in_force != desired.key_change.before
     plans_done = all(zone not in rows or rows[zone].plan != its.before for zone, its in desired.plan_changes.items())
-    to_leave = desired.moves.keys() & rows.keys()
-    moves_done = not to_leave or len(rows) == 1
-    return key_done and plans_done and moves_done and not missing and head.interval >= desired.until
+    return key_done and plans_done and not missing and head.interval >= desired.until

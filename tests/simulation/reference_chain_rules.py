@@ -68,6 +68,9 @@ class Place(NamedTuple):
     rho_micro: int
 
 
+START = Place(bytes(32), 0, 0)  # where a zone stands before its first row
+
+
 class Head(NamedTuple):
     """The last tile of a shard, and where its zones stand after it."""
 
@@ -152,16 +155,12 @@ def parse_table(text: str) -> Table:
     """Return the members of a zone table, to be read only. Raises BrokenRuleError unless it is one."""
     table = json.loads(text)
     require("canonical", dump(table) == text)
-    require("table members", table.keys() == {"murmurate_zones", "zones", "moved"}, table["murmurate_zones"] == 1)
+    require("table members", table.keys() == {"murmurate_zones", "zones"}, table["murmurate_zones"] == 1)
     zones = [row["zone"] for row in table["zones"]]
     require("zones", zones == sorted(set(zones)), 1 <= len(zones) <= 1000)
-    require("moved", not set(zones) & table["moved"].keys())
-    require("names", all(1 <= len(name.encode()) <= 200 for name in (*zones, *table["moved"])))
+    require("names", all(1 <= len(name.encode()) <= 200 for name in zones))
     for row in table["zones"]:
-        require("row", row.keys() == {"zone", "plan", "currency", "tick", "since", "moved_from"}, is_hash(row["plan"]))
-        if row["moved_from"] is not None:
-            members = {"shard", "interval", "leaf", "total_epsilon_micro", "total_rho_micro"}
-            require("moved_from", row["moved_from"].keys() == members, is_hash(row["moved_from"]["leaf"]))
+        require("row", row.keys() == {"zone", "plan", "currency", "tick", "since"}, is_hash(row["plan"]))
     return table
 
 
@@ -202,35 +201,19 @@ def _change_table(head: Head | None, header: Header, table: Table) -> dict[str, 
     rows = {row["zone"]: row for row in table["zones"]}
     if head is not None:
         for before in head.table["zones"]:
-            now = rows.get(before["zone"])
-            if now is None:
-                require("zone left", before["zone"] in table["moved"])
-                continue
-            require("since", now["since"] == before["since"], now["moved_from"] == before["moved_from"])
+            require("zone left", before["zone"] in rows)
+            now = rows[before["zone"]]
+            require("since", now["since"] == before["since"])
             price = (now["currency"], now["tick"]) == (before["currency"], before["tick"])
             require("tick", price or now["plan"] != before["plan"])
-        for zone, shard in head.table["moved"].items():
-            require("moved", table["moved"].get(zone) == shard)
     places: dict[str, Place] = {}
     for zone, row in rows.items():
         if head is not None and zone in head.places:
             places[zone] = head.places[zone]
             continue
-        start = row["moved_from"]
         require("enters", row["since"] == header["interval"] + 1)
-        if start is not None:
-            require("enters too early", start["interval"] < row["since"])
-            require("totals", start["total_epsilon_micro"] >= 0, start["total_rho_micro"] >= 0)
-        places[zone] = start_of(row)
+        places[zone] = START
     return places
-
-
-def start_of(row: dict[str, Any]) -> Place:
-    """Return where a zone stands before its first row in a shard."""
-    start = row["moved_from"]
-    if start is None:
-        return Place(bytes(32), 0, 0)
-    return Place(bytes.fromhex(start["leaf"]), start["total_epsilon_micro"], start["total_rho_micro"])
 
 
 def _release(head: Head, header: Header, body: bytes) -> tuple[dict[str, Place], dict[str, Row]]:

@@ -10,7 +10,7 @@ from murmurate.publisher.desired_state import Change, DesiredState, ZoneOpening
 from murmurate.publisher.protocol import Outcome
 from murmurate.publisher.stores import drive_steps, perform_step
 from tests.simulation import sample_plans_and_keys as samples
-from tests.simulation.events import EVENTS, check_forged_tile, deliver_late, end_split, find_entry, free_dead_locks
+from tests.simulation.events import EVENTS, check_forged_tile, deliver_late, end_split, free_dead_locks
 from tests.simulation.fault_schedule import ResponseLost, Violation
 from tests.simulation.memory_stores import StateSession
 from tests.simulation.simulator import Publisher, Simulation, plan_change
@@ -27,7 +27,6 @@ class RunCounts:
     faults: Counter[str]
     steps: int
     published: int
-    moved: int  # zones that went from one shard to another
     contested: int  # numbers of a shard for which restored or split states sent different tiles
 
 
@@ -50,7 +49,7 @@ def simulate(seed: int, trace: list[str] | None = None) -> RunCounts:
         raise SimulationFailure(seed, broken.kind, str(broken)) from broken
     except Exception as error:
         raise SimulationFailure(seed, "unexpected exception", f"unexpected {type(error).__name__}: {error}") from error
-    return RunCounts(sim.faults.counts, sim.steps, sim.oracle.published, sim.oracle.moved, len(sim.oracle.contested))
+    return RunCounts(sim.faults.counts, sim.steps, sim.oracle.published, len(sim.oracle.contested))
 
 
 def run_with_faults(sim: Simulation) -> None:
@@ -167,8 +166,6 @@ def check_failed_round(sim: Simulation) -> None:
 
 def final_desired_states(sim: Simulation) -> dict[str, DesiredState]:
     """Return the operator's last settings as changes from the head of each shard."""
-    for zone in sim.moves:
-        find_entry(sim, zone)
     return {shard: _final_desired_state(sim, shard) for shard in sim.shards}
 
 
@@ -186,33 +183,23 @@ def _final_desired_state(sim: Simulation, shard: str) -> DesiredState:
             for zone, plan in plans.items()
             if plan != (terms := samples.PLANS_BY_ZONE[zone][sim.plan[zone]].terms).plan_digest
         },
-        moves={
-            zone: target
-            for zone, (source, target, _) in sim.moves.items()
-            if source == shard and target not in sim.oracle.corrupted
-        },
         key_change=None if in_force is None or in_force == key else Change(in_force, key),
     )
 
 
 def _final_zones(sim: Simulation, shard: str) -> dict[str, ZoneOpening]:
-    """Return the zones that should be in a shard: those that the operator has moved there, or that it has claimed."""
-    zones: dict[str, ZoneOpening] = {}
-    for zone, opening in sim.openings.items():
-        if zone in sim.moves:
-            if sim.moves[zone].target == shard and (entry := sim.moves[zone].entry) is not None:
-                zones[zone] = entry
-        else:
-            claim = sim.log.newest_claim(zone)
-            if shard == (sim.zone_shard[zone] if claim is None else claim.shard):
-                zones[zone] = opening
-    return zones
+    """Return the zones that should be in a shard: those that it has claimed, and those that nobody has."""
+    return {
+        zone: opening
+        for zone, opening in sim.openings.items()
+        if shard == sim.log.claims.get(zone, sim.zone_shard[zone])
+    }
 
 
 def finish_shards(sim: Simulation, shards: Iterable[str]) -> None:
     """Run rounds until every shard that is not corrupted is up to date. Each round must add a tile to each of them."""
     to_finish = {shard for shard in shards if shard not in sim.oracle.corrupted}
-    max_rounds = 7 + max((_tiles_left(sim, shard) for shard in to_finish), default=0) + 3 * bool(sim.moves)
+    max_rounds = 7 + max((_tiles_left(sim, shard) for shard in to_finish), default=0)
     for number in range(max_rounds):
         publisher = sim.publishers[number % len(sim.publishers)]
         desired = final_desired_states(sim)
@@ -237,8 +224,6 @@ def _left_to_do(sim: Simulation, shards: Iterable[str]) -> list[str]:
         head, desired = sim.oracle.current.get(shard), _final_desired_state(sim, shard)
         zones = sim.oracle.zones_of(shard)
         left += [f"{zone} is not in {shard}" for zone in desired.zones if zone not in zones]
-        if len(zones) > 1:
-            left += [f"{zone} is in {shard}" for zone in desired.moves if zone in zones]
         if head is None:
             continue
         if head.header["interval"] < desired.until:

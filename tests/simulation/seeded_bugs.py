@@ -35,10 +35,9 @@ _FORECAST = "(RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_N
 _MEASURED = "(RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)"
 _STEP = "predicted.step(rows, carried, tile.interval, measures, pool)"
 _RELEASE = "NextTile(TileKind.RELEASE, last + 1, table, desired)"
-_CLAIMED = "newest.get(zone) == Claim(shard, opening.claim)"
+_CLAIMED = "{zone for zone, holder in holders.items() if holder == shard}"
 _TOTAL = '        rows[f"total_{cost}"] = head.totals[number] + rows[cost]\n'
 _LEAVES = "    root = compute_root(hash_leaves(head.table, interval, rows)).hex()\n"
-_START = "        totals[:, at] = start.total_epsilon_micro, start.total_rho_micro\n"
 _KEPT = "            leaf_hashes[at], totals[:, at] = head.leaf_hashes[before], head.totals[:, before]\n"
 _FIND_TERMS = (
     "        except MurmurateError as error:\n            withheld[row.zone] = str(error)\n            return None\n"
@@ -90,38 +89,35 @@ SEEDED_BUGS = (
         _MAY_WRITE,
         _MAY_WRITE.replace(" and self.offer is None", ""),
     ),
-    # Claims and moves
-    ("the answer to a claim is ignored", PROTOCOL, f"if {_CLAIMED}}}", "}"),
-    ("the number of a claim is ignored", PROTOCOL, _CLAIMED, "zone in newest and newest[zone].shard == shard"),
+    # Claims and zone tables
+    ("the answer to a claim is ignored", PROTOCOL, _CLAIMED, "set(desired[shard].zones)"),
+    ("a claim of any shard is enough", PROTOCOL, "if holder == shard}", "if holder}"),
     ("zones are not claimed", PROTOCOL, "(yield ClaimZones(dict(wanted))) if wanted else {}", "dict(wanted)"),
-    (
-        "every claim is the first one",
-        PROTOCOL,
-        "        (zone, Claim(shard, opening.claim))\n",
-        "        (zone, Claim(shard, 0))\n",
-    ),
     (
         "zones enter without a claim",
         DESIRED_STATE,
         "zones_to_enter(head, desired).items() if zone in claimed}",
         "zones_to_enter(head, desired).items()}",
     ),
-    ("a zone that has left comes back", DESIRED_STATE, " and zone not in left", ""),
     (
-        "a moved zone starts from zero",
-        DESIRED_STATE,
-        "opening.tick, since, opening.moved_from)",
-        "opening.tick, since, None)",
+        "a zone of another shard is not reported",
+        PROTOCOL,
+        "        if holders[zone] != shard\n",
+        "        if False\n",
     ),
-    ("a moved zone starts from zero totals", TILE_CHAIN, _START, "        totals[:, at] = 0\n"),
     (
-        "a zone enters before the shard has passed its last interval",
+        "a zone enters before the shard has come to its first interval",
         DESIRED_STATE,
-        "max(self.first, self.moved_from.interval + 1)",
-        "self.first",
+        " and opening.first <= head.interval + 1",
+        "",
     ),
-    ("a zone leaves without a trace", DESIRED_STATE, "dict(head.table.moved) | leaving)", "dict(head.table.moved))"),
-    ("a zone never leaves", DESIRED_STATE, "        if row.zone not in leaving\n", ""),
+    ("a zone that enters takes the place of the others", DESIRED_STATE, "[*rows, *_enter(", "[*_enter("),
+    (
+        "a zone leaves its shard",
+        TILE_CHAIN,
+        "        if now is None:\n            raise ",
+        "        if now is None:\n            continue\n            raise ",
+    ),
     ("an entering zone takes the place of another", TILE_CHAIN, _KEPT, _KEPT.replace("[before]", "[0]")),
     ("zones keep the totals of another zone", TILE_CHAIN, _KEPT, _KEPT.replace("[:, before]", "[:, -1 - before]")),
     # Tiles

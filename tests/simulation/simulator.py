@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import sign_tile
@@ -34,14 +34,6 @@ REAL_SIGNATURES_EVERY = 100  # seeds
 START_INTERVAL = 1000  # the current interval when a run begins
 
 
-class Move(NamedTuple):
-    """The operator moves a zone."""
-
-    source: str
-    target: str
-    entry: ZoneOpening | None = None  # how it enters the target; None until it has left the source
-
-
 class Publisher:
     """One publisher: its connections, its clock, and the settings that its operator gave it."""
 
@@ -51,7 +43,6 @@ class Publisher:
         self.channel = LogConnection(sim.log, sim.faults, sim.delayed)
         self.clock_offset = 0  # relative to the true clock [intervals]
         self.zones: dict[str, dict[str, ZoneOpening]] = {shard: {} for shard in sim.shards}
-        self.moves: dict[str, dict[str, str]] = {shard: {} for shard in sim.shards}
         self.plan = dict.fromkeys(sim.zones, 0)  # the number of the plan that it must change to
         self.key = dict.fromkeys(sim.shards, 0)
         self.mismatched_zone: str | None = None  # it must change this zone to a plan with other intervals
@@ -115,7 +106,6 @@ class Simulation:
                 self.states[0].demand[zone, interval] = self.new_demand(zone, interval)
         key = self.signers[0].public_key
         self.opening = ShardOpening(key=key, interval_s=samples.INTERVAL_S, lead=self.lead)
-        self.moves: dict[str, Move] = {}
         self.openings: dict[str, ZoneOpening] = {}  # of zones that the operator has opened
         self.plan = dict.fromkeys(self.zones, 0)  # the newest plan of each zone that the operator has set
         self.key = dict.fromkeys(self.shards, 0)  # and the newest key of each shard
@@ -180,7 +170,6 @@ class Simulation:
             opening=self.opening,
             zones=dict(publisher.zones[shard]),
             plan_changes=changes,
-            moves=dict(publisher.moves[shard]),
             key_change=Change(self.signers[keys - 1].public_key, self.signers[keys].public_key) if keys else None,
         )
 

@@ -29,8 +29,6 @@ EVENT_FAULTS = (
     "state restored",
     "faulty writer",
     "forged tile checked",
-    "move of a zone reaches some publishers",
-    "moved zone reaches some publishers",
     "opening of a zone reaches some publishers",
     "plan unknown",
     "zone opened in two shards",

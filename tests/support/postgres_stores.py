@@ -7,7 +7,6 @@ from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import RowKind, TileKind
 from murmurate.public_log.tile_chain import check_follows, check_next
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
-from murmurate.publisher.steps import Claim
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.publish_loop import Publisher
@@ -112,7 +111,7 @@ class ShardWriter:
             zone: ZoneOpening(plan=its.plan_digest, currency=its.currency, tick=its.tick, first=first)
             for zone, its in self.terms.items()
         }
-        self.log.claim({zone: Claim(shard, 0) for zone in self.zones})
+        self.log.claim(dict.fromkeys(self.zones, shard))
 
     def take(self, zone, plan, opening):
         """Have a zone enter the shard with the next tile."""

@@ -48,9 +48,9 @@ DIGEST, OTHER_DIGEST = (json.loads(text)["digest"] for text in (PLAN, OTHER))
 TERMS = {ReleaseTerms.from_json(text).plan_digest: ReleaseTerms.from_json(text) for text in (PLAN, OTHER)}
 
 
-def zone_row(zone, plan_digest=DIGEST, since=FIRST, moved_from=None, terms=None):
+def zone_row(zone, plan_digest=DIGEST, since=FIRST, terms=None):
     at = (terms or TERMS)[plan_digest]
-    return ZoneRow(zone, plan_digest, at.currency, at.tick, since, moved_from)
+    return ZoneRow(zone, plan_digest, at.currency, at.tick, since)
 
 
 def fill_rows(table, interval, kinds, terms, price_ticks=20_000):
@@ -110,9 +110,9 @@ class ShardLog:
             log = log.add(tile if edit is None else edit_rows(tile, log.table, edit, log.signer))
         return log
 
-    def enter(self, rows, moved=None):
+    def enter(self, rows):
         """Put another zone table in force."""
-        table = ZoneTable.from_rows(rows, dict(self.table.moved) | (moved or {}))
+        table = ZoneTable.from_rows(rows)
         return self.add(change_zones(self.head, table, self.signer), table)
 
     def change_plan(self, after=OTHER_DIGEST, zones=None):
@@ -128,13 +128,6 @@ class ShardLog:
 
     def rotate(self, signer=NEW):
         return self.add(change_key(self.head, signer.public_key, self.signer))
-
-    def leave(self, zone, shard):
-        return self.enter([row for row in self.table.rows if row.zone != zone], {zone: shard})
-
-    def state_of(self, zone):
-        """Where the chain of a zone stands, as another shard takes it over."""
-        return self.head.chain_state(zone)
 
     def cut(self, length):
         """The same shard before its last tiles."""

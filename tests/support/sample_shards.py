@@ -10,7 +10,6 @@ from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.tile_chain import check_follows
-from murmurate.public_log.zone_table import MovedFrom
 from murmurate.publisher.desired_state import (
     Change,
     DesiredState,
@@ -64,10 +63,10 @@ OPENING = ShardOpening(key=OLD_KEY.public_key, interval_s=INTERVAL_S)
 KEY_CHANGE = Change(OLD_KEY.public_key, NEW_KEY.public_key)
 
 
-def open_zone(plan="a", first=FIRST, **members):
+def open_zone(plan="a", first=FIRST):
     """Return how a zone enters a shard under a plan of `PLANS`."""
     terms = PLANS[plan * 64]
-    return ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=first, **members)
+    return ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=first)
 
 
 ZONE_OPENING = open_zone()
@@ -126,7 +125,7 @@ def release(head, interval, *, shard="north", writer=None, **energy_wh):
 
 
 def sample_heads():
-    """Return the heads of a shard with a tile of every kind and a row of every kind, a move out and a move in."""
+    """Return the heads of a shard with a tile of every kind and a row of every kind, and zones that enter later."""
     heads = [open_shard()]
 
     def then(desired, **energy_wh):
@@ -136,9 +135,8 @@ def sample_heads():
     then(DesiredState(until=FIRST + 1), harbour=510_000)
     then(DesiredState(until=FIRST + 2, plan_changes={"harbour": change_plan("a", "b")}))
     then(DesiredState(until=FIRST + 2), harbour=520_000, mill=720_000)
-    moved = MovedFrom("south", FIRST + 1, "d" * 64, 77, 88)
-    entering = {"quay": open_zone("c", FIRST, moved_from=moved, claim=1), "zoo": open_zone("a")}
-    then(DesiredState(until=FIRST + 3, zones=entering, moves={"hill": "south"}))
+    entering = {"quay": open_zone("c"), "zoo": open_zone("a")}
+    then(DesiredState(until=FIRST + 3, zones=entering))
     then(DesiredState(until=FIRST + 3), harbour=530_000, quay=540_000, zoo=1)
     then(DesiredState(until=FIRST + 3, key_change=KEY_CHANGE))
     then(DesiredState(until=FIRST + 4, priced_from=FIRST + 5))

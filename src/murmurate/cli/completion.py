@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 MAX_OFFERED = 100
-_SELECT_ZONES = "SELECT DISTINCT zone FROM public_log.claim WHERE starts_with(zone, %s) ORDER BY zone LIMIT %s"
+_SELECT_ZONES = "SELECT zone FROM public_log.claim WHERE starts_with(zone, %s) ORDER BY zone LIMIT %s"
 _TIMEOUT_S = 2
 
 

@@ -96,22 +96,6 @@ def change_plan(
     raise typer.Exit(change_plan(plan_file, both, keys, zones, as_json=as_json))
 
 
-@app.command(name="move", rich_help_panel=OPERATE, epilog="Example: murmurate move harbour 2ad2c88c-0001")
-def move_zone(
-    zone: Annotated[str, typer.Argument(help="The zone to move.", autocompletion=complete_zone)],
-    shard: Annotated[str | None, typer.Argument(help="The shard that takes it; by default a new one.")] = None,
-    state: State = "",
-    log: Log = "",
-    keys: Keys = Path("keys"),
-) -> None:
-    """Move a zone to another shard of the same key, interval length and lead. Its chain and its total cost go on."""
-    require_database()
-    from murmurate.commands.move import move_zone  # noqa: PLC0415
-    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
-
-    raise typer.Exit(move_zone(zone, shard, Databases.from_dsns(state=state, log=log), keys))
-
-
 @app.command(name="client", rich_help_panel=OPERATE, epilog="Example: murmurate client add head-end --zone harbour")
 def manage_clients(
     action: Annotated[

@@ -147,7 +147,7 @@ def _assign_shards(
 ) -> dict[str, tuple[str, ShardOpening]]:
     """A shard for each zone: the one that has claimed it, one with room, equal intervals and lead, or a new one."""
     shards = context.state.shards()
-    counts = count_zones(context)
+    counts = _count_zones(context)
     names = _taken_names(context)
     key = context.keyring.newest_signer.public_key
     found: dict[str, tuple[str, ShardOpening]] = {}
@@ -160,7 +160,7 @@ def _assign_shards(
     return found
 
 
-def count_zones(context: PublisherContext) -> Counter[str]:
+def _count_zones(context: PublisherContext) -> Counter[str]:
     """Count the zones of each shard: those in it, and those that will enter it."""
     members: dict[str, set[str]] = {shard: set(table.zones) for shard, table in context.state.tables().items()}
     for zone, (shard, _) in context.state.zones().items():
@@ -173,11 +173,6 @@ def _find_room(shards: dict[str, ShardOpening], counts: Counter[str], wanted: Sh
         if (opening.interval_s, opening.lead) == (wanted.interval_s, wanted.lead) and counts[shard] < MAX_ZONES:
             return shard
     return None
-
-
-def make_shard_name(context: PublisherContext) -> str:
-    """Return a name for a new shard, which no other has."""
-    return _new_name(context.keyring.newest_signer.public_key, _taken_names(context))
 
 
 def _taken_names(context: PublisherContext) -> set[str]:

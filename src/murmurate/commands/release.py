@@ -26,7 +26,6 @@ def release_due_intervals(
         for name, reason in warn_of_short_leads(context.state.shards(), grace_s).items():
             stderr.print(f"Warning: {name} {reason}.")
         outcome, failed = publish(context, desired, timeout_s)
-        outcome.blocked_zones |= context.unfinished_moves()
         shard_of = {zone: shard for zone, (shard, _) in context.state.zones().items()}
     done = sum(shard in outcome.up_to_date and zone not in outcome.blocked_zones for zone, shard in shard_of.items())
     if as_json:

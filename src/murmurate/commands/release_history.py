@@ -34,23 +34,15 @@ class ReleaseReader:
         self._kept: dict[tuple[str, int, int], list[_ShardRelease]] = {}
 
     def read_zone(self, head: Offer, zone: str, intervals: int) -> tuple[list[ZoneRelease], bool]:
-        """Read the last releases of a zone, through the shards that it was in, and whether these are all of them."""
-        end, found = head.tile.header.interval + 1, list[ZoneRelease]()
-        while True:
-            header, row = head.tile.header, head.table.rows[head.table.position[zone]]
-            first_seq = max(0, header.seq + 1 - intervals - _MAX_OTHER_TILES)
-            mine = [
-                ZoneRelease(release.table.rows[at].plan, bool(release.measured[at]))
-                for release in self._read_shard(header.shard, first_seq, header.seq)
-                if (at := release.table.position.get(zone)) is not None
-            ]
-            waited = [ZoneRelease(row.plan, measured=False)] * (end - header.interval - 1)
-            found = [*mine, *waited, *found]
-            all_here = header.interval + 1 - len(mine) == row.since
-            if row.moved_from is None or not all_here or len(found) >= intervals:
-                return found, row.moved_from is None and all_here
-            source, end = row.moved_from.shard, row.since
-            head = self._log.read_offer(source, self._log.last_seq_with(source, zone))
+        """Read the last releases of a zone, and whether these are all of them."""
+        header, row = head.tile.header, head.table.rows[head.table.position[zone]]
+        first_seq = max(0, header.seq + 1 - intervals - _MAX_OTHER_TILES)
+        found = [
+            ZoneRelease(release.table.rows[at].plan, bool(release.measured[at]))
+            for release in self._read_shard(header.shard, first_seq, header.seq)
+            if (at := release.table.position.get(zone)) is not None
+        ]
+        return found, header.interval + 1 - len(found) == row.since
 
     def _read_shard(self, shard: str, first_seq: int, last_seq: int) -> list[_ShardRelease]:
         key = (shard, first_seq, last_seq)

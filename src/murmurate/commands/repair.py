@@ -19,7 +19,7 @@ from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import Tile, TileKind, parse_tile
 from murmurate.public_log.tile_chain import ShardHead, check_next
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.publisher.steps import Claim, Offer
+from murmurate.publisher.steps import Offer
 from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
@@ -83,7 +83,7 @@ def _restore_seen(
 ) -> tuple[int, set[str]]:
     """Append what was seen and is lost. Returns how many tiles, and the shards whose tiles the log does not take.
 
-    All shards go on together, a tile at a time: a zone that moved enters its shard only after it has left the other.
+    All shards go on together, a tile at a time.
     """
     last = {shard: seq for shard, (seq, _) in log.heads().items()}
     behind = {shard: last.get(shard, -1) for shard in seen if last.get(shard, -1) < seen[shard]}
@@ -91,80 +91,40 @@ def _restore_seen(
     restored = 0
     while behind:
         offers = {shard: _seen_offer(state, tables, shard, seq + 1) for shard, seq in behind.items()}
-        _claim_entering(log, offers)
+        _claim_zones(log, offers)
         log.append(offers)
         heads = log.heads()
-        moved = {shard for shard, seq in behind.items() if heads.get(shard, (-1, ""))[0] > seq}
-        if not moved:
+        taken = {shard for shard, seq in behind.items() if heads.get(shard, (-1, ""))[0] > seq}
+        if not taken:
             break
-        restored += len(moved)
+        restored += len(taken)
         bar.update(task, completed=restored)
-        behind = {shard: seq + (shard in moved) for shard, seq in behind.items()}
+        behind = {shard: seq + (shard in taken) for shard, seq in behind.items()}
         behind = {shard: seq for shard, seq in behind.items() if seq < seen[shard]}
     for shard, seq in behind.items():
         _stdout.print(f"{shard}: the log does not take tile {seq + 1}; is another process publishing?")
     return restored, set(behind)
 
 
-def _claim_entering(log: PostgresLogStore, offers: Mapping[str, Offer]) -> None:
-    """Claim the zones that enter a shard with these tiles, as they were claimed before they were opened or moved.
-
-    A zone that was moved is claimed when it has left: there may be a shard that it enters before this one.
-    """
-    entering = [
-        (shard, row)
-        for shard, (tile, table) in offers.items()
-        if tile.header.kind in {TileKind.OPEN, TileKind.ZONES}
-        for row in table.rows
-        if row.since == tile.header.interval + 1
-    ]
-    newest = log.newest_claims(row.zone for _, row in entering)
-    sources = log.read_heads({row.moved_from.shard for _, row in entering if row.moved_from is not None})
-    left = {(zone, shard) for shard, (_, table) in sources.items() for zone, _ in table.moved}
-    claims = {}
-    for shard, row in entering:  # a zone may be there twice: it is opened in one shard, and moved to another
-        claim = newest.get(row.zone)
-        if claim is None and row.moved_from is None:
-            claims[row.zone] = Claim(shard, 0)
-        elif (
-            claim is not None
-            and row.moved_from is not None
-            and claim.shard == row.moved_from.shard
-            and (row.zone, claim.shard) in left
-        ):
-            claims[row.zone] = Claim(shard, claim.number + 1)
+def _claim_zones(log: PostgresLogStore, offers: Mapping[str, Offer]) -> None:
+    """Claim the zones of these tiles, as they were claimed before they were opened."""
+    changed = (offer for offer in offers.values() if offer.tile.header.kind in {TileKind.OPEN, TileKind.ZONES})
+    claims = {zone: tile.header.shard for tile, table in changed for zone in table.zones}
     if claims:
         log.claim(claims)
 
 
 def _append_from_copy(log: PostgresLogStore, name: str) -> int:
-    """Append what a copy of the log holds beyond it, each tile checked to follow; ChainError names the first misfit.
-
-    Tiles of a zone that moved may stand in the copy before those of the shard that it left: what does not fit yet is
-    tried again after the others.
-    """
-    waiting = _new_offers_of_copy(log, name)
-    restored = 0
-    while waiting:
-        taken = 0
-        for shard in sorted(waiting):
-            offers = waiting[shard]
-            while offers and _take(log, offers[0]):
-                offers.pop(0)
-                taken += 1
-        waiting = {shard: offers for shard, offers in waiting.items() if offers}
-        restored += taken
-        if waiting and not taken:
-            shard, offers = next(iter(waiting.items()))
-            raise ChainError("log", f"without tile {offers[0].tile.header.seq} of {shard}", "does not take it")
-    return restored
-
-
-def _take(log: PostgresLogStore, offer: Offer) -> bool:
-    header = offer.tile.header
-    _claim_entering(log, {header.shard: offer})
-    log.append({header.shard: offer})
-    return log.heads().get(header.shard, (-1, ""))[0] >= header.seq
+    """Append what a copy of the log holds beyond it, each tile checked to follow; ChainError names the first misfit."""
+    new = _new_offers_of_copy(log, name)
+    for shard in sorted(new):
+        for offer in new[shard]:
+            seq = offer.tile.header.seq
+            _claim_zones(log, {shard: offer})
+            log.append({shard: offer})
+            if log.heads().get(shard, (-1, ""))[0] < seq:
+                raise ChainError("log", f"without tile {seq} of {shard}", "does not take it")
+    return sum(map(len, new.values()))
 
 
 def _new_offers_of_copy(log: PostgresLogStore, name: str) -> dict[str, list[Offer]]:

@@ -35,7 +35,7 @@ class TileKind(StrEnum):
     """What a tile decides."""
 
     OPEN = "open"  # a shard begins
-    ZONES = "zones"  # another zone table from the next interval on: zones are opened, moved, or under another plan
+    ZONES = "zones"  # another zone table from the next interval on: zones are opened, or under another plan
     KEY = "key"  # another key from the next tile on
     RELEASE = "release"  # one interval: a row for each zone
 

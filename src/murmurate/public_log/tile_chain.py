@@ -21,7 +21,7 @@ from murmurate.public_log.tile import (
     hash_leaves,
     hashes_to_array,
 )
-from murmurate.public_log.zone_table import MovedFrom, ZoneTable
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.units import BoolArray, IntArray
 
 VerifySignature = Callable[[str, bytes, str], bool]  # public key, message, signature
@@ -45,20 +45,12 @@ class ShardHead:
     table: ZoneTable
     leaf_hashes: Hashes  # [zone, 32] of its last leaf
     totals: IntArray  # [cost column, zone] what its chain has spent
-    last_rows: Rows | None = (
-        None  # [zone] its last row in this shard; of kind 0 where it has none. None: no zone has one
-    )
+    last_rows: Rows | None = None  # [zone] its last row; of kind 0 where it has none. None: no zone has one
 
     @property
     def interval(self) -> int:
         """The last interval that was decided."""
         return self.tile.header.interval
-
-    def chain_state(self, zone: str) -> MovedFrom:
-        """Return where the chain of a zone stands, as another shard would take it over."""
-        at = self.table.position[zone]
-        leaf, totals = self.leaf_hashes[at].tobytes().hex(), self.totals[:, at].tolist()
-        return MovedFrom(self.tile.header.shard, self.interval, leaf, *totals)
 
 
 def check_next(head: ShardHead | None, tile: Tile, table: ZoneTable, verify: VerifySignature) -> ShardHead:
@@ -118,12 +110,12 @@ def _require(tile: Tile, field: str, value: object, expected: object) -> None:
 
 
 def _enter_zones(head: ShardHead | None, tile: Tile, table: ZoneTable) -> ShardHead:
-    """Check a zone table against the one before. A zone that enters begins where its row in the table says."""
+    """Check a zone table against the one before. The chain of a zone that enters begins here."""
     if head is not None:
         _check_tables(head.table, table)
     known = {} if head is None else head.table.position
-    leaf_hashes = np.empty((len(table), 32), np.uint8)
-    totals = np.empty((len(COST_COLUMNS), len(table)), np.int64)
+    leaf_hashes = np.zeros((len(table), 32), np.uint8)
+    totals = np.zeros((len(COST_COLUMNS), len(table)), np.int64)
     rows_before = None if head is None else head.last_rows
     last_rows = None if rows_before is None else np.zeros(len(table), rows_before.dtype)
     for at, row in enumerate(table.rows):
@@ -132,32 +124,21 @@ def _enter_zones(head: ShardHead | None, tile: Tile, table: ZoneTable) -> ShardH
             if last_rows is not None and rows_before is not None:
                 last_rows[at] = rows_before[before]
             leaf_hashes[at], totals[:, at] = head.leaf_hashes[before], head.totals[:, before]
-            continue
-        start = row.start
-        if row.since != tile.header.interval + 1 or start.interval >= row.since:
+        elif row.since != tile.header.interval + 1:
             raise ChainError("since", row.since, f"must be the next interval, where {row.zone} enters the shard")
-        if min(start.total_epsilon_micro, start.total_rho_micro) < 0:
-            raise ChainError("total", "negative", f"must be what {row.zone} has spent so far")
-        leaf_hashes[at] = np.frombuffer(bytes.fromhex(start.leaf), np.uint8)
-        totals[:, at] = start.total_epsilon_micro, start.total_rho_micro
     return ShardHead(tile, table, leaf_hashes, totals, last_rows)
 
 
 def _check_tables(before: ZoneTable, after: ZoneTable) -> None:
     """What may change from one zone table to the next."""
-    moved = dict(after.moved)
     for row in before.rows:
         now = after.find_row(row.zone)
         if now is None:
-            if row.zone not in moved:
-                raise ChainError("zone", row.zone, "has left its shard: it must be moved to another one")
-        elif (now.since, now.moved_from) != (row.since, row.moved_from):
+            raise ChainError("zone", row.zone, "is missing: a zone stays in its shard")
+        if now.since != row.since:
             raise ChainError("since", now.since, f"must stay as it is for {row.zone}")
-        elif now.plan == row.plan and (now.currency, now.tick) != (row.currency, row.tick):
+        if now.plan == row.plan and (now.currency, now.tick) != (row.currency, row.tick):
             raise ChainError("tick", now.tick, f"must stay {row.tick} for {row.zone} under the same plan")
-    for zone, shard in before.moved:
-        if moved.get(zone) != shard:
-            raise ChainError("moved", zone, f"must stay moved to {shard}: a zone does not come back")
 
 
 def _release(head: ShardHead, tile: Tile, table: ZoneTable) -> ShardHead:

@@ -159,7 +159,6 @@ class ZoneHead:
     line: ZoneLine
     leaf: str  # hash of its last leaf
     totals: tuple[int, ...]  # by cost column
-    since: int | None  # the first interval that was released for it here; None: none yet
 
     @property
     def key_in_force(self) -> str:
@@ -177,15 +176,16 @@ def check_zone_follows(head: ZoneHead | None, line: ZoneLine) -> ZoneHead:
             raise ChainError("kind", header.kind, f"must open the shard or the zone in {zone_line_label(line)}")
         if header.kind is TileKind.OPEN:
             _require(line, seq=(header.seq, 0), prev=(header.prev, GENESIS_PREV))
-        return ZoneHead(line, NO_LEAF, (0,) * len(COST_COLUMNS), None)
+        return ZoneHead(line, NO_LEAF, (0,) * len(COST_COLUMNS))
     last = head.line.header
-    _require(line, zone=(line.zone, head.line.zone), interval_s=(header.interval_s, last.interval_s))
-    _require(line, key=(header.key, head.key_in_force), lead=(header.lead, last.lead))
-    if header.shard != last.shard:
-        return _enter_other_shard(head, line)
     releases = header.kind is TileKind.RELEASE
     _require(
         line,
+        zone=(line.zone, head.line.zone),
+        shard=(header.shard, last.shard),
+        key=(header.key, head.key_in_force),
+        lead=(header.lead, last.lead),
+        interval_s=(header.interval_s, last.interval_s),
         seq=(header.seq, last.seq + 1),
         interval=(header.interval, last.interval + releases),
         prev=(header.prev, head.line.tile.hash),
@@ -199,14 +199,7 @@ def check_zone_follows(head: ZoneHead | None, line: ZoneLine) -> ZoneHead:
     totals = tuple(int(line.row[f"total_{cost}"][0]) for cost in COST_COLUMNS)
     expected = tuple(before + cost for before, cost in zip(head.totals, spent, strict=True))
     _require(line, totals=(totals, expected), leaf=(line.row["prev"][0].tobytes().hex(), head.leaf))
-    return ZoneHead(line, line.leaf_hash, totals, header.interval if head.since is None else head.since)
-
-
-def _enter_other_shard(head: ZoneHead, line: ZoneLine) -> ZoneHead:
-    """A zone that was moved: its chain goes on, in a shard that has passed the last interval of the one before."""
-    if line.header.kind not in {TileKind.OPEN, TileKind.ZONES} or line.header.interval < head.line.header.interval:
-        raise ChainError("shard", line.header.shard, f"must take the zone over in {zone_line_label(line)}")
-    return replace(head, line=line)
+    return ZoneHead(line, line.leaf_hash, totals)
 
 
 def _require(line: ZoneLine, **pairs: tuple[object, object]) -> None:

@@ -1,13 +1,13 @@
 """The zones of a shard: one document, named by its SHA-256, that many tiles share.
 
 A tile has a row for each zone of its table, in the order of the table. It holds no names and no plans. A zone that is
-opened, moved or put under another plan gets a new table, which is in force from the first tile that names it.
+opened or put under another plan gets a new table, which is in force from the first tile that names it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,18 +25,8 @@ from murmurate.public_log.merkle import LEAF_PREFIX
 
 MAX_ZONES = 1000  # of a shard
 MAX_NAME_BYTES = 200
-MAX_NUMBER = 2**62  # intervals and totals stay below it
+MAX_NUMBER = 2**62  # intervals stay below it
 NO_LEAF = "0" * 64  # what the first row of a chain names as the leaf before
-
-
-class MovedFrom(NamedTuple):
-    """Where the chain of a zone stood when it left another shard."""
-
-    shard: str
-    interval: int  # the last one that was decided there
-    leaf: str  # hash of its last leaf, 64 hexadecimal digits
-    total_epsilon_micro: int
-    total_rho_micro: int
 
 
 class ZoneRow(NamedTuple):
@@ -46,26 +36,19 @@ class ZoneRow(NamedTuple):
     plan: str  # digest
     currency: str
     tick: str  # one price step [currency/kWh], as a fraction
-    since: int  # the first interval that is decided for it in this shard
-    moved_from: MovedFrom | None = None  # None: its chain begins here
-
-    @property
-    def start(self) -> MovedFrom:
-        """Where its chain stands before its first row in this shard."""
-        return self.moved_from or MovedFrom("", self.since - 1, NO_LEAF, 0, 0)
+    since: int  # the first interval that is decided for it
 
 
 @dataclass(frozen=True)
 class ZoneTable:
-    """The zones of a shard, sorted by name, and where zones went that have left it."""
+    """The zones of a shard, sorted by name."""
 
     rows: tuple[ZoneRow, ...]
-    moved: tuple[tuple[str, str], ...] = ()  # zone and the shard that it moved to, sorted
 
     @classmethod
-    def from_rows(cls, rows: Iterable[ZoneRow], moved: Mapping[str, str] | None = None) -> ZoneTable:
+    def from_rows(cls, rows: Iterable[ZoneRow]) -> ZoneTable:
         """Return the table of these zones. Raises ChainError if it breaks a rule of tables."""
-        table = cls(tuple(sorted(rows)), tuple(sorted((moved or {}).items())))
+        table = cls(tuple(sorted(rows)))
         table.check()
         return table
 
@@ -73,36 +56,31 @@ class ZoneTable:
     def from_json(cls, text: str) -> ZoneTable:
         """Read a table. Raises ChainError unless it is one, in canonical form."""
         members = parse_canonical(text, "zone table")
-        require_types(members, {"murmurate_zones": (int,), "moved": (dict,), "zones": (list,)}, "zone table")
+        require_types(members, {"murmurate_zones": (int,), "zones": (list,)}, "zone table")
         if members["murmurate_zones"] != FORMAT_VERSION:
             raise ChainError("zone table", members["murmurate_zones"], f"must have version {FORMAT_VERSION}")
-        if not all(isinstance(shard, str) for shard in members["moved"].values()):
-            raise ChainError("moved", "of another type", "must name the shard of each zone that has left")
-        table = cls(tuple(_parse_row(row) for row in members["zones"]), tuple(sorted(members["moved"].items())))
+        table = cls(tuple(_parse_row(row) for row in members["zones"]))
         table.check()
         return table
 
     def check(self) -> None:
-        """Raise ChainError unless zones are sorted, each named once and in one place, and not too many."""
+        """Raise ChainError unless zones are sorted, each named once, and not too many."""
         names = [row.zone for row in self.rows]
         if not 1 <= len(names) <= MAX_ZONES:
             raise ChainError("zones", len(names), f"must be from 1 to {MAX_ZONES} in a shard")
         if any(first >= second for first, second in pairwise(names)):
             raise ChainError("zones", "in another order", "must be sorted by name, each once")
-        for name in (*names, *(zone for zone, _ in self.moved)):
+        for name in names:
             if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
                 raise ChainError("zone", name, f"must have a name of 1 to {MAX_NAME_BYTES} bytes")
-        both = {zone for zone, _ in self.moved} & set(names)
-        if both:
-            raise ChainError("zone", min(both), "cannot be in a shard and have left it")
         for row in self.rows:
             _check_row(row)
 
     @property
     def text(self) -> str:
         """The document. It is made each time (4 ms for 1,000 zones), because 160 kB are not worth keeping."""
-        rows = [row._asdict() | {"moved_from": row.moved_from and row.moved_from._asdict()} for row in self.rows]
-        return canonical_json({"murmurate_zones": FORMAT_VERSION, "moved": dict(self.moved), "zones": rows})
+        rows = [row._asdict() for row in self.rows]
+        return canonical_json({"murmurate_zones": FORMAT_VERSION, "zones": rows})
 
     @cached_property
     def digest(self) -> str:
@@ -143,14 +121,6 @@ _ROW_TYPES: dict[str, tuple[type, ...]] = {
     "currency": (str,),
     "tick": (str,),
     "since": (int,),
-    "moved_from": (dict, type(None)),
-}
-_MOVED_TYPES: dict[str, tuple[type, ...]] = {
-    "shard": (str,),
-    "interval": (int,),
-    "leaf": (str,),
-    "total_epsilon_micro": (int,),
-    "total_rho_micro": (int,),
 }
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -159,16 +129,11 @@ def _parse_row(members: Any) -> ZoneRow:
     if not isinstance(members, dict):
         raise ChainError("row of a zone table", members, "must be an object")
     require_types(members, _ROW_TYPES, "row of a zone table")
-    if members["moved_from"] is not None:
-        require_types(members["moved_from"], _MOVED_TYPES, "moved_from")
-        members = members | {"moved_from": MovedFrom(**members["moved_from"])}
     return ZoneRow(**members)
 
 
 def _check_row(row: ZoneRow) -> None:
-    start = row.start
-    for digest in (row.plan, start.leaf):
-        if len(digest) != 64 or not _HEX_DIGITS.issuperset(digest):
-            raise ChainError("digest", digest, "must be 64 hexadecimal digits")
-    if max(abs(row.since), abs(start.interval), start.total_epsilon_micro, start.total_rho_micro) >= MAX_NUMBER:
+    if len(row.plan) != 64 or not _HEX_DIGITS.issuperset(row.plan):
+        raise ChainError("digest", row.plan, "must be 64 hexadecimal digits")
+    if abs(row.since) >= MAX_NUMBER:
         raise ChainError("number", f"in the row of {row.zone}", "must be below 2**62")

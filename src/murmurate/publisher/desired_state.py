@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from murmurate.public_log.tile import TileKind
 from murmurate.public_log.tile_chain import ShardHead
-from murmurate.public_log.zone_table import MAX_ZONES, MovedFrom, ZoneRow, ZoneTable
+from murmurate.public_log.zone_table import MAX_ZONES, ZoneRow, ZoneTable
 
 UNTIL_NO_INTERVAL = -(2**62)  # decides no interval
 
@@ -44,14 +44,6 @@ class ZoneOpening:
     currency: str
     tick: str  # one price step [currency/kWh], as a fraction
     first: int  # the first interval that gets a price; a later one where the shard has passed it
-    moved_from: MovedFrom | None = None
-    came_from: ShardOpening | None = None  # key in force, interval length and lead of the shard that it left
-    claim: int = 0  # number of its claim in the log: 0 where it is opened, one more with each move
-
-    @property
-    def earliest(self) -> int:
-        """The first interval that may be decided for it in this shard: none that another shard has decided."""
-        return self.first if self.moved_from is None else max(self.first, self.moved_from.interval + 1)
 
 
 class PlanChange(NamedTuple):
@@ -72,7 +64,6 @@ class DesiredState:
     opening: ShardOpening | None = None
     zones: Mapping[str, ZoneOpening] = field(default_factory=dict)  # that should be in the shard
     plan_changes: Mapping[str, PlanChange] = field(default_factory=dict)  # by zone
-    moves: Mapping[str, str] = field(default_factory=dict)  # zones that should leave, and the shards that they go to
     key_change: Change | None = None
 
 
@@ -90,47 +81,19 @@ class NextTile(NamedTuple):
         return self.interval < self.desired.priced_from
 
 
-def find_unfit_zones(head: ShardHead | None, desired: DesiredState) -> dict[str, str]:
-    """Return the zones that cannot be moved into the shard, with the reason: it is unlike the shard that they left.
-
-    One key must go on signing for a zone, its intervals keep their length, and each is paid as long after it as before.
-    """
-    here = _shard_terms(head, desired)
-    inside: Collection[str] = () if head is None else head.table.position
-    return {
-        zone: f"was moved from a shard with {_describe_terms(opening.came_from)}; this one has {_describe_terms(here)}"
-        for zone, opening in desired.zones.items()
-        if here is not None and opening.came_from not in {None, here} and zone not in inside
-    }
-
-
-def _shard_terms(head: ShardHead | None, desired: DesiredState) -> ShardOpening | None:
-    """Return key in force, interval length and lead of a shard, or those that it should be opened with."""
-    if head is None:
-        return desired.opening
-    header = head.tile.header
-    return ShardOpening(key=head.tile.key_in_force, interval_s=header.interval_s, lead=header.lead)
-
-
-def _describe_terms(terms: ShardOpening | None) -> str:
-    return "" if terms is None else f"key {terms.key}, intervals of {terms.interval_s} s and lead {terms.lead}"
-
-
 def zones_to_enter(head: ShardHead | None, desired: DesiredState) -> dict[str, ZoneOpening]:
     """Return the zones that can enter the shard now, or open it: they must be claimed in the log first."""
-    unfit = find_unfit_zones(head, desired)
     if head is None:
         due = {} if desired.opening is None else desired.zones
         room = MAX_ZONES
     else:
-        left = dict(head.table.moved)
         due = {
             zone: opening
             for zone, opening in desired.zones.items()
-            if zone not in head.table.position and zone not in left and opening.earliest <= head.interval + 1
+            if zone not in head.table.position and opening.first <= head.interval + 1
         }
         room = MAX_ZONES - len(head.table)
-    return {zone: due[zone] for zone in sorted(due.keys() - unfit.keys())[:room]}
+    return {zone: due[zone] for zone in sorted(due)[:room]}
 
 
 def find_next_tile(head: ShardHead | None, desired: DesiredState, claimed: Collection[str]) -> NextTile | None:
@@ -153,8 +116,8 @@ def find_next_tile(head: ShardHead | None, desired: DesiredState, claimed: Colle
 
 def _open_shard(desired: DesiredState, entering: Mapping[str, ZoneOpening]) -> NextTile:
     """A shard begins with the zones that can be decided first. Later ones enter when it comes to them."""
-    first = min(opening.earliest for opening in entering.values())
-    due = {zone: opening for zone, opening in entering.items() if opening.earliest == first}
+    first = min(opening.first for opening in entering.values())
+    due = {zone: opening for zone, opening in entering.items() if opening.first == first}
     return NextTile(TileKind.OPEN, first - 1, ZoneTable.from_rows(_enter(due, first)), desired)
 
 
@@ -164,23 +127,16 @@ def _next_table(head: ShardHead, desired: DesiredState, entering: Mapping[str, Z
         for zone, change in desired.plan_changes.items()
         if (row := head.table.find_row(zone)) is not None and row.plan == change.before != change.after
     }
-    leaving = {zone: shard for zone, shard in desired.moves.items() if zone in head.table.position}
-    if len(leaving) == len(head.table) and not entering:
-        del leaving[max(leaving)]  # a shard without a zone could release nothing
-    if not changes and not leaving and not entering:
+    if not changes and not entering:
         return head.table
     rows = [
         row._replace(plan=changes[row.zone].after, currency=changes[row.zone].currency, tick=changes[row.zone].tick)
         if row.zone in changes
         else row
         for row in head.table.rows
-        if row.zone not in leaving
     ]
-    return ZoneTable.from_rows([*rows, *_enter(entering, head.interval + 1)], dict(head.table.moved) | leaving)
+    return ZoneTable.from_rows([*rows, *_enter(entering, head.interval + 1)])
 
 
 def _enter(entering: Mapping[str, ZoneOpening], since: int) -> list[ZoneRow]:
-    return [
-        ZoneRow(zone, opening.plan, opening.currency, opening.tick, since, opening.moved_from)
-        for zone, opening in entering.items()
-    ]
+    return [ZoneRow(zone, opening.plan, opening.currency, opening.tick, since) for zone, opening in entering.items()]

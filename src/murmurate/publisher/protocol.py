@@ -9,7 +9,7 @@ log) and in the log (what is public).
 
 Why at most one draw leaves for a zone and interval: a tile is sent only after it was saved as the shard's pending one;
 while it may still be appended (it follows the head) no other is written; the log creates at most one tile for each
-number of a shard; intervals only grow along a shard; a zone is in one shard at a time. A state that was set back has
+number of a shard; intervals only grow along a shard; a zone is in one shard for ever. A state that was set back has
 lost its pending tile, and may send a second one; the log takes one of the two. Proof and assumptions: `protocol.md`.
 """
 
@@ -23,16 +23,9 @@ from typing import Any, NamedTuple
 from murmurate.errors import ChainError
 from murmurate.public_log.tile import TileKind
 from murmurate.public_log.tile_chain import ShardHead, VerifySignature, check_follows, check_next
-from murmurate.publisher.desired_state import (
-    DesiredState,
-    NextTile,
-    find_next_tile,
-    find_unfit_zones,
-    zones_to_enter,
-)
+from murmurate.publisher.desired_state import DesiredState, NextTile, find_next_tile, zones_to_enter
 from murmurate.publisher.steps import (
     AppendToLog,
-    Claim,
     ClaimZones,
     LoadDemand,
     LockShards,
@@ -57,7 +50,6 @@ class BlockedCode(Enum):
     LOG_INVALID = "log invalid"  # the log holds a tile that does not follow the one before
     NO_RECORD = "no record"  # a tile or row cannot be written, or must not be published
     OTHER_SHARD = "other shard"  # the zone is in another shard
-    UNLIKE_SHARD = "unlike shard"  # the zone was moved from a shard with another key, interval length or lead
 
 
 class BlockedReason(NamedTuple):
@@ -123,9 +115,9 @@ def publish_round(
         except ChainError as error:
             outcome.blocked[shard] = _blocked_reason(error)
     wanted = _wanted_claims(reconciled, desired)
-    newest: Mapping[str, Claim] = (yield ClaimZones(dict(wanted))) if wanted else {}
-    next_tiles = _next_tiles(reconciled, desired, newest, outcome.blocked)
-    outcome.blocked_zones = _foreign_zones(wanted, newest) | _unfit_zones(reconciled, desired)
+    holders: Mapping[str, str] = (yield ClaimZones(dict(wanted))) if wanted else {}
+    next_tiles = _next_tiles(reconciled, desired, holders, outcome.blocked)
+    outcome.blocked_zones = _foreign_zones(wanted, holders)
     demand: Demand = yield LoadDemand(
         {
             shard: (tile.interval, tile.table.zones)
@@ -153,20 +145,20 @@ def publish_round(
 
 def _wanted_claims(
     reconciled: Mapping[str, Reconciliation], desired: Mapping[str, DesiredState]
-) -> list[tuple[str, Claim]]:
-    """Zones that can enter a shard, with their claims. A zone that two shards want is there twice."""
+) -> list[tuple[str, str]]:
+    """Zones that can enter a shard, with the shard. A zone that two shards want is there twice."""
     return [
-        (zone, Claim(shard, opening.claim))
+        (zone, shard)
         for shard, at in reconciled.items()
         if at.may_write
-        for zone, opening in zones_to_enter(at.head, desired[shard]).items()
+        for zone in zones_to_enter(at.head, desired[shard])
     ]
 
 
 def _next_tiles(
     reconciled: Mapping[str, Reconciliation],
     desired: Mapping[str, DesiredState],
-    newest: Mapping[str, Claim],
+    holders: Mapping[str, str],
     blocked: dict[str, BlockedReason],
 ) -> dict[str, tuple[ShardHead | None, NextTile]]:
     """What to write for each shard. One whose zones break a rule is blocked."""
@@ -174,8 +166,7 @@ def _next_tiles(
     for shard, at in reconciled.items():
         if not at.may_write:
             continue
-        openings = desired[shard].zones
-        claimed = {zone for zone, opening in openings.items() if newest.get(zone) == Claim(shard, opening.claim)}
+        claimed = {zone for zone, holder in holders.items() if holder == shard}
         try:
             tile = find_next_tile(at.head, desired[shard], claimed)
         except ChainError as error:
@@ -186,27 +177,13 @@ def _next_tiles(
     return next_tiles
 
 
-def _foreign_zones(wanted: list[tuple[str, Claim]], newest: Mapping[str, Claim]) -> dict[str, BlockedReason]:
+def _foreign_zones(wanted: list[tuple[str, str]], holders: Mapping[str, str]) -> dict[str, BlockedReason]:
+    """Zones that another shard holds."""
     return {
-        zone: BlockedReason(BlockedCode.OTHER_SHARD, _not_claimed_reason(claim, newest.get(zone)))
-        for zone, claim in wanted
-        if newest.get(zone) != claim
+        zone: BlockedReason(BlockedCode.OTHER_SHARD, f"is in shard {holders[zone]}: it cannot enter shard {shard}")
+        for zone, shard in wanted
+        if holders[zone] != shard
     }
-
-
-def _unfit_zones(
-    reconciled: Mapping[str, Reconciliation], desired: Mapping[str, DesiredState]
-) -> dict[str, BlockedReason]:
-    return {
-        zone: BlockedReason(BlockedCode.UNLIKE_SHARD, reason)
-        for shard, at in reconciled.items()
-        for zone, reason in find_unfit_zones(at.head, desired[shard]).items()
-    }
-
-
-def _not_claimed_reason(claim: Claim, newest: Claim | None) -> str:
-    where = "is in no shard" if newest is None else f"is in shard {newest.shard} (claim {newest.number})"
-    return f"{where}: it cannot enter shard {claim.shard} with claim {claim.number}"
 
 
 def _blocked_reason(error: ChainError) -> BlockedReason:

@@ -39,13 +39,6 @@ class LogTail(NamedTuple):
     last_hash: str  # of the tile with the number last_seq
 
 
-class Claim(NamedTuple):
-    """A claim of a zone: 0 where the zone is opened, and one more with each move. Each number is given to one shard."""
-
-    shard: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
 class LockShards:
     """Lock these shards in the state; the result is the SeenState of each. One with another lock is left out."""
@@ -62,9 +55,9 @@ class ReadLog:
 
 @dataclass(frozen=True, slots=True)
 class ClaimZones:
-    """Claim zones for shards in the log; the result is the newest claim of each. A claim that exists stays as it is."""
+    """Claim zones for shards in the log; the result is the shard that holds each. A claim that exists stays."""
 
-    claims: Mapping[str, Claim]
+    claims: Mapping[str, str]  # shard by zone
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 from murmurate.public_log.tile_chain import ShardHead
 from murmurate.publisher.steps import (
     AppendToLog,
-    Claim,
     ClaimZones,
     LoadDemand,
     LockShards,
@@ -57,8 +56,8 @@ class LogStore(Protocol):
         """The next tiles of each shard after a number (not all, if they are many), and number and hash of its head."""
         ...
 
-    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
-        """Create the claim of each zone, durably, unless its number exists; return the newest claim of each zone."""
+    def claim(self, claims: Mapping[str, str]) -> dict[str, str]:
+        """Give each zone to a shard, durably and for ever, unless a shard has it; return the shard of each zone."""
         ...
 
     def append(self, offers: Mapping[str, Offer]) -> None:

@@ -1,4 +1,4 @@
-"""Check what needs the whole log: changes of plan, moves of zones, and contradictions."""
+"""Check what needs the whole log: changes of plan, zones in two shards, and contradictions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from murmurate.verification.chain_run import Conflict
 from murmurate.verification.check_context import READ_ERRORS, CheckContext
 from murmurate.verification.contradiction import prove_contradiction
 from murmurate.verification.line_pass import LinePass
-from murmurate.verification.move_check import MoveCheck, TwoRows
 from murmurate.verification.plan_check import ProvenPlan
 from murmurate.verification.report import LogFinding, MisbehaviourProof
 from murmurate.verification.shard_check import ShardCheck
-from murmurate.verification.shard_history import Presence
 from murmurate.verification.tile_pass import TilePass
 from murmurate.verification.zone_line_check import ZoneLineCheck
 
@@ -63,36 +61,26 @@ class FinalPass:
         if words is not None:
             self.context.report.add_finding(LogFinding(shard, stretch.seq, zone, "change", words, stretch.source))
 
-    def check_moves(self) -> None:
-        """Check that a zone is in one shard at a time, and goes on in the next one where it ended before."""
-        moves = MoveCheck(self.tiles.history)
-        for zone, presences in self.tiles.history.presences.items():
-            if not self.context.is_chosen(zone):
+    def check_shards(self) -> None:
+        """Check that each zone is in one shard. Two rows for one interval are a proof."""
+        for zone, by_shard in self.tiles.history.entries.items():
+            if len(by_shard) == 1 or not self.context.is_chosen(zone):
                 continue
-            for presence in presences.values():
-                self._check_change_by_move(zone, presence)
-            for presence, rule, words, two_rows in moves.broken_moves(zone):
-                finding = LogFinding(presence.shard, presence.seq, zone, rule, words, presence.source)
-                self.context.report.add_finding(finding)
-                if two_rows is not None:
-                    self._prove_two_rows(two_rows)
+            first, *others = sorted(by_shard.values(), key=lambda entry: (entry.since, entry.shard))
+            for entry in others:
+                words = f"is in {first.shard} as well: a zone stays in the shard that it was opened in"
+                self.context.report.add_finding(
+                    LogFinding(entry.shard, entry.seq, zone, "two shards", words, entry.source)
+                )
+                self._prove_two_rows(zone, entry.since, (first.shard, entry.shard))
 
-    def _check_change_by_move(self, zone: str, presence: Presence) -> None:
-        """A zone that enters another shard under another plan changes its plan."""
-        history, moved_from = self.tiles.history, presence.row.moved_from
-        if moved_from is None:
+    def _prove_two_rows(self, zone: str, interval: int, shards: tuple[str, str]) -> None:
+        """Make a proof of two rows for one interval in two shards, if both have decided it."""
+        hashes = [self._release_hash(shard, interval) for shard in shards]
+        if not all(hashes):
             return
-        old_number = history.stretch_before_move(zone, moved_from)
-        old = None if old_number is None else history.row_at(moved_from.shard, old_number, zone)
-        if old is not None and old[1].plan != presence.row.plan:
-            stretches = enumerate(history.stretches[presence.shard])
-            self._check_change(presence.shard, next(n for n, each in stretches if each.seq == presence.seq), zone)
-
-    def _prove_two_rows(self, both: TwoRows) -> None:
-        """Make a proof of two rows for one interval in two shards."""
-        hashes = [self._release_hash(shard, both.interval) for shard in both.shards]
-        found = self.find_items([each for each in hashes if each])
-        first, second = (self._make_line(found.get(each, b""), both.zone) for each in hashes)
+        found = self.find_items(hashes)
+        first, second = (self._make_line(found.get(each, b""), zone) for each in hashes)
         proof = prove_contradiction(first, second, self.context.verify)
         if proof is not None:
             self._add_proof(proof)

@@ -70,7 +70,7 @@ class LinePass:
 
     def _sum_up(self, line: ZoneLine) -> None:
         header, summary = line.header, self._context.report.zone_summary(line.zone)
-        summary.add_terms(shard=header.shard, key=header.key, plan=line.plan, interval_s=header.interval_s)
+        summary.add_terms(key=header.key, plan=line.plan, interval_s=header.interval_s)
         if header.next_key is not None:
             summary.keys.append(header.next_key)
             self._context.keys.add_rotation(header)
@@ -122,9 +122,8 @@ class _Account:
         if self._last is None:
             return carry_over(None, 1, header.lead) if self._complete and not self._runs else None
         before, row = self._last
-        if before.shard != header.shard:
-            return carry_over(None, 1, header.lead)  # a zone that was moved begins anew
-        return carry_over(row, 1, header.lead) if before.interval + 1 == header.interval else None
+        follows = (before.shard, before.interval + 1) == (header.shard, header.interval)
+        return carry_over(row, 1, header.lead) if follows else None
 
     def change_plan(self, plan: ProvenPlan, changes: ChangeCheck) -> Iterator[tuple[str, str]]:
         """Yield why a change to a plan may cost more than was promised."""

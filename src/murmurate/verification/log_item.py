@@ -30,9 +30,8 @@ class ItemKind(Enum):
 _BEGINNINGS = {
     b'{"count":': ItemKind.TILE,
     b'{"index":': ItemKind.ZONE_LINE,
-    b'{"moved":': ItemKind.ZONE_TABLE,
+    b'{"murmurate_zones":': ItemKind.ZONE_TABLE,
 }
-_BEGINNING_BYTES = 9
 _PLAN_MARKER = b'"murmurate_plan"'
 
 
@@ -42,8 +41,10 @@ def find_kind(data: bytes) -> ItemKind:
     >>> find_kind(b'{"index":null,"murmurate_zone":1}')
     <ItemKind.ZONE_LINE: 2>
     """
-    kind = _BEGINNINGS.get(data[:_BEGINNING_BYTES])
-    return kind or (ItemKind.PLAN if _PLAN_MARKER in data else ItemKind.UNKNOWN)
+    for beginning, kind in _BEGINNINGS.items():
+        if data.startswith(beginning):
+            return kind
+    return ItemKind.PLAN if _PLAN_MARKER in data else ItemKind.UNKNOWN
 
 
 def read_items(source: LogSource) -> Iterator[LogItem]:

@@ -44,16 +44,15 @@ class ZoneSummary:
     interval_s: int = 0
     total_epsilon_micro: int = 0
     total_rho_micro: int = 0
-    shards: list[str] = field(default_factory=list)  # in the order in which they were read
     keys: list[str] = field(default_factory=list)  # in the order of their use
     plans: list[str] = field(default_factory=list)  # likewise
     finding_count: int = 0  # findings, those that are not kept included
 
-    def add_terms(self, *, shard: str, key: str, plan: str, interval_s: int) -> None:
+    def add_terms(self, *, key: str, plan: str, interval_s: int) -> None:
         """Note under what the zone is from here on."""
         self.first_key = self.first_key or key
         self.interval_s = interval_s
-        for seen, new in ((self.shards, shard), (self.keys, key), (self.plans, plan)):
+        for seen, new in ((self.keys, key), (self.plans, plan)):
             if seen[-1:] != [new]:
                 seen.append(new)
 

@@ -1,20 +1,17 @@
-"""What was released in each shard, a bit for each row, and which zones entered and left it.
+"""What was released in each shard, a bit for each row, and which zones are in it.
 
-Changes of plan and moves are checked when all shards have been read: the shard that a zone came from may be read after
-the one that it went to.
+Changes of plan are checked when all copies of a shard have been read: a later one may have what an earlier one lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from murmurate.public_log.tile import RowKind, TileHeader, TileKind
-from murmurate.public_log.tile_chain import ShardHead
-from murmurate.public_log.zone_table import MovedFrom, ZoneRow, ZoneTable
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.units import BoolArray
 from murmurate.verification.plan_check import PlanStore, ProvenPlan, ReleaseHistory, ReleaseRun, encode_runs
 from murmurate.verification.table_store import TableStore
@@ -49,60 +46,32 @@ class Stretch:
         return ((column >> (7 - at % 8)) & 1).astype(np.bool_)
 
 
-class Presence(NamedTuple):
-    """A zone enters a shard."""
+class ZoneEntry(NamedTuple):
+    """A zone in a shard, where it was seen first."""
 
     shard: str
-    row: ZoneRow
+    since: int  # the first interval that is decided for it
     seq: int
-    key: str  # that signed the tile
-    interval_s: int
-    lead: int
     source: str
-
-
-class Departure(NamedTuple):
-    """A zone leaves a shard."""
-
-    state: MovedFrom  # where its chain stood
-    known: bool  # whether that could be followed
-    to_shard: str
-    key: str
-    interval_s: int
-    lead: int
 
 
 @dataclass(slots=True)
 class LogHistory:
-    """The stretches of all shards, and the ways of the zones."""
+    """The stretches of all shards, and the zones in them."""
 
     tables: TableStore
     plans: PlanStore
     stretches: dict[str, list[Stretch]] = field(default_factory=dict)
-    presences: dict[str, dict[tuple[str, int], Presence]] = field(default_factory=dict)  # by zone
-    departures: dict[tuple[str, str], Departure] = field(default_factory=dict)  # by zone and shard, the last one
+    entries: dict[str, dict[str, ZoneEntry]] = field(default_factory=dict)  # by zone and shard
 
-    def enter_table(self, header: TileHeader, table: ZoneTable, before: ShardHead | None, source: str) -> None:
+    def enter_table(self, header: TileHeader, table: ZoneTable, source: str) -> None:
         """Begin a stretch: a tile puts a zone table in force, or follows after a gap."""
         mine = self.stretches.setdefault(header.shard, [])
         first = header.interval + (header.kind is not TileKind.RELEASE)
         mine.append(Stretch(table.digest, len(table), first, header.seq, source))
         for row in table.rows:
-            if row.since == first and row.zone not in (before.table.position if before else ()):
-                terms = (header.key, header.interval_s, header.lead)
-                presence = Presence(header.shard, row, header.seq, *terms, source)
-                self.presences.setdefault(row.zone, {}).setdefault((header.shard, row.since), presence)
-
-    def add_departures(self, header: TileHeader, table: ZoneTable, before: ShardHead, *, known: bool) -> None:
-        """Note the zones that leave with a zone table, and where their chains stood, if that is `known`."""
-        moved = dict(table.moved)
-        for at, row in enumerate(before.table.rows):
-            if row.zone not in table.position:
-                leaf, totals = before.leaf_hashes[at].tobytes().hex(), before.totals[:, at].tolist()
-                state = MovedFrom(header.shard, header.interval, leaf, *totals)
-                terms = (header.key, header.interval_s, header.lead)
-                departure = Departure(state, known, moved.get(row.zone, ""), *terms)
-                self.departures[row.zone, header.shard] = departure
+            entry = ZoneEntry(header.shard, row.since, header.seq, source)
+            self.entries.setdefault(row.zone, {}).setdefault(header.shard, entry)
 
     def needs_stretch(self, header: TileHeader) -> bool:
         """Whether a tile begins a stretch."""
@@ -131,10 +100,6 @@ class LogHistory:
         old = {row.zone: row.plan for row in before.rows}
         return [row.zone for row in after.rows if old.get(row.zone, row.plan) != row.plan]
 
-    def last_interval(self, shard: str) -> int | None:
-        """The last interval that is known of a shard."""
-        return max((stretch.end - 1 for stretch in self.stretches.get(shard, ())), default=None)
-
     def row_at(self, shard: str, number: int, zone: str) -> tuple[int, ZoneRow] | None:
         """The row of a zone in a stretch, and its number."""
         table = self.tables.find_table(self.stretches[shard][number].table)
@@ -143,49 +108,20 @@ class LogHistory:
         at = table.position[zone]
         return at, table.rows[at]
 
-    def stretch_before_move(self, zone: str, state: MovedFrom) -> int | None:
-        """The number of the last stretch of a zone in the shard that it left."""
-        mine = self.stretches.get(state.shard, [])
-        for number in reversed(range(len(mine))):
-            if mine[number].end == state.interval + 1 and self.row_at(state.shard, number, zone) is not None:
-                return number
-        return None
-
     def history_before(self, shard: str, number: int, zone: str) -> ReleaseHistory:
-        """Return what was released for a zone before a stretch, through all shards that it was in."""
-        runs: list[list[ReleaseRun]] = []
-        complete = False
-        for run in self._walk_back(shard, number, zone):
-            if run is None:
-                complete = True
-            else:
-                runs.append(run)
-        found = (each for run in reversed(runs) for each in run)
-        return ReleaseHistory.from_runs(found, end=self.stretches[shard][number].first, complete=complete)
-
-    def _walk_back(self, shard: str, number: int, zone: str) -> Iterator[list[ReleaseRun] | None]:
-        """Yield the runs of each stretch before one, the newest first; None at last, if the zone was opened there."""
-        visited: set[tuple[str, int]] = set()
-        while (shard, number) not in visited:
-            visited.add((shard, number))
-            end, here = self.stretches[shard][number].first, self.row_at(shard, number, zone)
+        """Return what was released for a zone before a stretch."""
+        mine, runs, complete = self.stretches[shard], list[list[ReleaseRun]](), False
+        for at in range(number, -1, -1):
+            here = self.row_at(shard, at, zone)
             if here is None:
-                return
-            row, waited = here[1], 0
-            if row.since < end:
-                number -= 1
-            elif row.moved_from is None:
-                yield None
-                return
-            else:
-                shard, waited = row.moved_from.shard, row.since - 1 - row.moved_from.interval
-                end, found = row.moved_from.interval + 1, self.stretch_before_move(zone, row.moved_from)
-                number = -1 if found is None else found
-            if number < 0 or self.stretches[shard][number].end != end:
-                return
-            before = self.row_at(shard, number, zone)
-            proven = None if before is None else self.plans.proven_plan(before[1].plan)
-            if before is None or not isinstance(proven, ProvenPlan):
-                return
-            released = encode_runs(proven, self.stretches[shard][number].measured_of(before[0]))
-            yield [*released, *([ReleaseRun(proven, measured=False, length=waited)] if waited else [])]
+                break
+            if at < number:
+                proven = self.plans.proven_plan(here[1].plan)
+                if mine[at].end != mine[at + 1].first or not isinstance(proven, ProvenPlan):
+                    break
+                runs.append(encode_runs(proven, mine[at].measured_of(here[0])))
+            if here[1].since >= mine[at].first:
+                complete = True
+                break
+        found = (each for run in reversed(runs) for each in run)
+        return ReleaseHistory.from_runs(found, end=mine[number].first, complete=complete)

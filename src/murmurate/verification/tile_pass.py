@@ -83,10 +83,7 @@ class TilePass:
         header = tile.header
         tally = self._tallies.setdefault(header.shard, ZoneTally())
         if self.history.needs_stretch(header):
-            before = check.head_before
-            self.history.enter_table(header, table, before, source)
-            if before is not None and header.kind is TileKind.ZONES:
-                self.history.add_departures(header, table, before, known=check.head_before_known)
+            self.history.enter_table(header, table, source)
             summary = self._context.report.zone_summary
             chosen = [(at, summary(zone)) for at, zone in enumerate(table.zones) if self._context.is_chosen(zone)]
             tally.begin(tile, table, chosen)
@@ -119,7 +116,7 @@ class TilePass:
                     self._context.add_finding(header, row.zone, "terms", words, source)
 
     def _has_chosen_zone(self, shard: str) -> bool:
-        """Whether a shard has, or had, one of the zones that are checked."""
+        """Whether a shard has one of the zones that are checked."""
         digests = self._tables_of_shard.get(shard, set())
         tables = (self._context.tables.find_table(digest) for digest in digests)
         chosen = any(isinstance(table, str) or any(map(self._context.is_chosen, table.position)) for table in tables)

@@ -82,7 +82,7 @@ def check_log(
     final = FinalPass(context, tiles, lines, lambda wanted: _find_items(sources, wanted))
     final.check_keys()
     final.check_changes()
-    final.check_moves()
+    final.check_shards()
     final.prove_conflicts()
     return context.report
 

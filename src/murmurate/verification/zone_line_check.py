@@ -79,7 +79,8 @@ class ZoneLineCheck:
             except ChainError:
                 pass  # told apart below
             else:
-                self._extend(followed, head, line_hash)
+                followed.row_known |= head.line.row is not None
+                followed.extend(head, line_hash)
                 self._find_second_row(line, text, source)
                 return Placement.NEXT, []
         broken = [] if in_tiles or (known and not followed) else list(self._broken_rules(followed, line))
@@ -93,24 +94,12 @@ class ZoneLineCheck:
         return next((known for chain in chains if (known := chain.hash_of(line.header.seq)) is not None), None)
 
     def _preceding_run(self, line: ZoneLine) -> LineRun | None:
-        """The run that a line goes on with: in its own shard, or in the one that the zone has left."""
-        header = line.header
-        for run in self.runs:
-            last = run.head.line
-            if (last.header.shard, last.tile.hash, last.header.seq + 1) == (header.shard, header.prev, header.seq):
-                return run
-        enters = header.kind in _ENTERS and all(run.chain.header.shard != header.shard for run in self.runs)
-        return self.runs[-1] if enters and self.runs else None
-
-    def _extend(self, run: LineRun, head: ZoneHead, line_hash: str) -> None:
-        row_known = run.row_known or head.line.row is not None
-        if run.chain.header.shard == head.line.header.shard:
-            run.row_known = row_known
-            run.extend(head, line_hash)
-        else:
-            moved = LineRun(head, ChainRun(head.line.header), row_known)
-            moved.extend(head, line_hash)
-            self.runs.append(moved)
+        """The run whose last line this one names as the one before, with the next number."""
+        place = (line.header.shard, line.header.prev, line.header.seq)
+        heads = ((run, run.head.line) for run in self.runs)
+        return next(
+            (run for run, last in heads if (last.header.shard, last.tile.hash, last.header.seq + 1) == place), None
+        )
 
     def _begins_with(self, line: ZoneLine) -> bool:
         return not self.runs and line.header.kind in _ENTERS
@@ -125,7 +114,10 @@ class ZoneLineCheck:
             except ChainError as error:
                 yield rule_and_message(error, line.zone)
             return
-        if not here:
+        if self.runs and not here:
+            words = f"is in {self.runs[0].chain.header.shard} as well: a zone stays in the shard that it was opened in"
+            yield BrokenRule(line.zone, "two shards", words)
+        elif not here:
             words = f"begins with tile {header.seq} of {header.shard}; where the zone enters the shard is missing"
             yield BrokenRule(line.zone, "gap", words)
         elif header.seq > (last := max(run.chain.header.seq for run in here)):
@@ -167,6 +159,6 @@ class ZoneLineCheck:
 def _head_alone(line: ZoneLine) -> ZoneHead:
     """The head after a line whose predecessor is not known."""
     if line.row is None:
-        return ZoneHead(line, NO_LEAF, (0,) * len(COST_COLUMNS), None)
+        return ZoneHead(line, NO_LEAF, (0,) * len(COST_COLUMNS))
     totals = tuple(int(line.row[f"total_{cost}"][0]) for cost in COST_COLUMNS)
-    return ZoneHead(line, line.leaf_hash, totals, line.header.interval)
+    return ZoneHead(line, line.leaf_hash, totals)

@@ -33,7 +33,7 @@ class ZoneTally:
         self.zones, self.counts = zones, np.zeros((len(RowKind), len(table)), np.int64)
         for at, summary in zones:
             plan = table.rows[at].plan
-            summary.add_terms(shard=header.shard, key=header.key, plan=plan, interval_s=header.interval_s)
+            summary.add_terms(key=header.key, plan=plan, interval_s=header.interval_s)
 
     def change_key(self, next_key: str) -> None:
         for _, summary in self.zones:

@@ -82,15 +82,9 @@ def an_operator_who_followed(folder, page):
 def test_the_pages_on_publishing_and_verifying_run_as_written(tmp_path):
     with an_operator_who_followed(tmp_path, "how-to/publish.md") as operator:
         headers = [parse_tile(tile).header for tile in operator.export()]
-        kinds = {}
-        for header in headers:
-            if header.kind is not TileKind.RELEASE:
-                kinds.setdefault(header.shard, []).append(header.kind)
-        first, second = sorted(kinds, key=lambda shard: -len(kinds[shard]))
-        assert kinds[first][:3] == [TileKind.OPEN, TileKind.ZONES, TileKind.KEY]  # a plan, a key
-        assert kinds[first][3:] == [TileKind.ZONES, TileKind.ZONES]  # a zone enters and leaves
-        assert kinds[second] == [TileKind.OPEN]
-        operator.write("operator.key", next(header.key for header in headers if header.shard == first))
+        kinds = [header.kind for header in headers if header.kind is not TileKind.RELEASE]
+        assert kinds == [TileKind.OPEN, TileKind.ZONES, TileKind.KEY]  # a plan, a key
+        operator.write("operator.key", headers[0].key)
         assert "Everything holds." in operator.run('murmurate verify log.tar --key "$(cat operator.key)"')
         operator.run("murmurate export --zone harbour log.jsonl")
         follow(operator, "how-to/verify.md")

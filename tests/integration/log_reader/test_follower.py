@@ -16,7 +16,6 @@ from tests.support.sample_shards import NEW_KEY, OLD_KEY
 from murmurate.public_log.make_tile import release_interval
 from murmurate.public_log.tile import sign_tile
 from murmurate.publisher.desired_state import Change
-from murmurate.publisher.steps import Claim
 from murmurate.service.log_reader import follower
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import TILES_PER_QUERY, Follower
@@ -231,66 +230,27 @@ def test_a_tile_is_announced(writer, log_dsn, clients, request):
     notices.close()
 
 
-@pytest.fixture
-def moved(log_dsn, plans, writer):
-    """A function that moves the zone to another shard, which may have passed it by some intervals."""
-    made = []
-
-    def move(ahead=0):
-        target = ShardWriter(log_dsn, {"mill": plans[OTHER]}, shard="mole", first=FIRST)
-        made.append(target)
-        target.write(1 + writer.head.interval - FIRST + 1 + ahead, 300_000)
-        start = writer.head.chain_state(ZONE)
-        writer.write(until=0, moves={ZONE: "mole"})
-        target.log.claim({ZONE: Claim("mole", 1)})
-        target.take(ZONE, plans[ZONE], replace(writer.zones.pop(ZONE), moved_from=start, claim=1))
-        target.write()
-        return target
-
-    yield move
-    for target in made:
-        target.close()
-
-
-@pytest.mark.parametrize("ahead", [0, 2])
-def test_a_zone_that_was_moved_keeps_its_prices(writer, reader, moved, log_dsn, ahead):
+def test_a_zone_that_entered_later_has_its_prices_and_the_others_keep_theirs(writer, reader, plans, log_dsn):
     writer.write(6, 400_000)
     reader.refresh()
     reader.backfill()
-    assert reader.shown() == writer.prices(ZONE)
-    target = moved(ahead)
-    later, old = Reader(log_dsn), writer.prices(ZONE)
-    for number in range(3):
-        if number:
-            target.write(1, 500_000)
-        new = target.prices(ZONE)
-        gap = dict.fromkeys(range(max(old) + 1, max(old) + 1 + ahead))  # no shard has decided these
-        for one in (reader, later):
-            one.refresh()
-            one.backfill()
-            view = one.views[ZONE]
-            assert one.shown() == old | gap | new
-            assert (view.shard.name, view.first_priced, view.opened_s) == ("mole", FIRST + 2, FIRST * view.interval_s)
+    before = writer.prices(ZONE)
+    its = writer.zones[ZONE]
+    writer.log.claim({"late": writer.shard})
+    writer.take("late", plans[ZONE], replace(its, first=FIRST))
+    writer.write(4, 500_000)
+    later = Reader(log_dsn)
+    for one in (reader, later):
+        one.refresh()
+        one.backfill()
+        for zone in (ZONE, OTHER, "late"):
+            view = one.views[zone]
+            assert one.shown(zone) == writer.prices(zone)
             exact = view.exact_prices(view.known_intervals)
-            assert [ticks for ticks, _, _ in exact] == list(one.shown().values())
-            archived = one.archive.read_prices(view, view.first_priced, view.last_decided)
-            assert {price.interval: price.ticks for price in archived} == (old | gap if not new else old | gap | new)
-            assert one.shown(OTHER) == writer.prices(OTHER)
+            assert [ticks for ticks, _, _ in exact] == list(one.shown(zone).values())
+            archived = one.archive.read_prices(view, view.first_priced - 5, view.last_decided + 5)
+            assert {price.interval: price.ticks for price in archived} == writer.prices(zone)
+        assert one.shown() == before | {n: one.shown()[n] for n in range(max(before) + 1, max(before) + 4)}
+        assert one.views["late"].opened_s == one.views["late"].row.since * one.views[ZONE].interval_s
+        assert min(one.shown("late")) == max(before) + 1
     later.close()
-
-
-def test_prices_before_a_move_that_the_log_does_not_show_are_left_out(writer, moved, log_dsn):
-    writer.write(3, 400_000)
-    target = moved()
-    target.write(2, 400_000)
-    with psycopg.connect(log_dsn) as connection:
-        connection.execute("SET session_replication_role = replica")
-        connection.execute("DELETE FROM public_log.tile WHERE shard = 'quay'")
-        connection.execute("DELETE FROM public_log.head WHERE shard = 'quay'")
-    one = Reader(log_dsn)
-    one.refresh()
-    one.backfill()
-    assert one.shown() == target.prices(ZONE)
-    assert one.views[ZONE].first_priced == min(target.prices(ZONE))
-    assert one.archive.read_opening_key(one.views[ZONE]) == OLD_KEY.public_key  # its page is shown all the same
-    one.close()

@@ -13,7 +13,7 @@ from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import GENESIS_PREV, RowKind, TileKind, parse_tile
 from murmurate.public_log.tile_chain import check_header, check_next
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.publisher.steps import Claim, LogTail, Offer
+from murmurate.publisher.steps import LogTail, Offer
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.publish_loop import Publisher
 
@@ -80,19 +80,13 @@ class ObjectLog:
             found[shard] = LogTail(seq + len(tiles), tuple(tiles), last_hash)
         return found
 
-    def _newest_claim(self, zone):
-        number, newest = 0, None
-        while (shard := self.objects.get(self._key("claims", zone, number))) is not None:
-            number, newest = number + 1, Claim(shard.decode(), number)
-        return newest
+    def _holder(self, zone):
+        return self.objects.get(f"claims/{quote(zone, safe='')}").decode()
 
     def claim(self, claims):
-        for zone, claim in claims.items():
-            newest = self._newest_claim(zone)
-            if claim.number == (0 if newest is None else newest.number + 1):
-                self.objects.create(self._key("claims", zone, claim.number), claim.shard.encode())
-        found = {zone: self._newest_claim(zone) for zone in claims}
-        return {zone: claim for zone, claim in found.items() if claim is not None}
+        for zone, shard in claims.items():
+            self.objects.create(f"claims/{quote(zone, safe='')}", shard.encode())
+        return {zone: self._holder(zone) for zone in claims}
 
     def append(self, offers):
         for shard, (tile, table) in offers.items():
@@ -105,12 +99,12 @@ class ObjectLog:
                 self.taken.append((shard, tile.header.seq))
 
     def _check(self, shard, tile, table):
-        """What PostgreSQL checks: the header follows, and zones that enter are claimed."""
+        """What PostgreSQL checks: the header follows, and each zone is claimed."""
         before = self._offer(shard, tile.header.seq - 1)
         check_header(before, tile, table)
         if tile.header.kind in {TileKind.OPEN, TileKind.ZONES}:
             for row in table.rows:
-                if row.since == tile.header.interval + 1 and self._newest_claim(row.zone).shard != shard:
+                if self._holder(row.zone) != shard:
                     raise ChainError("zone", row.zone, "is claimed by another shard")
 
 
@@ -176,6 +170,6 @@ def test_two_states_cannot_open_one_zone_in_two_shards(state_dsn, tmp_path):
         desired = [{name: desire(FIRST - 1, (zone, f"{name} {n}"))} for name in names]
         publish_together([make_publisher(state, ObjectLog(log.objects)) for state in states], desired)
         holders = [name for name in names if zone in check_chain(log, name)[-1].table.zones]
-        assert holders == [log.claim({zone: Claim("nobody", 99)})[zone].shard]
+        assert holders == [log.claim({zone: "nobody"})[zone]]
     for state in states:
         state.rollback()

@@ -17,7 +17,6 @@ from tests.support.sample_shards import (
 
 from murmurate.public_log.tile import RowKind, TileKind
 from murmurate.public_log.tile_chain import check_follows
-from murmurate.publisher.steps import Claim
 from murmurate.types import UNPROTECTED_KIND
 
 M, F = RowKind.MEASURED, RowKind.FALLBACK
@@ -134,7 +133,7 @@ def test_of_many_tiles_after_one_head_the_log_takes_one(stores):
     """Compare and swap, hammered: eight sessions offer eight different tiles for the same place, two hundred times."""
     zone = ZONES[0]
     shard = SHARD_OF[zone]
-    stores.log.claim({zone: Claim(shard, 0)})
+    stores.log.claim({zone: shard})
     first = next_offer(None, desire(zones=(zone,)), shard=shard)
     stores.log.append({shard: first})
     head = check_follows(None, *first)
@@ -153,7 +152,7 @@ def test_of_many_tiles_after_one_head_the_log_takes_one(stores):
         head = check_follows(head, *taken)
 
 
-def test_of_many_claims_of_one_number_the_log_takes_one(stores):
+def test_of_many_claims_of_one_zone_the_log_takes_one(stores):
     """Whatever the order of the zones: nobody waits for another that waits for him."""
     sessions = [stores.new_log() for _ in range(8)]
     for n in range(50):
@@ -161,13 +160,13 @@ def test_of_many_claims_of_one_number_the_log_takes_one(stores):
 
         def claim(session, number, zones=zones, answers=answers):
             order = reversed(zones) if number % 2 else zones
-            answers.append(session.claim({zone: Claim(f"shard-{number}", 0) for zone in order}))
+            answers.append(session.claim(dict.fromkeys(order, f"shard-{number}")))
 
         together([lambda s=s, k=k, claim=claim: claim(s, k) for k, s in enumerate(sessions)])
         assert len(answers) == 8
         assert all(answer == answers[0] for answer in answers)
         assert set(answers[0]) == set(zones)
-        assert stores.log.shards_of(zones) == {zone: claim.shard for zone, claim in answers[0].items()}
+        assert stores.log.shards_of(zones) == answers[0]
 
 
 def test_plans_are_loaded_with_their_shards_so_that_the_first_need_not_wait_for_the_last(stores):

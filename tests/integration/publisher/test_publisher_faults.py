@@ -25,7 +25,7 @@ from murmurate.privacy.noise import SeededNoise
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import RowKind, parse_tile, sign_tile
 from murmurate.publisher.protocol import BlockedCode, publish_round
-from murmurate.publisher.steps import Claim, LockShards, Offer, ReadLog
+from murmurate.publisher.steps import LockShards, Offer, ReadLog
 from murmurate.publisher.stores import drive_steps, perform_step
 from murmurate.service.clock import ReleaseSlotClock
 from murmurate.service.storage import public_log_store
@@ -284,10 +284,7 @@ def test_no_tile_leaves_before_its_release_slot():
 def test_a_chain_with_every_kind_of_tile_is_taken_by_the_server_tile_by_tile(stores):
     """The rules in SQL take what the rules in Python take: every kind of tile and row."""
     heads = sample_heads()
-    opened = ({row.zone for row in head.table.rows if row.moved_from is None} for head in heads)
-    stores.log.claim(dict.fromkeys(set().union(*opened), Claim("north", 0)))
-    for number, shard in enumerate(("south", "north")):
-        stores.log.claim({"quay": Claim(shard, number)})
+    stores.log.claim(dict.fromkeys(heads[-1].table.zones, "north"))
     for head in heads:
         before = stores.log.read({"north": -1})["north"].last_seq
         stores.log.append({"north": Offer(head.tile, head.table)})
@@ -348,12 +345,12 @@ def test_a_shard_whose_tile_is_never_taken_does_not_hold_the_next_batch(stores):
 
 def test_a_zone_in_another_shard_is_blocked_and_its_neighbours_are_opened(stores):
     zone, neighbour = SHARDS[SHARD]
-    assert stores.log.claim({zone: Claim("elsewhere", 0)}) == {zone: Claim("elsewhere", 0)}
+    assert stores.log.claim({zone: "elsewhere"}) == {zone: "elsewhere"}
     outcome = stores.publish(FIRST)
     assert outcome.up_to_date == set(SHARDS)
     assert set(outcome.blocked_zones) == {zone}
     assert outcome.blocked_zones[zone].code is BlockedCode.OTHER_SHARD
-    assert f"is in shard elsewhere (claim 0): it cannot enter shard {SHARD}" in outcome.blocked_zones[zone].text
+    assert f"is in shard elsewhere: it cannot enter shard {SHARD}" in outcome.blocked_zones[zone].text
     assert stores.heads(SHARD)[-1].table.zones == (neighbour,)
 
 

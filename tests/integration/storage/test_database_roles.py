@@ -43,9 +43,9 @@ def test_everybody_reads_the_log_and_nobody_writes_it(stores, plain_role):
         assert zones == set(ZONES)
         for statement in (
             "SELECT public_log.append('{}')",
-            "SELECT public_log.claim_zones('[]')",
+            "SELECT public_log.claim_zones('{}')",
             "INSERT INTO public_log.document VALUES ('x', 'y')",
-            "INSERT INTO public_log.claim VALUES ('x', 0, 'y')",
+            "INSERT INTO public_log.claim VALUES ('x', 'y')",
             "INSERT INTO public_log.tile VALUES ('x', 0, 0, now(), '')",
             "UPDATE public_log.head SET seq = 0",
             "DELETE FROM public_log.tile",

@@ -63,7 +63,7 @@ FUNCTIONS = {
         "public_log.append(bytea[])": {PUBLISHER},
         "public_log.claim_zones(jsonb)": {PUBLISHER},
         "public_log.parse_headers(bytea[])": set(),
-        "public_log.zones_may_enter(text,text,bigint)": set(),
+        "public_log.zones_may_enter(text,text)": set(),
         "public_log.refuse_change()": set(),
     },
     "state": {},

@@ -24,7 +24,7 @@ from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import NO_ROOT, NoiseCode, RowKind, TileKind, hash_leaves, row_dtype, sign_tile
 from murmurate.public_log.tile_chain import check_follows, check_next, rebuild_head, tile_label
-from murmurate.public_log.zone_table import MovedFrom, ZoneTable
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState
 
 HEADS = sample_heads()
@@ -112,7 +112,7 @@ def test_a_table_that_is_not_the_one_of_the_header_is_refused():
 
 def test_only_a_tile_that_changes_zones_has_another_table():
     for at, head in enumerate(HEADS[1:], 1):
-        table = ZoneTable.from_rows(head.table.rows, dict(head.table.moved) | {"elsewhere": "east"})
+        table = ZoneTable.from_rows([head.table.rows[0]._replace(plan="9" * 64), *head.table.rows[1:]])
         tile = resign(replace(head.tile.header, table=table.digest), head.tile.rows)
         if head.tile.header.kind is TileKind.ZONES:
             check_follows(before(at), tile, table)
@@ -300,8 +300,8 @@ def test_an_error_names_the_zone_and_the_tile():
 # Zone tables
 
 
-def changed_table(rows=None, moved=None):
-    return ZoneTable.from_rows(TABLE.rows if rows is None else rows, moved)
+def changed_table(rows):
+    return ZoneTable.from_rows(rows)
 
 
 def replaced(zone, **members):
@@ -314,7 +314,6 @@ def check_table(table, head=None):
 
 
 NEW = TABLE.rows[0]._replace(zone="quay", since=FIRST + 1)
-START = MovedFrom("south", FIRST, "d" * 64, 5, 6)
 
 
 @pytest.mark.parametrize(
@@ -322,53 +321,28 @@ START = MovedFrom("south", FIRST, "d" * 64, 5, 6)
     [
         changed_table(TABLE.rows[1:]),
         changed_table(replaced("hill", since=FIRST + 1)),
-        changed_table(replaced("hill", moved_from=START)),
         changed_table(replaced("hill", tick="1/7")),
         changed_table(replaced("hill", currency="XXX")),
         changed_table([*TABLE.rows, NEW._replace(since=FIRST)]),
         changed_table([*TABLE.rows, NEW._replace(since=FIRST + 2)]),
-        changed_table([*TABLE.rows, NEW._replace(moved_from=START._replace(interval=FIRST + 1))]),
-        changed_table([*TABLE.rows, NEW._replace(moved_from=START._replace(total_epsilon_micro=-1))]),
-        changed_table([*TABLE.rows, NEW._replace(moved_from=START._replace(total_rho_micro=-1))]),
     ],
-    ids=range(10),
+    ids=range(6),
 )
 def test_a_table_that_changes_what_must_stay_is_refused(table):
     with pytest.raises(ChainError):
         check_table(table)
 
 
-def test_a_table_may_open_move_and_change_plans():
+def test_a_table_may_open_zones_and_change_plans():
     rows = replaced("hill", plan="a" * 64, tick="1/7", currency="XXX")
-    head = check_table(changed_table([*rows[1:], NEW._replace(moved_from=START)], {"harbour": "south"}))
+    head = check_table(changed_table([*rows, NEW._replace(zone="hut")]))
     last = HEADS[RELEASED]
-    assert head.table.zones == ("hill", "mill", "quay")
-    assert head.leaf_hashes[:2].tolist() == last.leaf_hashes[1:].tolist()
-    assert head.totals[:, :2].tolist() == last.totals[:, 1:].tolist()
-    assert head.leaf_hashes[2].tobytes().hex() == START.leaf
-    assert head.totals[:, 2].tolist() == [5, 6]
-
-
-def test_another_shard_takes_a_zone_over_where_its_chain_stands():
-    last = HEADS[RELEASED]
-    for at, zone in enumerate(last.table.zones):
-        start = last.chain_state(zone)
-        assert (start.shard, start.interval) == (last.tile.header.shard, last.interval)
-        entered = check_table(changed_table([*TABLE.rows, NEW._replace(moved_from=start)]))
-        assert entered.leaf_hashes[3].tolist() == last.leaf_hashes[at].tolist()
-        assert entered.totals[:, 3].tolist() == last.totals[:, at].tolist()
-
-
-def test_a_zone_that_has_left_stays_where_it_went():
-    moved = check_table(changed_table(TABLE.rows[1:], {"harbour": "south"}))
-    again = ZoneTable.from_rows(TABLE.rows[1:], {"harbour": "south", "other": "east"})
-    check_table(again, moved)
-    for wrong in ({}, {"harbour": "east"}):
-        with pytest.raises(ChainError, match="must stay moved to south"):
-            check_table(ZoneTable.from_rows(TABLE.rows[1:], wrong), moved)
-    back = TABLE.rows[0]._replace(since=FIRST + 1, moved_from=START)
-    with pytest.raises(ChainError, match="a zone does not come back"):
-        check_table(ZoneTable.from_rows([back, *TABLE.rows[1:]]), moved)
+    assert head.table.zones == ("harbour", "hill", "hut", "mill")
+    stays = [0, 1, 3]
+    assert head.leaf_hashes[stays].tolist() == last.leaf_hashes.tolist()
+    assert head.totals[:, stays].tolist() == last.totals.tolist()
+    assert not head.leaf_hashes[2].any()
+    assert not head.totals[:, 2].any()
 
 
 def test_the_zones_of_a_first_tile_begin_in_the_next_interval():
@@ -376,17 +350,15 @@ def test_the_zones_of_a_first_tile_begin_in_the_next_interval():
     for wrong in (
         row._replace(since=FIRST - 1),
         row._replace(since=FIRST + 1),
-        row._replace(moved_from=START),
-        row._replace(moved_from=START._replace(interval=FIRST - 1, total_rho_micro=-1)),
     ):
         table = ZoneTable.from_rows([wrong])
         tile = make_first_tile("s", table, interval=FIRST - 1, interval_s=900, lead=0, signer=OLD_KEY)
         with pytest.raises(ChainError):
             check_follows(None, tile, table)
-    table = ZoneTable.from_rows([row._replace(moved_from=START._replace(interval=FIRST - 1))])
+    table = ZoneTable.from_rows([row])
     tile = make_first_tile("s", table, interval=FIRST - 1, interval_s=900, lead=0, signer=OLD_KEY)
     head = check_follows(None, tile, table)
-    assert head.totals[:, 0].tolist() == [5, 6]
+    assert head.totals[:, 0].tolist() == [0, 0]
     assert (tile.header.lead, tile.header.interval_s, tile.header.shard) == (0, 900, "s")
 
 
@@ -394,8 +366,7 @@ def test_costs_add_up_along_the_chain_of_each_zone():
     spent = {}
     for head in HEADS:
         for at, row in enumerate(head.table.rows):
-            start = row.start
-            total = spent.setdefault(row.zone, [start.total_epsilon_micro, start.total_rho_micro])
+            total = spent.setdefault(row.zone, [0, 0])
             if len(head.tile.rows):
                 total[0] += int(head.tile.rows["epsilon_micro"][at])
                 total[1] += int(head.tile.rows["rho_micro"][at])

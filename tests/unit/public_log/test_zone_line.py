@@ -1,4 +1,4 @@
-"""Lines of a zone: one zone is followed without any other, through plans, keys and shards."""
+"""Lines of a zone: one zone is followed without any other, through plans and keys."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,6 @@ from tests.support.sample_shards import (
     THREE_ZONES,
     change_plan,
     open_shard,
-    open_zone,
     release,
     sample_heads,
     write_tile,
@@ -24,6 +23,7 @@ from murmurate.errors import ChainError
 from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.tile import RowKind, TileKind, sign_tile
 from murmurate.public_log.zone_line import check_zone_follows, make_zone_line, parse_zone_line, row_members
+from murmurate.public_log.zone_table import NO_LEAF
 from murmurate.publisher.desired_state import Change, DesiredState
 
 HEADS = sample_heads()
@@ -47,7 +47,6 @@ def test_a_zone_is_followed_by_its_lines_alone(zone):
     at = last.table.position[zone]
     assert head.leaf == last.leaf_hashes[at].tobytes().hex()
     assert head.totals == tuple(last.totals[:, at].tolist())
-    assert head.since == last.table.rows[at].since
     assert head.key_in_force == last.tile.key_in_force
 
 
@@ -224,7 +223,7 @@ def test_totals_and_hashes_of_a_zone_are_checked(column, value):
 def test_a_zone_begins_where_its_shard_begins_or_changes_its_zones():
     for line in lines_of("harbour"):
         if line.header.kind in {TileKind.OPEN, TileKind.ZONES}:
-            assert check_zone_follows(None, line).since is None
+            assert check_zone_follows(None, line).leaf == NO_LEAF
             continue
         with pytest.raises(ChainError, match="must open the shard or the zone"):
             check_zone_follows(None, line)
@@ -234,68 +233,15 @@ def test_a_zone_begins_where_its_shard_begins_or_changes_its_zones():
             check_zone_follows(None, resigned(first, **members))
 
 
-# A move
-
-
-def moved_zone(key=OLD_KEY):
-    """Return the heads of two shards, between which the zone `hill` was moved."""
-    north = [open_shard()]
-    north.append(release(north[-1], FIRST, hill=500_000))
-    north.append(release(north[-1], FIRST + 1, hill=510_000))
-    north.append(write_tile(north[-1], DesiredState(until=FIRST + 1, moves={"hill": "south"})))
-    south = [open_shard({"quay": THREE_ZONES["harbour"]}, "south", key)]
-    for interval in (FIRST, FIRST + 1, FIRST + 2):
-        south.append(release(south[-1], interval, shard="south"))
-    entering = open_zone("b", moved_from=north[2].chain_state("hill"), claim=1)
-    south.append(write_tile(south[-1], DesiredState(until=FIRST + 2, zones={"hill": entering}), shard="south"))
-    south.append(release(south[-1], FIRST + 3, shard="south", hill=520_000))
-    return north, south
-
-
-def test_the_chain_of_a_zone_goes_on_in_another_shard():
-    north, south = moved_zone()
-    lines = lines_of("hill", north) + lines_of("hill", south)
-    assert [line.header.shard for line in lines] == ["north"] * 3 + ["south"] * 2
+def test_a_zone_does_not_go_on_in_another_shard():
+    lines = lines_of("hill", [open_shard(), release(open_shard(), FIRST, hill=500_000)])
     head = follow(lines)
-    assert head.totals == tuple(south[-1].totals[:, 0].tolist())
-    assert head.totals[1] == sum(int(line.row["rho_micro"][0]) for line in lines if line.row is not None)
-    assert lines[-1].row["prev"][0].tobytes().hex() == lines[2].leaf_hash
-    assert head.since == FIRST
-
-
-def test_a_moved_zone_enters_with_a_tile_that_changes_zones_and_after_its_last_interval():
-    north, south = moved_zone()
-    head = follow(lines_of("hill", north))
-    enters, released = lines_of("hill", south)
-    with pytest.raises(ChainError, match="must take the zone over"):
-        check_zone_follows(head, released)
-    with pytest.raises(ChainError, match="must take the zone over"):
-        check_zone_follows(head, resigned(enters, interval=FIRST))
-    check_zone_follows(head, resigned(enters, interval=FIRST + 1))
-    for member in ("interval_s", "lead"):
-        with pytest.raises(ChainError, match=member):
-            check_zone_follows(head, resigned(enters, **{member: 900}))
-
-
-def test_a_moved_zone_cannot_start_again():
-    north, south = moved_zone()
-    head = follow([*lines_of("hill", north), lines_of("hill", south)[0]])
-    released = lines_of("hill", south)[1]
-    row = released.row.copy()
-    row["total_rho_micro"] = row["rho_micro"]
-    with pytest.raises(ChainError, match="totals"):
-        check_zone_follows(head, replace(released, row=row))
-    row = released.row.copy()
-    row["prev"] = 0
-    with pytest.raises(ChainError, match="leaf"):
-        check_zone_follows(head, replace(released, row=row))
-
-
-def test_a_stranger_cannot_take_a_zone_over():
-    """The key of a zone goes on with it: a shard of another key is not the operator's."""
-    north, south = moved_zone(NEW_KEY)
-    with pytest.raises(ChainError, match="key"):
-        follow(lines_of("hill", north) + lines_of("hill", south))
+    elsewhere = open_shard({"hill": THREE_ZONES["hill"], "quay": THREE_ZONES["harbour"]}, "south")
+    (enters,) = lines_of("hill", [elsewhere])
+    (released,) = lines_of("hill", [release(elsewhere, FIRST, shard="south", hill=520_000)])
+    for line in (enters, released, resigned(enters, interval=FIRST)):
+        with pytest.raises(ChainError, match="shard"):
+            check_zone_follows(head, line)
 
 
 def test_a_plan_and_a_key_change_are_followed():

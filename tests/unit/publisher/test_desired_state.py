@@ -18,8 +18,8 @@ from tests.support.sample_shards import (
 
 from murmurate.errors import ChainError
 from murmurate.public_log.tile import TileKind
-from murmurate.public_log.zone_table import MAX_ZONES, MovedFrom
-from murmurate.publisher.desired_state import Change, DesiredState, find_next_tile, find_unfit_zones, zones_to_enter
+from murmurate.public_log.zone_table import MAX_ZONES
+from murmurate.publisher.desired_state import Change, DesiredState, find_next_tile, zones_to_enter
 
 HEAD = open_shard()
 OLD, NEW = OLD_KEY.public_key, NEW_KEY.public_key
@@ -39,8 +39,6 @@ OLD, NEW = OLD_KEY.public_key, NEW_KEY.public_key
         (DesiredState(until=FIRST, key_change=Change(OLD, NEW)), TileKind.KEY, FIRST - 1),
         (DesiredState(until=FIRST, key_change=Change(NEW, OLD)), TileKind.RELEASE, FIRST),
         (DesiredState(until=FIRST, key_change=Change(OLD, OLD)), TileKind.RELEASE, FIRST),
-        (DesiredState(until=FIRST, moves={"hill": "south"}), TileKind.ZONES, FIRST - 1),
-        (DesiredState(until=FIRST, moves={"quay": "south"}), TileKind.RELEASE, FIRST),
         (DesiredState(until=FIRST, zones=THREE_ZONES), TileKind.RELEASE, FIRST),
         (DesiredState(until=FIRST, zones={"quay": open_zone()}), TileKind.ZONES, FIRST - 1),
         (DesiredState(until=FIRST, zones={"quay": open_zone(first=FIRST + 1)}), TileKind.RELEASE, FIRST),
@@ -78,78 +76,28 @@ def test_a_zone_of_another_shard_does_not_keep_a_shard_from_opening():
     assert (tile.interval, tile.table.zones) == (FIRST - 1, ("hill",))
 
 
-MOVED = MovedFrom("south", FIRST + 1, "d" * 64, 5, 6)
-
-
-def test_a_moved_zone_waits_until_the_shard_has_passed_its_last_interval():
-    desired = DesiredState(until=FIRST + 9, zones={"quay": open_zone(first=0, moved_from=MOVED, claim=1)})
+def test_a_zone_enters_when_the_shard_comes_to_its_first_interval():
+    desired = DesiredState(until=FIRST + 9, zones={"quay": open_zone(first=FIRST + 2)})
     head = HEAD
     for interval in (FIRST, FIRST + 1):
         assert zones_to_enter(head, desired) == {}
         assert find_next_tile(head, desired, {"quay"}).kind is TileKind.RELEASE
         head = release(head, interval)
     assert zones_to_enter(head, desired).keys() == {"quay"}
-    row = write_tile(head, desired).table.find_row("quay")
-    assert (row.since, row.moved_from) == (FIRST + 2, MOVED)
+    assert write_tile(head, desired).table.find_row("quay").since == FIRST + 2
 
 
-def test_a_shard_opens_after_the_last_interval_of_the_zone_that_moves_there():
-    zones = {"quay": open_zone(first=0, moved_from=MOVED, claim=1)}
-    tile = find_next_tile(None, DesiredState(until=FIRST + 9, opening=OPENING, zones=zones), zones)
-    assert (tile.interval, tile.table.rows[0].since) == (FIRST + 1, FIRST + 2)
-    later = {"quay": open_zone(first=FIRST + 7, moved_from=MOVED, claim=1)}
-    tile = find_next_tile(None, DesiredState(until=FIRST + 9, opening=OPENING, zones=later), later)
-    assert tile.interval == FIRST + 6
-
-
-@pytest.mark.parametrize("head", [HEAD, None], ids=["open", "new"])
-@pytest.mark.parametrize("other", [{"key": NEW_KEY.public_key}, {"interval_s": 900}, {"lead": 3}], ids=str)
-def test_a_zone_does_not_enter_a_shard_with_another_key_interval_length_or_lead_than_it_left(head, other):
-    moved = MOVED._replace(interval=FIRST - 1)
-    zones = {
-        zone: open_zone(first=0, moved_from=moved, came_from=came_from, claim=1)
-        for zone, came_from in (("ash", OPENING), ("quay", replace(OPENING, **other)))
-    }
-    desired = DesiredState(until=FIRST + 9, opening=OPENING, zones=zones)
-    (reason,) = find_unfit_zones(head, desired).values()
-    assert str(*other.values()) in reason
-    assert zones_to_enter(head, desired).keys() == {"ash"}
-    table = find_next_tile(head, desired, zones).table
-    assert ("ash" in table.zones, "quay" in table.zones) == (True, False)
-    inside = replace(desired, zones={"harbour": zones["quay"]})
-    assert bool(find_unfit_zones(head, inside)) == (head is None)
-
-
-def test_a_zone_that_has_left_does_not_come_back():
-    head = write_tile(HEAD, DesiredState(until=0, moves={"hill": "south"}))
-    assert head.table.zones == ("harbour", "mill")
-    assert head.table.moved == (("hill", "south"),)
-    desired = DesiredState(until=FIRST, zones=THREE_ZONES, moves={"hill": "south"})
-    assert zones_to_enter(head, desired) == {}
-    assert find_next_tile(head, desired, THREE_ZONES).kind is TileKind.RELEASE
-
-
-def test_the_last_zone_stays_in_its_shard():
-    desired = DesiredState(until=FIRST, moves=dict.fromkeys(("mill", "harbour", "hill"), "south"))
-    head = write_tile(HEAD, desired)
-    assert head.table.zones == ("mill",)
-    assert find_next_tile(head, desired, ()).kind is TileKind.RELEASE
-    entering = replace(desired, zones={"quay": open_zone()})
-    assert write_tile(HEAD, entering).table.zones == ("quay",)
-
-
-def test_one_table_opens_moves_and_changes():
+def test_one_table_opens_zones_and_changes_plans():
     desired = DesiredState(
         until=FIRST,
         zones={"quay": open_zone("c"), "ash": open_zone("b"), "not claimed": open_zone()},
-        moves={"hill": "south"},
         plan_changes={"mill": change_plan("c", "a"), "hill": change_plan("b", "a")},
     )
     table = find_next_tile(HEAD, desired, {"quay", "ash"}).table
-    assert {row.zone: row.plan[0] for row in table.rows} == {"ash": "b", "harbour": "a", "mill": "a", "quay": "c"}
+    plans = {"ash": "b", "harbour": "a", "hill": "a", "mill": "a", "quay": "c"}
+    assert {row.zone: row.plan[0] for row in table.rows} == plans
     assert {row.zone: row.currency for row in table.rows}["mill"] == "EUR"
     assert {row.since for row in table.rows} == {FIRST}
-    assert table.moved == (("hill", "south"),)
     again = find_next_tile(write_tile(HEAD, replace(desired, zones={})), desired, ())
     assert again.kind is TileKind.RELEASE
 

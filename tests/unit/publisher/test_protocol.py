@@ -23,7 +23,6 @@ from murmurate.publisher.desired_state import DesiredState
 from murmurate.publisher.protocol import BlockedCode, publish_round
 from murmurate.publisher.steps import (
     AppendToLog,
-    Claim,
     ClaimZones,
     LoadDemand,
     LockShards,
@@ -93,7 +92,7 @@ def test_a_round_that_opens_a_shard_takes_these_steps():
     kinds = [type(step) for step in stores.steps]
     assert kinds == [LockShards, ReadLog, ClaimZones, LoadDemand, SaveState, WaitForSlot, AppendToLog]
     assert stores.step(ReadLog).after_seq == {"north": -1}
-    assert stores.step(ClaimZones).claims == {zone: Claim("north", 0) for zone in THREE_ZONES}
+    assert stores.step(ClaimZones).claims == dict.fromkeys(THREE_ZONES, "north")
     assert stores.step(LoadDemand).intervals == {}
     assert stores.step(SaveState).pending == stores.step(AppendToLog).offers
     assert (outcome.unfinished, outcome.up_to_date, outcome.blocked) == ({"north"}, set(), {})
@@ -120,16 +119,14 @@ def test_a_shard_as_desired_is_up_to_date():
     assert stores.step(AppendToLog) is None
 
 
-@pytest.mark.parametrize("newest", [Claim("south", 0), Claim("north", 1), None])
-def test_a_zone_with_another_claim_is_blocked_and_the_others_go_on(newest):
-    claims = {zone: Claim("north", 0) for zone in THREE_ZONES} | {"hill": newest}
-    claims = {zone: claim for zone, claim in claims.items() if claim is not None}
+def test_a_zone_that_another_shard_holds_is_blocked_and_the_others_go_on():
+    claims = dict.fromkeys(THREE_ZONES, "north") | {"hill": "south"}
     stores = OneRound({"north": SeenState(None, None)}, {"north": EMPTY}, claims)
     outcome = stores.run({"north": OPENING_STATE})
     assert stores.step(AppendToLog).offers["north"].table.zones == ("harbour", "mill")
     assert outcome.blocked_zones.keys() == {"hill"}
     assert outcome.blocked_zones["hill"].code is BlockedCode.OTHER_SHARD
-    assert "cannot enter shard north with claim 0" in outcome.blocked_zones["hill"].text
+    assert "is in shard south: it cannot enter shard north" in outcome.blocked_zones["hill"].text
 
 
 def test_a_zone_that_two_shards_want_enters_one_of_them_and_is_reported():
@@ -139,14 +136,6 @@ def test_a_zone_that_two_shards_want_enters_one_of_them_and_is_reported():
     tables = {shard: offer.table.zones for shard, offer in stores.step(AppendToLog).offers.items()}
     assert tables == {"north": ("harbour", "mill"), "south": ("hill",)}
     assert outcome.blocked_zones.keys() == {"hill"}
-
-
-def test_a_zone_from_a_shard_with_another_lead_is_reported_and_the_others_go_on():
-    moved = replace(open_zone(), came_from=replace(OPENING, lead=OPENING.lead + 1))
-    stores = OneRound({"north": SeenState(None, None)}, {"north": EMPTY})
-    outcome = stores.run({"north": replace(OPENING_STATE, zones={**THREE_ZONES, "quay": moved})})
-    assert {zone: reason.code for zone, reason in outcome.blocked_zones.items()} == {"quay": BlockedCode.UNLIKE_SHARD}
-    assert stores.step(AppendToLog).offers["north"].table.zones == tuple(sorted(THREE_ZONES))
 
 
 def test_a_shard_with_impossible_zones_is_blocked_and_the_others_go_on():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from psycopg import Connection
 
@@ -13,22 +12,14 @@ from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.tile import parse_tile
 from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.service.log_reader.zone_history import (
-    ShardStay,
-    find_earlier_stays,
-    find_undecided,
-    read_entry_key,
-    read_stay_prices,
-    withheld_price,
-)
+from murmurate.service.log_reader.zone_history import read_entry_key, read_zone_prices
 from murmurate.service.log_reader.zone_view import Price, ZoneView
 from murmurate.service.storage.session import TransactionSource, open_source
 
 _SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
-_SELECT_SHARDS_OF_ZONE = "SELECT shard FROM public_log.claim WHERE zone = %s ORDER BY number"
-_SELECT_HEADS_OF_ZONE = """
-    SELECT c.shard, h.seq FROM public_log.claim AS c JOIN public_log.head AS h USING (shard)
-    WHERE c.zone = %s ORDER BY c.number"""
+_SELECT_SHARD_OF_ZONE = "SELECT shard FROM public_log.claim WHERE zone = %s"
+_SELECT_HEAD_OF_ZONE = """
+    SELECT c.shard, h.seq FROM public_log.claim AS c JOIN public_log.head AS h USING (shard) WHERE c.zone = %s"""
 _SELECT_TILE_RANGE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq BETWEEN %s AND %s ORDER BY seq"
 _SELECT_DOCUMENT = "SELECT body FROM public_log.document WHERE digest = %s"
 _SELECT_DOCUMENTS = "SELECT digest, body FROM public_log.document WHERE digest = ANY(%s)"
@@ -69,39 +60,21 @@ class Archive:
         return [(seq, bytes(body)) for seq, body in rows]
 
     def read_prices(self, view: ZoneView, first: int, last: int) -> list[Price]:
-        """The prices of a stretch of intervals, through all shards that the zone was in."""
-        lead, found = view.lead_intervals, list[Price]()
-        measured = range(first - lead, last - lead + 1)
-        stays = self._find_stays(view, measured.start)
-        for stay in stays:
-            begin, end = max(stay.first, measured.start), min(stay.last + 1, measured.stop)
-            for start in range(begin, end, _ROWS_PER_QUERY):
-                some = ShardStay(stay.shard, start, min(end, start + _ROWS_PER_QUERY) - 1)
-                with self._session.transaction() as connection:
-                    found += read_stay_prices(connection, self._table, view.zone, some)
-        undecided = [n + lead for n in find_undecided(stays) if n in measured]
-        found += [withheld_price(interval, view.tick, view.interval_s) for interval in undecided]
-        return sorted(found, key=lambda price: price.interval)
+        """The prices of a stretch of intervals."""
+        shard, lead, found = view.shard, view.lead_intervals, list[Price]()
+        end = min(shard.last, last - lead) + 1
+        for start in range(max(view.row.since, first - lead), end, _ROWS_PER_QUERY):
+            until = min(end, start + _ROWS_PER_QUERY) - 1
+            with self._session.transaction() as connection:
+                found += read_zone_prices(connection, self._table, shard.name, view.zone, start, until)
+        return found
 
     def read_opening_key(self, view: ZoneView) -> str:
         """The key that signed the first line of a zone's log. It is another one than its shard's after a rotation."""
-        shard, row = view.shard, view.row
-        if row.moved_from is None and view.key == shard.opening_key:
+        if view.key == view.shard.opening_key:
             return view.key
-        here = ShardStay(shard.name, row.since, shard.last)
         with self._session.transaction() as connection:
-            earlier: list[ShardStay] = []
-            with suppress(ChainError):  # where this log does not show them, it begins with this shard
-                earlier = find_earlier_stays(connection, self._table, row)
-            return read_entry_key(connection, self._table, row.zone, [here, *earlier][-1])
-
-    def _find_stays(self, view: ZoneView, first: int) -> list[ShardStay]:
-        """The shards that a zone was in, from an interval on or longer, in order."""
-        here = ShardStay(view.shard.name, view.row.since, view.shard.last)
-        if view.row.since <= first:
-            return [here]
-        with self._session.transaction() as connection:
-            return [*reversed(find_earlier_stays(connection, self._table, view.row)), here]
+            return read_entry_key(connection, self._table, view.shard.name, view.row)
 
     def _table(self, connection: Connection, digest: str) -> ZoneTable:
         table = self._tables.get(digest)
@@ -122,25 +95,23 @@ class Archive:
         """
         plans: set[str] = set()
         with self._session.transaction() as connection:
-            shards = connection.execute(_SELECT_HEADS_OF_ZONE, (zone,)).fetchall()
-        for shard, last in shards:
-            for first in range(0, last + 1, _TILES_PER_CHUNK):
-                end = min(last, first + _TILES_PER_CHUNK - 1)
-                with self._session.transaction() as connection:
-                    rows = connection.execute(_SELECT_TILE_RANGE, (shard, first, end), binary=True).fetchall()
-                    lines = [line for (body,) in rows for line in self._tile_lines(connection, body, zone, plans)]
-                yield "".join(f"{line}\n" for line in lines).encode()
+            shard, last = connection.execute(_SELECT_HEAD_OF_ZONE, (zone,)).fetchone() or ("", -1)
+        for first in range(0, last + 1, _TILES_PER_CHUNK):
+            end = min(last, first + _TILES_PER_CHUNK - 1)
+            with self._session.transaction() as connection:
+                rows = connection.execute(_SELECT_TILE_RANGE, (shard, first, end), binary=True).fetchall()
+                lines = [line for (body,) in rows for line in self._tile_lines(connection, body, zone, plans)]
+            yield "".join(f"{line}\n" for line in lines).encode()
 
     def zone_lines(self, connection: Connection, zone: str) -> Iterator[str]:
         """The lines of one zone, each plan before the first line under it, in the transaction of a connection."""
         plans: set[str] = set()
-        shards = [shard for (shard,) in connection.execute(_SELECT_SHARDS_OF_ZONE, (zone,)).fetchall()]
-        for number, shard in enumerate(shards):
-            with connection.cursor(f"zone_lines_{number}", binary=True) as cursor:
-                cursor.itersize = _TILES_PER_CHUNK
-                cursor.execute("SELECT body FROM public_log.tile WHERE shard = %s ORDER BY seq", (shard,))
-                for (body,) in cursor:
-                    yield from self._tile_lines(connection, body, zone, plans)
+        (shard,) = connection.execute(_SELECT_SHARD_OF_ZONE, (zone,)).fetchone() or ("",)
+        with connection.cursor("zone_lines", binary=True) as cursor:
+            cursor.itersize = _TILES_PER_CHUNK
+            cursor.execute("SELECT body FROM public_log.tile WHERE shard = %s ORDER BY seq", (shard,))
+            for (body,) in cursor:
+                yield from self._tile_lines(connection, body, zone, plans)
 
     def _tile_lines(self, connection: Connection, body: bytes, zone: str, plans: set[str]) -> Iterator[str]:
         """The line of a zone in a tile, if it has one, and its plan before it unless that is among `plans`."""

@@ -9,7 +9,7 @@ few tiles at a time, so that the last prices of all zones are there at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -21,18 +21,11 @@ from murmurate.errors import ChainError, MurmurateError
 from murmurate.public_log.canonical import compute_digest
 from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import verify_signature
-from murmurate.public_log.tile import Tile, TileHeader, TileKind, parse_tile
+from murmurate.public_log.tile import Tile, TileKind, parse_tile
 from murmurate.public_log.tile_chain import ShardHead, check_next, check_rows, check_signature, rebuild_head, tile_label
-from murmurate.public_log.zone_table import ZoneRow, ZoneTable
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
-from murmurate.service.log_reader.zone_history import (
-    ShardStay,
-    find_earlier_stays,
-    find_undecided,
-    read_stay_prices,
-    withheld_price,
-)
-from murmurate.service.log_reader.zone_view import EarlierPrices, Price, ShardView, parse_tick
+from murmurate.service.log_reader.zone_view import ShardView
 from murmurate.service.storage.session import TransactionSource, open_source
 from murmurate.units import SECONDS_PER_DAY
 
@@ -52,7 +45,7 @@ _SELECT_TABLE = "SELECT body FROM public_log.document WHERE digest = %s"
 
 
 class ChangedShard(NamedTuple):
-    """A shard that has moved on."""
+    """A shard that has new tiles or older prices."""
 
     view: ShardView
     new_intervals: range  # that were measured and whose prices are new since the last time
@@ -123,8 +116,7 @@ class Follower:
         for each in releases:
             _write(columns, head.table, each)
         oldest = releases[0].tile.header.interval if releases else head.interval + 1
-        earlier = self._read_earlier(head, {})
-        view = ShardView(head, first.tile.header.key, columns, oldest, head.interval, earlier)
+        view = ShardView(head, first.tile.header.key, columns, oldest, head.interval)
         self._shards[shard] = _FollowedShard(view)
         return ChangedShard(view, range(0))
 
@@ -169,39 +161,10 @@ class Follower:
         if table.zones != view.table.zones:
             columns = columns.reordered(view.table, table)
         if read.tile.header.kind is not TileKind.RELEASE:
-            return replace(view, head=head, columns=columns, earlier=self._read_earlier(head, view.earlier))
+            return replace(view, head=head, columns=columns)
         _write(columns, table, read)
         oldest = head.interval - self._recent_s // view.interval_s + 1
         return replace(view, head=head, columns=columns, last=head.interval, first=max(view.first, oldest))
-
-    def _read_earlier(self, head: ShardHead, known: Mapping[str, EarlierPrices]) -> dict[str, EarlierPrices]:
-        """Read what zones that were moved to a shard bring along; it is not checked, as prices of the days before."""
-        oldest = head.interval - self._recent_s // head.tile.header.interval_s + 1
-        found: dict[str, EarlierPrices] = {}
-        for row in head.table.rows:
-            if row.moved_from is None:
-                continue
-            its = known.get(row.zone) or self._read_earlier_prices(row, head.tile.header, oldest)
-            if its is not None:
-                found[row.zone] = its if row.since > oldest else its._replace(prices={})
-        return found
-
-    def _read_earlier_prices(self, row: ZoneRow, header: TileHeader, oldest: int) -> EarlierPrices | None:
-        """None where the log does not show them: the zone is shown from its entry on."""
-        try:
-            with self._session.transaction() as connection:
-                stays = find_earlier_stays(connection, self._load_table, row)[::-1]
-                found: list[Price] = []
-                for stay in stays if row.since > oldest else []:
-                    recent = stay._replace(first=max(stay.first, oldest))
-                    found += read_stay_prices(connection, self._load_table, row.zone, recent)
-        except (MurmurateError, ValueError, LookupError):
-            return None
-        undecided = find_undecided([*stays, ShardStay(header.shard, row.since, row.since)])
-        tick, lead, step = parse_tick(row.tick), header.lead, header.interval_s
-        found += [withheld_price(n + lead, tick, step) for n in undecided if found and n >= oldest]
-        found.sort(key=lambda price: price.interval)
-        return EarlierPrices(stays[0].first, {price.interval: price for price in found})
 
     def views(self) -> list[ShardView]:
         """All shards that were read."""
@@ -265,11 +228,10 @@ def _check_recent(recent: list[_ReadTile]) -> ShardHead:
 
 
 def _write(columns: PriceColumns, now: ZoneTable, read: _ReadTile) -> None:
-    """Store a release under the zone table of now: a zone that has left has no column any more."""
+    """Store a release under the zone table of now, which may have more zones."""
     (tile, table, logged_s), interval = read, read.tile.header.interval
     if table.zones == now.zones:
         columns.write(interval, tile.rows, table, logged_s, None)
         return
-    stays = np.array([zone in now.position for zone in table.zones])
-    positions = np.array([now.position[zone] for zone in table.zones if zone in now.position], np.int64)
-    columns.write(interval, tile.rows[stays], table, logged_s, positions)
+    positions = np.array([now.position[zone] for zone in table.zones], np.int64)
+    columns.write(interval, tile.rows, table, logged_s, positions)

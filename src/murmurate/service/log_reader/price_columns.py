@@ -85,7 +85,7 @@ class PriceColumns:
         return self._tables[interval % self.width]
 
     def reordered(self, before: ZoneTable, after: ZoneTable) -> PriceColumns:
-        """Return columns for another table of the same shard. Zones that stay keep their prices."""
+        """Return columns for a later table of the same shard. Zones of the earlier one keep their prices."""
         fresh = PriceColumns(after, self.width - SLACK)
         positions = np.array([before.position.get(zone, -1) for zone in after.zones])
         stays = positions >= 0

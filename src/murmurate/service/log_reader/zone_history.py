@@ -1,10 +1,8 @@
-"""The prices of a zone in the log, through all shards that it was in. Of each tile only a header and a row are read."""
+"""The prices of a zone in the log. Of each tile only a header and a row are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from fractions import Fraction
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +11,7 @@ from psycopg import Connection
 from murmurate.errors import ChainError
 from murmurate.public_log.tile import RowKind, TileHeader, TileKind, parse_header, row_dtype
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
-from murmurate.service.log_reader.zone_view import PRICE_KINDS, Price, PriceKind, find_tick
+from murmurate.service.log_reader.zone_view import PRICE_KINDS, Price, find_tick
 
 LoadTable = Callable[[Connection, str], ZoneTable]  # by digest
 
@@ -28,14 +26,6 @@ _SELECT_ROWS = """
     JOIN public_log.tile AS t ON t.shard = %s AND t.seq = mine.seq ORDER BY t.seq"""
 
 
-class ShardStay(NamedTuple):
-    """The intervals that were decided for a zone in a shard that it has left."""
-
-    shard: str
-    first: int
-    last: int
-
-
 class _TileStart(NamedTuple):
     seq: int
     header: TileHeader
@@ -44,55 +34,29 @@ class _TileStart(NamedTuple):
     logged_s: float
 
 
-def find_earlier_stays(connection: Connection, load_table: LoadTable, row: ZoneRow) -> list[ShardStay]:
-    """Return where a zone was before it entered its shard, the last stay first. Raises ChainError if that is not here.
-
-    `row` is its row in the zone table of the shard that it is in.
-    """
-    stays: list[ShardStay] = []
-    while row.moved_from is not None:
-        zone, left = row.zone, row.moved_from
-        starts = _read_starts(connection, load_table, left.shard, left.interval, left.interval)
-        rows = [found for start in starts if (found := start.table.find_row(zone)) is not None]
-        if not rows or any(stay.shard == left.shard for stay in stays):
-            raise ChainError("moved_from", left.shard, f"must be a shard of this log that {zone} was in once")
-        row = rows[-1]
-        stays.append(ShardStay(left.shard, row.since, left.interval))
-    return stays
-
-
-def read_entry_key(connection: Connection, load_table: LoadTable, zone: str, stay: ShardStay) -> str:
-    """Return the key that signed the tile with which a zone entered a shard: the one before its first interval."""
-    for start in _read_starts(connection, load_table, stay.shard, stay.first - 1, stay.first - 1):
-        if zone in start.table.position:
+def read_entry_key(connection: Connection, load_table: LoadTable, shard: str, row: ZoneRow) -> str:
+    """Return the key that signed the tile with which a zone entered its shard: the one before its first interval."""
+    for start in _read_starts(connection, load_table, shard, row.since - 1, row.since - 1):
+        if row.zone in start.table.position:
             return start.header.key
-    raise ChainError("since", str(stay.first), f"must be the interval after {zone} entered {stay.shard}")
+    raise ChainError("since", str(row.since), f"must be the interval after {row.zone} entered {shard}")
 
 
-def read_stay_prices(connection: Connection, load_table: LoadTable, zone: str, stay: ShardStay) -> list[Price]:
-    """Return the prices that were decided for a zone in some intervals of a shard."""
+def read_zone_prices(
+    connection: Connection, load_table: LoadTable, shard: str, zone: str, first: int, last: int
+) -> list[Price]:
+    """Return the prices that were decided for a zone in some intervals of its shard."""
     wanted: dict[int, _TileStart] = {}
     offsets: list[int] = []
     sizes: list[int] = []
-    for start in _read_starts(connection, load_table, *stay):
+    for start in _read_starts(connection, load_table, shard, first, last):
         if start.header.kind is TileKind.RELEASE and zone in start.table.position:
             size = row_dtype(start.header.row).itemsize
             wanted[start.seq] = start
             offsets.append(start.header_size + 2 + start.table.position[zone] * size)
             sizes.append(size)
-    found = connection.execute(_SELECT_ROWS, (list(wanted), offsets, sizes, stay.shard), binary=True).fetchall()
+    found = connection.execute(_SELECT_ROWS, (list(wanted), offsets, sizes, shard), binary=True).fetchall()
     return [_price_of_row(bytes(row), wanted[seq], zone) for seq, row in found]
-
-
-def find_undecided(stays: Iterable[ShardStay]) -> Iterator[int]:
-    """Yield the intervals between two stays of a zone, the first one first: no shard has decided them."""
-    for before, after in pairwise(stays):
-        yield from range(before.last + 1, after.first)
-
-
-def withheld_price(interval: int, tick: Fraction, interval_s: int) -> Price:
-    """Return what is shown for an interval that no shard has decided, as if the log said it when it began."""
-    return Price(interval, PriceKind.WITHHELD, None, tick, None, float(interval * interval_s))
 
 
 def _read_starts(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import RowKind
 from murmurate.public_log.tile_chain import ShardHead
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
-from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
+from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.settings import ZoneDisplay
 
 LoadTerms = Callable[[str], ReleaseTerms]  # of a plan digest
@@ -50,13 +49,6 @@ class Price:
         return None if self.ticks is None else self.ticks * self.tick.numerator / self.tick.denominator
 
 
-class EarlierPrices(NamedTuple):
-    """What a zone brings along from the shards that it was in before."""
-
-    first: int  # the first interval that was decided for it, in its first shard
-    prices: Mapping[int, Price]  # by the interval that pays, without gaps up to its entry; none where they are old
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardView:
     """A shard as far as its log was read. It is never changed; a new tile makes a new view."""
@@ -66,7 +58,6 @@ class ShardView:
     columns: PriceColumns
     first: int  # the first interval that was measured and whose prices are in memory
     last: int  # the last one
-    earlier: Mapping[str, EarlierPrices] = field(default_factory=dict)  # of zones that were moved here
 
     @property
     def name(self) -> str:
@@ -88,24 +79,16 @@ class ShardView:
 class RecentPrices(Mapping[int, Price]):
     """The prices of a zone that are in memory, by the interval that pays. They have no gap."""
 
-    __slots__ = ("_earlier", "_position", "_shard", "_zone", "intervals")
+    __slots__ = ("_position", "_shard", "_zone", "intervals")
 
     def __init__(self, shard: ShardView, row: ZoneRow, position: int) -> None:
         lead = shard.lead_intervals
         self._shard, self._zone, self._position = shard, row.zone, position
-        self._earlier: Mapping[int, Price] = {}
-        first = max(shard.first, row.since) + lead
-        if row.zone in shard.earlier and first == row.since + lead:
-            self._earlier = shard.earlier[row.zone].prices
-            oldest = shard.last + lead + 1 - (shard.columns.width - SLACK)
-            first = min(first, max(oldest, next(iter(self._earlier), first)))
-        self.intervals = range(first, shard.last + lead + 1)
+        self.intervals = range(max(shard.first, row.since) + lead, shard.last + lead + 1)
 
     def __getitem__(self, interval: int) -> Price:
         if interval not in self.intervals:
             raise KeyError(interval)
-        if interval in self._earlier:
-            return self._earlier[interval]
         measured = interval - self._shard.lead_intervals
         columns = self._shard.columns
         kind, ticks, scale_wh, core_wh, logged_s = columns.read(measured, self._position)
@@ -116,9 +99,8 @@ class RecentPrices(Mapping[int, Price]):
     def exact_prices(self, intervals: range) -> list[ExactPrice]:
         """What `Price` says about intervals that are all in memory, without making one for each."""
         lead = self._shard.lead_intervals
-        before = [self._earlier[n] for n in intervals if n in self._earlier] if self._earlier else []
-        found: list[ExactPrice] = [(price.ticks, price.tick, price.logged_s) for price in before]
-        measured = range(intervals.start + len(before) - lead, intervals.stop - lead)
+        found: list[ExactPrice] = []
+        measured = range(intervals.start - lead, intervals.stop - lead)
         kinds, ticks, logged_s, tables = self._shard.columns.read_span(measured, self._position)
         table, tick = None, Fraction(1)
         for kind, price, at_s, its_table in zip(kinds, ticks, logged_s, tables, strict=True):
@@ -189,18 +171,12 @@ class ZoneView:
     @property
     def opened_s(self) -> int:
         """When the first interval begins that was decided for it [s of UTC]."""
-        return self._first_decided * self.interval_s
+        return self.row.since * self.interval_s
 
     @property
     def first_priced(self) -> int:
         """The first interval with a price."""
-        return self._first_decided + self.lead_intervals
-
-    @property
-    def _first_decided(self) -> int:
-        """The first interval that was decided for it, in whichever shard it was in then."""
-        earlier = self.shard.earlier.get(self.row.zone)
-        return self.row.since if earlier is None else earlier.first
+        return self.row.since + self.lead_intervals
 
     @property
     def last_decided(self) -> int:

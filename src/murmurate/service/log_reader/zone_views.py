@@ -20,7 +20,6 @@ class ZoneViews(Mapping[str, ZoneView]):
         self._shard_by_zone: dict[str, str] = {}
         self._names: list[str] = []
         self._unsorted: list[str] = []  # names that are not in `_names` yet
-        self._left: dict[str, ShardView] = {}  # zones that left a shard and did not enter another yet
         self.table_version = 0  # how often the zone table of a shard has changed
 
     def put(self, view: ShardView) -> tuple[str, ...]:
@@ -31,13 +30,8 @@ class ZoneViews(Mapping[str, ZoneView]):
             self.table_version += 1
         if before is not None and before.table.zones == view.table.zones:
             return ()
-        for zone in set() if before is None else set(before.table.zones) - set(view.table.zones):
-            if self._shard_by_zone[zone] == view.name:
-                self._left[zone] = before or view
         new = tuple(zone for zone in view.table.zones if zone not in self._shard_by_zone)
-        for zone in view.table.zones:
-            self._left.pop(zone, None)
-        self._shard_by_zone.update(dict.fromkeys(view.table.zones, view.name))
+        self._shard_by_zone.update(dict.fromkeys(new, view.name))
         self._unsorted.extend(new)
         return new
 
@@ -63,8 +57,7 @@ class ZoneViews(Mapping[str, ZoneView]):
         return self.names[at : at + limit]
 
     def __getitem__(self, zone: str) -> ZoneView:
-        shard = self._left.get(zone) or self._shards[self._shard_by_zone[zone]]
-        return self.make_view(shard, zone)
+        return self.make_view(self._shards[self._shard_by_zone[zone]], zone)
 
     def make_view(self, shard: ShardView, zone: str) -> ZoneView:
         """The view of a zone of a shard. Any thread may ask for it."""

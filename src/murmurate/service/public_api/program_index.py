@@ -77,6 +77,5 @@ class ProgramIndex:
         """Equal for programs whose events are on the same days, whatever tiles come."""
         zone, _, duration = program_id.rpartition("-PT")
         view = self._views[self._zone_by_slug[zone]]
-        is_alone = view.zone in view.shard.earlier or view.shard is not self._views.shards[view.shard.name]
         timezone = view.display.timezone.key
-        return (view.shard.name, view.row.since, timezone, duration, view.zone if is_alone else None)
+        return (view.shard.name, view.row.since, timezone, duration)

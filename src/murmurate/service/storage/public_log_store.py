@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +11,7 @@ from murmurate.errors import ChainError
 from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.tile import GENESIS_PREV, parse_tile
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.publisher.steps import Claim, LogTail, Offer
+from murmurate.publisher.steps import LogTail, Offer
 from murmurate.service.storage.session import TransactionSource, open_source
 
 MAX_TILES_PER_READ = 16  # tiles of one shard in one answer
@@ -91,31 +90,16 @@ class PostgresLogStore:
                 self._tables.popitem(last=False)
         return self._tables[digest]
 
-    def claim(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
-        wanted = [{"zone": zone, **claim._asdict()} for zone, claim in claims.items()]
+    def claim(self, claims: Mapping[str, str]) -> dict[str, str]:
         with self._session.transaction() as connection:
-            query = "SELECT zone, shard, number FROM public_log.claim_zones(%s::jsonb)"
-            rows = connection.execute(query, (canonical_json(wanted),)).fetchall()
-        return {zone: Claim(shard, number) for zone, shard, number in rows}
-
-    def newest_claims(self, zones: Iterable[str]) -> dict[str, Claim]:
-        """The newest claim of each zone; zones without one are left out."""
-        query = """
-            SELECT DISTINCT ON (zone) zone, shard, number FROM public_log.claim WHERE zone = ANY(%s)
-            ORDER BY zone, number DESC"""
-        with self._session.transaction() as connection:
-            rows = connection.execute(query, (list(zones),)).fetchall()
-        return {zone: Claim(shard, number) for zone, shard, number in rows}
-
-    def claims_of(self, zone: str) -> list[str]:
-        """The shards that have claimed a zone, in order; the last one is where it is, or where it goes."""
-        query = "SELECT shard FROM public_log.claim WHERE zone = %s ORDER BY number"
-        with self._session.transaction() as connection:
-            return [shard for (shard,) in connection.execute(query, (zone,)).fetchall()]
+            query = "SELECT zone, shard FROM public_log.claim_zones(%s::jsonb)"
+            return dict(connection.execute(query, (canonical_json(dict(claims)),)).fetchall())
 
     def shards_of(self, zones: Iterable[str]) -> dict[str, str]:
-        """The shard that holds the newest claim of each zone; zones without a claim are left out."""
-        return {zone: claim.shard for zone, claim in self.newest_claims(zones).items()}
+        """The shard that has claimed each zone; zones without a claim are left out."""
+        query = "SELECT zone, shard FROM public_log.claim WHERE zone = ANY(%s)"
+        with self._session.transaction() as connection:
+            return dict(connection.execute(query, (list(zones),)).fetchall())
 
     def shard_names(self) -> set[str]:
         """Every shard that has claimed a zone: all that were ever opened."""
@@ -141,14 +125,6 @@ class PostgresLogStore:
         if isinstance(offer, str):
             raise ChainError("log", f"tile {seq} of {shard}", offer)
         return offer
-
-    def last_seq_with(self, shard: str, zone: str) -> int:
-        """The number of the last tile of a shard before a zone left it; of its last tile, if the zone did not."""
-
-        def has_left(seq: int) -> bool:
-            return zone in dict(self.read_offer(shard, seq).table.moved)
-
-        return bisect_left(range(self.heads()[shard][0] + 1), x=True, key=has_left) - 1
 
     def append(self, offers: Mapping[str, Offer]) -> None:
         self._offered = dict(offers)

@@ -22,7 +22,6 @@ from murmurate.publisher.desired_state import ShardOpening, ZoneOpening
 from murmurate.publisher.steps import Offer, SeenState
 from murmurate.service.storage.heartbeats import StoredHeartbeat, read_heartbeats, record_heartbeat
 from murmurate.service.storage.session import Session
-from murmurate.service.storage.zone_openings import decode_opening, encode_openings
 from murmurate.types import Demand
 
 _PLANS_PER_QUERY = 1000
@@ -213,13 +212,13 @@ class PostgresStateStore:
                 ON CONFLICT DO NOTHING"""
             connection.execute(query, (list(shards), [json.dumps(asdict(each)) for each in shards.values()]))
             query = f"{_INSERT_ZONES} ON CONFLICT DO NOTHING"
-            connection.execute(query, encode_openings(zones))
+            connection.execute(query, _encode_openings(zones))
 
     def assign_zones(self, zones: Mapping[str, tuple[str, ZoneOpening]]) -> None:
         """Have these zones published in the shards that the log says, wherever they should have been before."""
         query = f"{_INSERT_ZONES} ON CONFLICT (zone) DO UPDATE SET shard = excluded.shard, opening = excluded.opening"
         with self._session.transaction() as connection:
-            connection.execute(query, encode_openings(zones))
+            connection.execute(query, _encode_openings(zones))
 
     def shards(self) -> dict[str, ShardOpening]:
         """Every shard of this publisher and how it began."""
@@ -231,7 +230,7 @@ class PostgresStateStore:
         """Every zone of this publisher: the shard that it should be in, and how it enters it."""
         with self._session.transaction() as connection:
             rows = connection.execute("SELECT zone, shard, opening FROM curator.zone ORDER BY zone").fetchall()
-        return {zone: (shard, decode_opening(opening)) for zone, shard, opening in rows}
+        return {zone: (shard, ZoneOpening(**opening)) for zone, shard, opening in rows}
 
     def table(self, digest: str) -> ZoneTable:
         """A zone table that was seen. Raises ChainError where the state does not have it."""
@@ -288,6 +287,12 @@ class PostgresStateStore:
 
     def heartbeats(self) -> dict[str, StoredHeartbeat]:
         return read_heartbeats(self._session)
+
+
+def _encode_openings(zones: Mapping[str, tuple[str, ZoneOpening]]) -> tuple[list[str], list[str], list[str]]:
+    """Return columns of names, shards and openings."""
+    openings = [json.dumps(asdict(opening)) for _, opening in zones.values()]
+    return list(zones), [shard for shard, _ in zones.values()], openings
 
 
 def _read_terms(digest: str, text: str) -> ReleaseTerms:

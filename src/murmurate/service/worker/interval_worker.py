@@ -132,7 +132,6 @@ class IntervalWorker:
         began_s = self.clock.now()
         desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
         outcome = self.context.make_publisher().publish(desired, timeout_s=self.timeout_s, on_failure=failed.add)
-        outcome.blocked_zones |= self.context.unfinished_moves()
         blocked = outcome.blocked | outcome.blocked_zones
         zone_warnings = self._zone_warnings()
         warnings = self._warnings() | zone_warnings

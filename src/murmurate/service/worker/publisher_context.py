@@ -11,7 +11,7 @@ from murmurate.planning.digest import compact_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import SystemNoise
 from murmurate.publisher.desired_state import DesiredState, ZoneOpening
-from murmurate.publisher.protocol import BlockedCode, BlockedReason, Outcome
+from murmurate.publisher.protocol import Outcome
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSchedule, ReleaseSlotClock
 from murmurate.service.keyring import Keyring, ReloadingSigners, load_keyring
@@ -102,29 +102,6 @@ class PublisherContext:
                 zones=zones.get(shard, {}),
             )
         return desired
-
-    def zones_between_shards(self) -> dict[str, tuple[str, str]]:
-        """The zones that have left a shard and are in no other one that was seen: both shards of each."""
-        tables = self.state.tables()
-        inside = {zone for table in tables.values() for zone in table.zones}
-        last = {(zone, shard) for shard, table in tables.items() for zone, _ in table.moved}
-        return {
-            zone: (shard, target)
-            for shard, table in tables.items()
-            for zone, target in table.moved
-            if zone not in inside and (zone, target) not in last
-        }
-
-    def unfinished_moves(self) -> dict[str, BlockedReason]:
-        """The zones that have left a shard and do not enter another one by themselves."""
-        zones = self.state.zones()
-        return {
-            zone: BlockedReason(
-                BlockedCode.OTHER_SHARD, f"has left shard {shard}: murmurate move {zone!r} {target} finishes its move"
-            )
-            for zone, (shard, target) in self.zones_between_shards().items()
-            if zone not in zones or zones[zone][0] != target
-        }
 
     def register_plans(self, texts: Iterable[str]) -> None:
         """Store proven plans in the state, and publish them in the log."""

@@ -12,12 +12,10 @@ CREATE TABLE public_log.document (
     body text NOT NULL
 );
 
--- The shard that a zone is in: claim 0 where it was opened, one more with each move. A claim is created once.
+-- The shard that a zone is in, for ever. The key is the compare-and-swap: no second shard can release the zone.
 CREATE TABLE public_log.claim (
-    zone text NOT NULL,
-    number bigint NOT NULL,
-    shard text NOT NULL,
-    PRIMARY KEY (zone, number)
+    zone text PRIMARY KEY,
+    shard text NOT NULL
 );
 
 -- Tiles. The key is the compare-and-swap: a number of a shard is created once.
@@ -59,47 +57,29 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.cla
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.document
     FOR EACH STATEMENT EXECUTE FUNCTION public_log.refuse_change();
 
--- Create claims that do not exist yet; return the newest claim of each zone.
-CREATE FUNCTION public_log.claim_zones(wanted jsonb) RETURNS TABLE (zone text, shard text, number bigint)
+-- Give each zone to a shard, unless a shard has it already; return the shard of each zone.
+CREATE FUNCTION public_log.claim_zones(wanted jsonb) RETURNS TABLE (zone text, shard text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-    INSERT INTO public_log.claim (zone, number, shard)
-    SELECT w.zone, w.number, w.shard
-    FROM jsonb_to_recordset(wanted) AS w (zone text, number bigint, shard text)
-    WHERE w.number = (SELECT coalesce(max(c.number) + 1, 0) FROM public_log.claim AS c WHERE c.zone = w.zone)
-    ORDER BY w.zone -- everybody in one order: two publishers never wait for each other
+    INSERT INTO public_log.claim (zone, shard)
+    SELECT w.key, w.value FROM jsonb_each_text(wanted) AS w
+    ORDER BY w.key -- everybody in one order: two publishers never wait for each other
     ON CONFLICT DO NOTHING;
 
     RETURN QUERY
-    SELECT DISTINCT ON (c.zone) c.zone, c.shard, c.number
-    FROM public_log.claim AS c
-    WHERE c.zone IN (SELECT w.zone FROM jsonb_to_recordset(wanted) AS w (zone text))
-    ORDER BY c.zone, c.number DESC;
+    SELECT c.zone, c.shard FROM public_log.claim AS c WHERE c.zone IN (SELECT jsonb_object_keys(wanted));
 END $$;
 
--- Whether a zone table is in the log, with the plan of each zone, and each zone that enters is claimed for this shard:
--- with claim 0 where it is opened, otherwise with the claim after that of the shard that it comes from and has left.
-CREATE FUNCTION public_log.zones_may_enter(its_shard text, digest text, since bigint) RETURNS boolean
+-- Whether a zone table is in the log, with the plan of each zone, and each zone is claimed for this shard.
+CREATE FUNCTION public_log.zones_may_enter(its_shard text, digest text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((
-        SELECT bool_and(coalesce( -- bool_and ignores what is null
+        SELECT bool_and(
             EXISTS (SELECT FROM public_log.document AS p WHERE p.digest = z.plan)
-            AND (z.since < $3 OR (
-                its_shard = newest.shard
-                AND z.moved_from ->> 'shard' IS NOT DISTINCT FROM before.shard
-                AND NOT EXISTS (
-                    SELECT FROM public_log.head AS h
-                    JOIN public_log.document AS left_behind ON left_behind.digest = h.zones
-                    CROSS JOIN LATERAL jsonb_to_recordset(left_behind.body::jsonb -> 'zones') AS other (zone text)
-                    WHERE h.shard = before.shard AND other.zone = z.zone))), false))
+            AND EXISTS (SELECT FROM public_log.claim AS c WHERE c.zone = z.zone AND c.shard = its_shard))
         FROM public_log.document AS d
-        CROSS JOIN LATERAL jsonb_to_recordset(d.body::jsonb -> 'zones')
-            AS z (zone text, plan text, since bigint, moved_from jsonb)
-        LEFT JOIN LATERAL (
-            SELECT c.shard, c.number FROM public_log.claim AS c WHERE c.zone = z.zone ORDER BY c.number DESC LIMIT 1
-        ) AS newest ON true
-        LEFT JOIN public_log.claim AS before ON before.zone = z.zone AND before.number = newest.number - 1
+        CROSS JOIN LATERAL jsonb_to_recordset(d.body::jsonb -> 'zones') AS z (zone text, plan text)
         WHERE d.digest = $2
     ), false)
 $$;
@@ -122,7 +102,7 @@ $$;
 -- Take each tile that follows the head of its shard; answer with the shards whose tile was taken. A shard that another is
 -- appending to is passed over: nobody waits. The rules are those of public_log/tile_chain.py, but for the signature and
 -- the rows, which every reader checks. Two more: an interval must be over by this server's own clock, and a zone may
--- enter only the shard that holds its newest claim. `bodies` has one tile for each of some shards.
+-- be only in the shard that has claimed it. `bodies` has one tile for each of some shards.
 CREATE FUNCTION public_log.append(bodies bytea[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -153,11 +133,11 @@ BEGIN
                 ELSE o.kind IN ('zones', 'key') AND o.interval = h.interval
             END
             AND CASE
-                WHEN o.kind IN ('open', 'zones') THEN public_log.zones_may_enter(o.shard, o.zones, o.interval + 1)
+                WHEN o.kind IN ('open', 'zones') THEN public_log.zones_may_enter(o.shard, o.zones)
                 ELSE o.zones = h.zones
             END
         FOR UPDATE OF h SKIP LOCKED
-    ), moved AS (
+    ), advanced AS (
         UPDATE public_log.head AS h
         SET seq = o.seq, hash = encode(sha256(o.header), 'hex'), key = coalesce(o.next_key, o.key), zones = o.zones,
             interval = o.interval
