@@ -11,7 +11,14 @@ from tests.support.postgres_stores import SHARDS, ZONES
 from tests.support.sample_shards import FIRST
 
 CONFIDENTIAL = ("confidential.demand", "confidential.register", "confidential.seen", "access.client", "access.token")
-CURATORS = ("curator.document", "curator.shard", "curator.zone", "curator.tile", "curator.heartbeat")
+CURATORS = (
+    "curator.document",
+    "curator.shard",
+    "curator.zone",
+    "curator.tile",
+    "curator.heartbeat",
+    "curator.aggregation_attempt",
+)
 
 
 @pytest.fixture

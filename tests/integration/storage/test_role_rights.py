@@ -53,6 +53,7 @@ TABLES = {
         "curator.zone": {WORKER: "SELECT"},
         "curator.tile": {WORKER: "SELECT INSERT UPDATE DELETE"},
         "curator.heartbeat": {WORKER: "SELECT INSERT UPDATE", PRIVATE: "SELECT"},
+        "curator.aggregation_attempt": {WORKER: "SELECT INSERT UPDATE DELETE"},
         "access.client": {PRIVATE: "SELECT"},
         "access.token": {PRIVATE: "SELECT INSERT DELETE"},
         "murmurate.migration": {WORKER: "SELECT", PRIVATE: "SELECT"},

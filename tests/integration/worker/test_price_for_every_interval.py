@@ -2,11 +2,14 @@
 
 import errno
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.interval_workers import FIRST_S, GRACE_S
 from tests.support.operator_cli import STEP_S
 
+from murmurate.errors import MurmurateError
 from murmurate.service.landing.meter_table import load_shard, load_table
 from murmurate.service.storage import durable
 from murmurate.service.worker import interval_aggregation
@@ -92,6 +95,21 @@ def test_readings_that_end_the_process_each_time_cost_a_measurement_and_no_price
     worker_setup.report(1)
     worker_setup.at(1, GRACE_S)
     assert worker_setup.kinds() == ["fallback", "measured"]
+
+
+def test_attempts_of_several_workers_at_one_interval_add_up(worker_setup):
+    workers = [worker_setup.new_worker() for _ in range(interval_aggregation.MAX_ATTEMPTS)]
+    for interval in range(20):
+        together = threading.Barrier(len(workers))
+
+        def begin(worker, interval=interval, together=together):
+            together.wait(60)
+            worker._aggregation._begin_attempt(interval)
+
+        with ThreadPoolExecutor(len(workers)) as threads:
+            list(threads.map(begin, workers))
+        with pytest.raises(MurmurateError, match=f"was begun {len(workers)} times and never finished"):
+            worker_setup.worker._aggregation._begin_attempt(interval)
 
 
 def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worker_setup):

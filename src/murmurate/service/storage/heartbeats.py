@@ -9,7 +9,6 @@ from murmurate.service.storage.session import TransactionSource
 
 WORKER_HEARTBEAT = "worker"  # the last release of the worker
 WORKER_BEAT = "worker beat"  # that the worker is alive, and its figures
-AGGREGATION_ATTEMPT = "aggregation attempt"  # which interval is being aggregated, and how often that was begun
 
 StoredHeartbeat = tuple[float, dict[str, object]]  # its time [s of UTC], and the report of the process
 

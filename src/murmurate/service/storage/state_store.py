@@ -281,6 +281,21 @@ class PostgresStateStore:
         with self._session.transaction() as connection:
             connection.execute(query, (before_interval, zones))
 
+    def begin_aggregation(self, interval_s: int, interval: int) -> int:
+        """Count that the aggregation of an interval is begun. Returns how often it was, this time included."""
+        query = """
+            INSERT INTO curator.aggregation_attempt AS a VALUES (%s, %s, 1)
+            ON CONFLICT (interval_s, interval) DO UPDATE SET attempts = a.attempts + 1 RETURNING attempts"""
+        with self._session.transaction() as connection:
+            row = connection.execute(query, (interval_s, interval)).fetchone()
+        return int(row[0]) if row else 0
+
+    def finish_aggregation(self, interval_s: int, interval: int) -> None:
+        """Forget how often the aggregation of an interval, and of those before it, was begun."""
+        query = "DELETE FROM curator.aggregation_attempt WHERE interval_s = %s AND interval <= %s"
+        with self._session.transaction() as connection:
+            connection.execute(query, (interval_s, interval))
+
     def record_heartbeat(self, process: str, report: Mapping[str, object]) -> float:
         """Store when a process was last alive, and its report. Returns the time by the database's clock [s of UTC]."""
         return record_heartbeat(self._session, process, report)

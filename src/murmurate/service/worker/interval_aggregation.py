@@ -25,7 +25,6 @@ from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_file import table_size
 from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
 from murmurate.service.landing.table_in_force import TableInForce
-from murmurate.service.storage.heartbeats import AGGREGATION_ATTEMPT
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.failures import error_cause, error_reason, may_pass
 from murmurate.service.worker.figures import WorkerFigures
@@ -107,7 +106,7 @@ class IntervalAggregation:
         finally:
             self.figures.table_problem = self._table.problem
             self.on_progress(0.0)
-        self._record_attempts({other: count for other, count in self._read_attempts().items() if other > interval})
+        self.state.finish_aggregation(self.landing.interval_s, interval)
 
     def _long_step_s(self) -> float:
         """How long reading the table, closing or summing may take on a machine that is busy [s]."""
@@ -135,20 +134,10 @@ class IntervalAggregation:
 
     def _begin_attempt(self, interval: int) -> None:
         """Count attempts across restarts: readings that end the process each time must not cost every price."""
-        attempts = self._read_attempts()
-        count = attempts.get(interval, 0)
-        if count >= MAX_ATTEMPTS:
-            allowed = f"must not end the worker: it was begun {count} times and never finished"
+        count = self.state.begin_aggregation(self.landing.interval_s, interval)
+        if count > MAX_ATTEMPTS:
+            allowed = f"must not end the worker: it was begun {count - 1} times and never finished"
             raise MurmurateError("aggregation", interval_name(interval * self.landing.interval_s), allowed)
-        self._record_attempts(attempts | {interval: count + 1})
-
-    def _read_attempts(self) -> dict[int, int]:
-        """How often each interval was begun and not finished, as the state knows it."""
-        _, report = self.state.heartbeats().get(AGGREGATION_ATTEMPT, (0.0, {}))
-        return {int(interval): count for interval, count in report.items() if isinstance(count, int)}
-
-    def _record_attempts(self, attempts: Mapping[int, int]) -> None:
-        self.state.record_heartbeat(AGGREGATION_ATTEMPT, {str(interval): attempts[interval] for interval in attempts})
 
     def _aggregate(self, interval: int) -> None:
         start_s = interval * self.landing.interval_s

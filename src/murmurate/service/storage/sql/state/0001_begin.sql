@@ -57,6 +57,14 @@ CREATE TABLE curator.heartbeat (
     report jsonb NOT NULL
 );
 
+-- How often the aggregation of an interval was begun and not finished: by readings that end the worker each time.
+CREATE TABLE curator.aggregation_attempt (
+    interval_s bigint NOT NULL,
+    interval bigint NOT NULL,
+    attempts bigint NOT NULL,
+    PRIMARY KEY (interval_s, interval)
+);
+
 -- Clients that may send readings. Secrets and tokens are random; their SHA-256 is enough to recognise them, and useless
 -- to whoever steals it.
 CREATE TABLE access.client (

@@ -5,5 +5,6 @@ GRANT SELECT, UPDATE (seq) ON curator.shard TO murmurate_worker;
 GRANT SELECT ON curator.zone TO murmurate_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON curator.tile TO murmurate_worker;
 GRANT SELECT, INSERT, UPDATE ON curator.heartbeat TO murmurate_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON curator.aggregation_attempt TO murmurate_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON confidential.demand TO murmurate_worker;
 GRANT SELECT, DELETE ON confidential.seen TO murmurate_worker;
