@@ -26,13 +26,16 @@ def parse_plan(text: str) -> tuple[dict[str, Any], str]:
 
     A canonical text is what was hashed, but for one member: if the text without it has the digest that it names, it is
     the text that was hashed, and is read. Any other text is brought into canonical form first, which takes longer.
+    Raises ValueError for JSON that is no object.
     """
     member = _DIGEST_MEMBER.search(text)
     if member is not None:
         bare = text[: member.start()] + text[member.end() :]
         if hashlib.sha256(bare.encode()).hexdigest() == member[1]:
             return json.loads(bare) | {"digest": member[1]}, member[1]
-    document: dict[str, Any] = json.loads(text)
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError("a plan is a JSON object")  # noqa: TRY004  what was read is wrong, not the call
     return document, compute_plan_digest(document)
 
 

@@ -45,3 +45,9 @@ def test_a_digest_in_another_place_than_its_own_changes_nothing_that_is_read(pla
     assert member
     read, computed = parse_plan(forged)
     assert compute_plan_digest(read) == computed
+
+
+@pytest.mark.parametrize("text", ["3", "null", "[]", '"plan"'])
+def test_json_that_is_no_object_is_not_a_plan(text):
+    with pytest.raises(ValueError, match="a plan is a JSON object"):
+        parse_plan(text)
