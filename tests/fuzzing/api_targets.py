@@ -17,7 +17,7 @@ from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import ServiceSettings
-from tests.fuzzing.fuzz_loop import FuzzTarget
+from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import FuzzFolder, InProcessDecoders, new_ingestor
 from tests.support.query_cases import QUERY
 from tests.support.request_bodies import START_S, line

@@ -17,7 +17,7 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
 from murmurate.service.landing.readings_file import encode_readings, fingerprint_file, read_readings
 from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings
-from tests.fuzzing.fuzz_loop import FuzzTarget
+from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import FuzzFolder
 
 _TOML_WORDS = (

@@ -19,11 +19,10 @@ _MAX_KEPT_REGISTERS = 100
 
 
 class FuzzFolder:
-    """A folder in memory where there is one. It is removed when it is no longer needed."""
+    """A folder that is removed when it is no longer needed."""
 
     def __init__(self) -> None:
-        base = Path("/dev/shm")  # noqa: S108  a file for each case: fast, and no disk is worn
-        self.path = Path(tempfile.mkdtemp(prefix="murmurate-fuzzing-", dir=base if base.is_dir() else None))
+        self.path = Path(tempfile.mkdtemp(prefix="murmurate-fuzzing-"))
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)  # at the latest when the process ends
 
 

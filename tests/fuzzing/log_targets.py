@@ -15,7 +15,7 @@ from murmurate.public_log.tile import parse_tile
 from murmurate.public_log.zone_line import check_zone_follows, parse_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.verification.verifier import check_log
-from tests.fuzzing.fuzz_loop import FuzzTarget
+from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.support.sample_logs import PLAN, ShardLog, log
 
 _WORDS = (

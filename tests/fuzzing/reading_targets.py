@@ -21,7 +21,7 @@ from murmurate.service.ingest.formats.text_lines import (
 from murmurate.service.ingest.message_attempts import MessageAttempts
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageIngest
 from murmurate.service.ingest.message_queue import ReceivedMessage
-from tests.fuzzing.fuzz_loop import FuzzTarget
+from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import INTERVAL_S, FuzzFolder, InProcessDecoders, MemoryRegisters, new_ingestor
 from tests.support import green_button_feeds as feeds
 from tests.support.request_bodies import START_S, columns, line, parquet, table

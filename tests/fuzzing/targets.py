@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.fuzzing.api_targets import api_targets
 from tests.fuzzing.file_targets import file_targets
-from tests.fuzzing.fuzz_loop import FuzzTarget
+from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.log_targets import log_targets
 from tests.fuzzing.reading_targets import reading_targets
 

@@ -1,22 +1,22 @@
-"""Cases that were found stay mended, and the loop finds a bug that lies behind several conditions."""
+"""Cases that were found stay mended, and the search finds bugs that were planted."""
 
 from __future__ import annotations
 
-import time
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.fuzzing.fuzz_loop import MAX_CASE_S, Fuzzer, FuzzTarget, check_case
+from tests.fuzzing.fuzz_target import CASES, check_case
 from tests.fuzzing.targets import all_targets
 
-CASES = sorted((Path(__file__).parent / "cases").rglob("*.bin"))
-HERE = str(Path(__file__))
+ROOT = Path(__file__).parents[2]
 targets = cache(all_targets)
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", sorted(CASES.rglob("*.bin")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_case_that_was_found_stays_mended(path):
     assert check_case(targets()[path.parent.name.replace("-", " ")], path.read_bytes()) is None
 
@@ -26,43 +26,35 @@ def test_every_seed_is_read():
     assert found == {name: [None] * len(target.seeds) for name, target in targets().items()}
 
 
-def _parse_with_a_rare_bug(data: bytes) -> None:
-    """Fails for inputs with four bytes at four places: blind changes need some 10^10 tries."""
-    if len(data) < 8:
-        raise ValueError("too short")
-    if data[1] != ord("R"):
-        return
-    if data[3] != ord("A"):
-        return
-    if data[5] != ord("R"):
-        return
-    if data[7] == ord("E"):
-        raise ZeroDivisionError
+def search_planted_targets(*options):
+    """The status and the lines of a search in `planted_targets.py`."""
+    pytest.importorskip("atheris")
+    command = [sys.executable, "-m", "tests.fuzzing", "--targets", "tests.fuzzing.planted_targets", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, [line.strip() for line in done.stdout.splitlines()]
 
 
-def rare_bug_target() -> FuzzTarget:
-    return FuzzTarget(
-        name="rare bug", parse=_parse_with_a_rare_bug, seeds=[b"12345678"], errors=(ValueError,), roots=(HERE,)
+def test_a_planted_bug_is_found_by_its_paths(tmp_path):
+    status, lines = search_planted_targets(
+        "--only", "rare", "--cases", "300000", "--seconds", "600", "--found", tmp_path
     )
+    assert status == 1
+    assert any(line.startswith("FOUND rare: ZeroDivisionError at ") for line in lines)
+    (case,) = (tmp_path / "rare").iterdir()
+    assert case.read_bytes()[1:8:2] == b"RARE"
 
 
-def test_a_seeded_bug_is_found_by_its_paths():
-    result = Fuzzer(rare_bug_target(), seed=1).run(executions=60_000)
-    assert [case.rule for case in result.found.values()] == ["error"]
+def test_a_case_that_is_slow_or_large_or_ends_the_process_is_found():
+    status, lines = search_planted_targets("--only", "slow", "--only", "large", "--only", "abort", "--seconds", "15")
+    assert status == 1
+    found = [line for line in lines if line.startswith("FOUND")]
+    assert [line.split(":")[0] for line in found] == ["FOUND slow", "FOUND large", "FOUND abort"]
+    assert "slow: " in found[0]
+    assert "large: " in found[1]
+    assert "deadly signal" in found[2]
 
 
-def test_a_seeded_bug_is_not_found_without_paths():
-    assert not Fuzzer(rare_bug_target(), seed=1, guided=False).run(executions=60_000).found
-
-
-def test_a_slow_case_and_a_large_case_are_found():
-    def parse(data: bytes) -> None:
-        end = time.process_time() + 1.2 * MAX_CASE_S
-        while data == b"slow" and time.process_time() < end:
-            pass
-        if data == b"large":
-            bytearray(200 << 20)[:: 1 << 12] = b"\1" * (200 << 8)
-
-    target = FuzzTarget(name="costly", parse=parse, seeds=[b"slow", b"large", b"cheap"], errors=(), roots=(HERE,))
-    result = Fuzzer(target, seed=1).run(executions=3)
-    assert sorted(case.rule for case in result.found.values()) == ["memory", "slow"]
+def test_a_search_that_finds_nothing_ends_with_0_and_prints_its_cases():
+    status, lines = search_planted_targets("--only", "right", "--cases", "1000")
+    assert status == 0
+    assert lines[-1].split() == ["right", "1,000", "0", "0"]
