@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
+import io
 import multiprocessing
 import os
 import re
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from pathlib import Path
 
 from tests.fuzzing.fuzz_target import MAX_CASE_S, FuzzTarget, check_case, describe_error
@@ -120,7 +122,7 @@ def _found_cases(folder: Path, log: str) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.glob("why-*")):
         yield path.read_text(encoding="utf-8"), path.with_name(path.name.replace("why", "found")).read_bytes()
     status = (folder / "status").read_text(encoding="ascii")
-    if status != "0":
+    if status != "0" or "stat::number_of_executed_units" not in log:
         cases = sorted([*folder.glob("found-crash*"), *folder.glob("found-timeout*"), *folder.glob("found-oom*")])
         why = re.search(r"ERROR: (libFuzzer: .*)", log)
         yield why[1] if why else f"status {status}: {log[-1000:]}", cases[0].read_bytes() if cases else b""
@@ -150,22 +152,21 @@ def main() -> int:
     import atheris  # noqa: PLC0415
 
     begun = time.monotonic()
-    with atheris.instrument_imports(include=["murmurate", options.targets]):
+    with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["murmurate", options.targets]):
         names = [name for name in _load_targets(options.targets) if any(text in name for text in options.only or [""])]
     seconds = max(1, round(_PROCESSES * options.seconds / max(len(names), _PROCESSES)))
-    count = 0
+    all_cases = all_found = 0
     memory = Path("/dev/shm")  # noqa: S108  a file for each case of some targets: fast, and no disk is worn
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as work:
         _run_all(options, names, seconds, Path(work))
-        _print(f"fuzzing, {time.monotonic() - begun:.0f} s, {seconds} s for each target")
         _print(f"  {'target':24} {'cases':>12} {'edges':>8} {'found':>8}")
         for name in names:
             log = (Path(work) / name / "log").read_text(encoding="utf-8", errors="replace")
             cases = re.search(r"stat::number_of_executed_units: (\d+)", log)
             edges = re.findall(r" cov: (\d+) ", log)
             found = list(_found_cases(Path(work) / name, log))
-            count += len(found)
             counts = int(cases[1]) if cases else 0, int(edges[-1]) if edges else 0, len(found)
+            all_cases, all_found = all_cases + counts[0], all_found + len(found)
             _print(f"  {name:24} {counts[0]:>12,} {counts[1]:>8,} {counts[2]:>8}")
             for why, data in found:
                 _print(f"  FOUND {name}: {why}\n        {data[:120]!r} ({len(data):,} bytes)")
@@ -173,7 +174,9 @@ def main() -> int:
                     path = options.found / name.replace(" ", "-") / f"{hashlib.sha256(data).hexdigest()[:16]}.bin"
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(data)
-    return 1 if count else 0
+    spent_s = time.monotonic() - begun
+    _print(f"{len(names)} targets, {seconds} s each, {all_cases:,} cases, {all_found} found, {spent_s:.0f} s in all")
+    return 1 if all_found else 0
 
 
 if __name__ == "__main__":

@@ -57,4 +57,5 @@ def test_a_case_that_is_slow_or_large_or_ends_the_process_is_found():
 def test_a_search_that_finds_nothing_ends_with_0_and_prints_its_cases():
     status, lines = search_planted_targets("--only", "right", "--cases", "1000")
     assert status == 0
-    assert lines[-1].split() == ["right", "1,000", "0", "0"]
+    assert lines[-2].split() == ["right", "1,000", "0", "0"]
+    assert ", 1,000 cases, 0 found, " in lines[-1]
