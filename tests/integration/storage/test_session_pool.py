@@ -14,6 +14,7 @@ from tests.support.databases import SERVER
 from tests.support.ingest_server import run_ingest_server
 
 from murmurate.service.storage.migrate import migrate_database
+from murmurate.service.storage.session import Session
 from murmurate.service.storage.session_pool import MAX_WAITING_THREADS, POOL_TIMEOUT_S, SessionPool
 
 SLACK_S = 20.0  # of a busy machine
@@ -32,6 +33,13 @@ def pool_of(dsn, **options):
         yield pool
     finally:
         pool.close()
+
+
+def hang_in(connection, processes):
+    """Ask a server whose processes have just been stopped."""
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    connection.execute("SELECT 1")
 
 
 def answer(pool):
@@ -120,6 +128,25 @@ def test_while_the_server_is_away_a_transaction_fails_in_time_and_afterwards_it_
         finally:
             cluster.start()
         assert answer(pool) == 1
+
+
+@pytest.mark.postgres_programs
+def test_a_session_gives_up_a_server_that_hangs_in_a_transaction_and_starts_no_thread(cluster):
+    session, threads = Session(cluster.dsn, timeout_s=1.0), threading.active_count()
+    with session.transaction() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert threading.active_count() == threads
+    stopped = cluster.processes()
+    try:
+        begin = time.monotonic()
+        with pytest.raises(psycopg.OperationalError), session.transaction() as connection:
+            hang_in(connection, stopped)
+        assert time.monotonic() - begin < SLACK_S
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    assert answer(session) == 1
+    session.close()
 
 
 @pytest.mark.postgres_programs

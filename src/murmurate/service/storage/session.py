@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
+import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import psycopg
 from psycopg import Connection
+from psycopg.abc import RV, PQGen
 
 from murmurate.service.storage.server_checks import hide_parameters
 
@@ -45,9 +45,36 @@ CONNECT_PARAMETERS: dict[str, Any] = {
 }
 
 
-def connect(dsn: str, **parameters: Any) -> Connection:
+class BoundedConnection(Connection[Any]):
+    """A connection that is closed where its server has not answered at a given time.
+
+    The timeouts of TCP and PostgreSQL do not see a server that has stopped on a machine that still acknowledges.
+    """
+
+    deadline_s = math.inf  # by the monotonic clock
+
+    def wait(self, gen: PQGen[RV], *args: Any, **named: Any) -> RV:
+        """Wait for what the server answers, as psycopg does for every request."""
+        return super().wait(self._end_in_time(gen), *args, **named)
+
+    def _end_in_time(self, gen: PQGen[RV]) -> PQGen[RV]:
+        """Hand through what a request waits for. psycopg resumes it several times a second, also without an answer."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if time.monotonic() > self.deadline_s:
+                    self.close()
+                    raise psycopg.OperationalError("the server did not answer in time")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            result: RV = done.value
+            return result
+
+
+def connect(dsn: str, **parameters: Any) -> BoundedConnection:
     """Return a connection with the timeouts and protections of this package. The server has 5 s to answer."""
-    connection = psycopg.connect(dsn, **CONNECT_PARAMETERS | parameters)
+    connection = BoundedConnection.connect(dsn, **CONNECT_PARAMETERS | parameters)
     try:
         with close_after(connection, CONNECT_TIMEOUT_S):
             hide_parameters(connection)
@@ -73,18 +100,13 @@ def open_source(database: str | TransactionSource) -> TransactionSource:
 
 
 @contextmanager
-def close_after(connection: Connection[Any], timeout_s: float) -> Iterator[None]:
-    """Close the socket of a connection if the block takes longer, for example because the server does not answer."""
-    line = socket.socket(fileno=os.dup(connection.pgconn.socket))
-    timer = threading.Timer(timeout_s, line.shutdown, (socket.SHUT_RDWR,))
-    timer.daemon = True
-    timer.start()
+def close_after(connection: BoundedConnection, timeout_s: float) -> Iterator[None]:
+    """Close a connection that still waits for its server after this time. The block fails with OperationalError."""
+    connection.deadline_s = time.monotonic() + timeout_s
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()
-        line.close()
+        connection.deadline_s = math.inf
 
 
 class Session:
@@ -93,9 +115,9 @@ class Session:
     def __init__(self, dsn: str, timeout_s: float = SESSION_TIMEOUT_S) -> None:
         self.dsn = dsn
         self._timeout_s = timeout_s
-        self._connection: Connection | None = None
+        self._connection: BoundedConnection | None = None
 
-    def _open(self) -> Connection:
+    def _open(self) -> BoundedConnection:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self.dsn)
         return self._connection

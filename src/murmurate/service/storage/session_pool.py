@@ -6,13 +6,12 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from murmurate.service.storage.server_checks import hide_parameters
-from murmurate.service.storage.session import CONNECT_PARAMETERS, SESSION_TIMEOUT_S, close_after
+from murmurate.service.storage.session import CONNECT_PARAMETERS, SESSION_TIMEOUT_S, BoundedConnection, close_after
 
 MAX_POOL_SIZE = 16
 MAX_WAITING_THREADS = 64
@@ -29,7 +28,7 @@ class SessionPool:
         self._max_size = max_size
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._pool: ConnectionPool[Connection[Any]] | None = None
+        self._pool: ConnectionPool[BoundedConnection] | None = None
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -48,11 +47,12 @@ class SessionPool:
             figures = {} if self._pool is None else self._pool.get_stats()
         return figures.get("pool_size", 0) - figures.get("pool_available", 0)
 
-    def _open(self) -> ConnectionPool[Connection[Any]]:
+    def _open(self) -> ConnectionPool[BoundedConnection]:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self.dsn,
+                    connection_class=BoundedConnection,
                     kwargs=CONNECT_PARAMETERS,
                     min_size=0,
                     max_size=self._max_size,
@@ -73,13 +73,13 @@ class SessionPool:
             pool.close()
 
 
-def _configure_connection(connection: Connection[Any]) -> None:
+def _configure_connection(connection: BoundedConnection) -> None:
     """Protect a new connection. Raises psycopg.OperationalError if the server does not answer."""
     with close_after(connection, POOL_TIMEOUT_S):
         hide_parameters(connection)
 
 
-def _check_connection(connection: Connection[Any]) -> None:
+def _check_connection(connection: BoundedConnection) -> None:
     """Raise psycopg.OperationalError if the server does not answer, for example because it was restarted."""
     with close_after(connection, POOL_TIMEOUT_S):
         ConnectionPool.check_connection(connection)
