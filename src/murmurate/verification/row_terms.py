@@ -68,7 +68,7 @@ class RowTerms:
 
     def _describe(self, at: int, row: np.void, expected: np.void) -> Iterator[str]:
         if row["kind"] == RowKind.FALLBACK:
-            yield f"price_ticks is {row['price_ticks']}: the plan's forecast says {expected['forecast_ticks']}"
+            yield f"price_ticks is {row['price_ticks']}: the plan's fallback price is {expected['forecast_ticks']}"
             return
         curve = self.plans[int(self.plan_index[at])].terms.curve
         if not expected["floor_ticks"] <= row["price_ticks"] <= expected["cap_ticks"]:
