@@ -98,17 +98,3 @@ def test_several_at_once_apply_each_migration_once(store):
     with database(store) as dsn, ThreadPoolExecutor(8) as threads:
         applied = [name for names in threads.map(migrate_database, [dsn] * 8, [store] * 8) for name in names]
     assert len(applied) == len(set(applied)) > 0
-
-
-@BOTH
-def test_the_list_of_an_earlier_version_is_taken_over(store):
-    scripts = migrate._read_scripts(store)
-    first = min(scripts)
-    with database(store) as dsn:
-        with psycopg.connect(dsn) as connection:
-            connection.execute(scripts[first].encode())
-            connection.execute("CREATE TABLE murmurate_migration (store text, name text, sha256 text)")
-            row = (store, first, migrate._digest(scripts[first]))
-            connection.execute("INSERT INTO murmurate_migration VALUES (%s, %s, %s)", row)
-        assert migrate_database(dsn, store) == sorted(scripts.keys() - {first})
-        assert migrate_database(dsn, store) == []

@@ -19,7 +19,6 @@ from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
 LOCK_TIMEOUT_S = 10  # for which a migration waits for the tables; their readers wait behind it
 _MAX_ATTEMPTS = 20  # at the list of migrations, where others create it at the same time
 _RETRY_PAUSE_S = 0.1
-_OWN_SCHEMA = {"state": "curator", "log": "public_log"}
 
 # A schema of its own: any role may be allowed to create tables in schema public, and this one must be ours.
 _CREATE_LIST = """
@@ -29,16 +28,6 @@ CREATE TABLE IF NOT EXISTS murmurate.migration (
 );
 GRANT USAGE ON SCHEMA murmurate TO PUBLIC;
 GRANT SELECT ON murmurate.migration TO PUBLIC"""
-
-# Earlier versions kept the list outside of a schema of its own. It is theirs if it has the owner of our other tables.
-_FIND_EARLIER_LIST = """
-SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.relname = 'murmurate_migration' AND c.relkind = 'r'
-    AND c.relowner = (SELECT nspowner FROM pg_namespace WHERE nspname = %s)"""
-_ADOPT_EARLIER_LIST = """
-CREATE SCHEMA murmurate;
-ALTER TABLE {earlier} SET SCHEMA murmurate;
-ALTER TABLE murmurate.murmurate_migration RENAME TO migration"""
 
 
 def migrate_database(dsn: str, store: StoreName) -> list[str]:
@@ -57,7 +46,7 @@ def migrate_database(dsn: str, store: StoreName) -> list[str]:
         if _has_list(connection) and not _missing_scripts(connection, store, scripts):
             return []
         connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
-        _create_list(connection, store)
+        _create_list(connection)
         with connection.transaction():
             # No advisory lock: every role that may connect can hold one. Only an owner can lock this table.
             connection.execute("LOCK TABLE murmurate.migration IN EXCLUSIVE MODE")
@@ -89,18 +78,15 @@ def _has_list(connection: Connection[Any]) -> bool:
     return connection.execute("SELECT to_regclass('murmurate.migration') IS NOT NULL").fetchone() == (True,)
 
 
-def _create_list(connection: Connection[Any], store: StoreName) -> None:
-    """Create the list of applied files, or take over the one of an earlier version."""
+def _create_list(connection: Connection[Any]) -> None:
+    """Create the list of applied files."""
     for attempt in range(_MAX_ATTEMPTS):
         if _has_list(connection):  # with its rights: both are made in one transaction
             return
         try:
             with connection.transaction():
-                earlier = connection.execute(_FIND_EARLIER_LIST, (_OWN_SCHEMA[store],)).fetchone()
-                if earlier is not None:
-                    connection.execute(_ADOPT_EARLIER_LIST.format(earlier=earlier[0]).encode())
                 connection.execute(_CREATE_LIST)
-        except (errors.UniqueViolation, errors.DuplicateSchema, errors.UndefinedTable, errors.InternalError_):
+        except (errors.UniqueViolation, errors.DuplicateSchema, errors.InternalError_):
             if attempt == _MAX_ATTEMPTS - 1:
                 raise
             time.sleep(_RETRY_PAUSE_S)  # another process is just creating it

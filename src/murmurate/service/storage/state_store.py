@@ -291,7 +291,7 @@ class PostgresStateStore:
         return int(row[0]) if row else 0
 
     def finish_aggregation(self, interval_s: int, interval: int) -> None:
-        """Forget how often the aggregation of an interval, and of those before it, was begun."""
+        """Delete the counts of an interval and of those before it."""
         query = "DELETE FROM curator.aggregation_attempt WHERE interval_s = %s AND interval <= %s"
         with self._session.transaction() as connection:
             connection.execute(query, (interval_s, interval))
