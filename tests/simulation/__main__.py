@@ -17,8 +17,32 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
+from tests.simulation.fault_schedule import STEP_RATES
 from tests.simulation.run import SimulationFailure, simulate
 
+EVENT_FAULTS = (
+    "clock jump",
+    "demand corrected",
+    "demand early or late",
+    "demand missing",
+    "failover",
+    "key rotation reaches some publishers",
+    "late delivery",
+    "plan change reaches some publishers",
+    "plan with other intervals",
+    "split brain",
+    "split brain ends",
+    "state restored",
+    "faulty writer",
+    "forged tile checked",
+    "opening of a zone reaches some publishers",
+    "plan unknown",
+    "zone opened in two shards",
+    "test-only noise",
+    "transaction lost with its database",
+    "shard corrupted",
+)
+MIN_SEEDS_FOR_ALL_FAULTS = 300
 BATCH_SIZE = 250  # seeds in one task of a worker process
 
 
@@ -125,6 +149,11 @@ def main() -> int:
         f"{time.monotonic() - started:.0f} s",
         highlight=False,
     )
+    missing = {*STEP_RATES, *EVENT_FAULTS} - total.faults.keys()
+    is_tame = total.faults.total() < 50 * total.seeds or total.published < 10 * total.seeds
+    if total.seeds >= MIN_SEEDS_FOR_ALL_FAULTS and (missing or is_tame):
+        console.print(f"too few faults or tiles, or none of these: {', '.join(sorted(missing))}", style="bold red")
+        return 1
     return 1 if total.failures else 0
 
 
