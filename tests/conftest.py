@@ -17,7 +17,7 @@ from tests.support.openadr_schema import NO_DOCUMENT
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, max_examples=50)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, max_examples=30)
 settings.register_profile("long", settings.get_profile("default"), max_examples=500)
 settings.register_profile("quick", settings.get_profile("default"), derandomize=True, max_examples=10)
 settings.load_profile(PROFILE)

@@ -1,10 +1,11 @@
-"""Play README.md and docs/tutorial/first-hour.md in an empty folder and a fresh environment, and time each command.
+"""Play README.md, your-own-data.md and first-hour.md in an empty folder and a fresh environment, and time each command.
 
     python -m tests.first_hour dist/murmurate-0.1.0-py3-none-any.whl     most of the time it waits for the clock
 
 Needs a package index and curl, and no PostgreSQL server. Each command must succeed, the demo's page must be there
-within a minute (of a machine that does nothing else), the pages on the sample must be written, and the log with the
-live price must verify. The demo stands on both pages and is played once.
+within a minute (of a machine that does nothing else), commands of your-own-data.md must print what the page shows, the
+pages on the sample must be written, and the log with the live price must verify. A command that stands on several pages
+is played once.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from pathlib import Path
 from threading import Timer
 from urllib.request import urlopen
 
-from tests.support.operator_cli import documented_commands
+from tests.support.documented_commands import commands_of, prints, shown_below
 from tests.support.ports import free_port
 
-README = "../README.md"
-PAGE = "tutorial/first-hour.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+OWN_DATA = ROOT / "docs" / "tutorial" / "your-own-data.md"
+PAGE = ROOT / "docs" / "tutorial" / "first-hour.md"
 DEMO, SHORT_DEMO = "murmurate demo", "murmurate demo --minutes 1"
 MAX_DEMO_S = 60.0  # from the command to the page
 EXPECTED = ("had the exact rates been published", "Everything holds.")
@@ -54,14 +57,15 @@ def end_group(group: int) -> None:
         os.killpg(group, signal.SIGTERM)
 
 
-def played_commands() -> list[str]:
-    """The commands of both pages, in order: the README's, in a folder of its own, once the environment is there."""
-    readme, page = ([command for command, _ in documented_commands(name)] for name in (README, PAGE))
-    environment, *rest = page
-    if DEMO not in readme or SHORT_DEMO not in rest:
+def played_commands() -> list[tuple[str, bool]]:
+    """The commands of the pages, and whether each must succeed: the README's in a folder of its own."""
+    environment, install, *rest = commands_of(PAGE)
+    readme = [(SHORT_DEMO if command == DEMO else command, succeeds) for command, succeeds in commands_of(README)]
+    own_data = commands_of(OWN_DATA)
+    if (SHORT_DEMO, True) not in readme or (SHORT_DEMO, True) not in rest:
         raise ValueError("one of the pages does not show the demo")
-    rest.remove(SHORT_DEMO)
-    return [environment, "mkdir readme && cd readme", *(SHORT_DEMO if c == DEMO else c for c in readme), "cd ..", *rest]
+    left = [each for each in rest if each not in {*readme, *own_data}]
+    return [environment, ("mkdir readme && cd readme", True), *readme, ("cd ..", True), install, *own_data, *left]
 
 
 def page_script(wheel: Path) -> str:
@@ -73,9 +77,9 @@ def page_script(wheel: Path) -> str:
         "127.0.0.1:8080": f"127.0.0.1:{public}",
         "127.0.0.1:8081": f"127.0.0.1:{private}",
     }
-    lines = ["set -eo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
-    for command in played_commands():
-        played = command
+    lines = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
+    for command, succeeds in played_commands():
+        played = command if succeeds else f"if {command}; then exit 1; fi"
         for text, other in replaced.items():
             played = played.replace(text, other)
         lines += [f"printf '\\n{_MARK}%s\\n' {shlex.quote(command)}", played]
@@ -87,6 +91,7 @@ class Player:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.shown, self.demo_visible_s, self.demo_share = folder, "", None, 1.0
+        self.outputs: dict[str, str] = {}  # of each command
         self._command, self._began_s = "", time.monotonic()
 
     def play(self, script: str) -> int:
@@ -117,7 +122,8 @@ class Player:
             if self._command:
                 _print(f"{time.monotonic() - self._began_s:7.1f} s  {self._command[:110]}")
             self._command, self._began_s = line.removeprefix(_MARK).rstrip(), time.monotonic()
-        elif self.demo_visible_s is None and (address := re.search(r"Prices +(http\S+)", line)):
+        self.outputs[self._command] = self.outputs.get(self._command, "") + line
+        if self.demo_visible_s is None and (address := re.search(r"Prices +(http\S+)", line)):
             with urlopen(address[1], timeout=30) as answer:  # noqa: S310  what the demo has printed
                 answer.read()
             self.demo_visible_s = time.monotonic() - self._began_s
@@ -136,6 +142,8 @@ def main() -> int:
         _print(f"the first hour: {time.monotonic() - began_s:.0f} s")
         missing = [text for text in EXPECTED if text not in player.shown]
         missing += [name for name in WRITTEN if not (player.folder / name).is_file()]
+        own_data = zip(commands_of(OWN_DATA), shown_below(OWN_DATA), strict=True)
+        missing += [command for (command, _), lines in own_data if not prints(player.outputs.get(command, ""), lines)]
     visible_s, share = player.demo_visible_s, player.demo_share
     if visible_s is not None:
         _print(

@@ -60,6 +60,7 @@ def test_order_and_partition_do_not_matter(data, interval, seed):
     assert releases[0].price_ticks.tolist() == releases[1].price_ticks.tolist()
 
 
+@pytest.mark.slow
 @given(interval=intervals())
 def test_the_demand_is_the_sum_that_a_person_would_write_down(interval):
     meters, pairs = interval
@@ -77,6 +78,7 @@ def test_the_demand_is_the_sum_that_a_person_would_write_down(interval):
         assert demand.imputed[number] == sum(m not in largest for m in rows)
 
 
+@pytest.mark.slow
 @given(data=st.data(), interval=intervals())
 def test_one_meter_moves_the_demand_of_its_own_zone_by_at_most_its_bound(data, interval):
     meters, pairs = interval

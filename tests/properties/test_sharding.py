@@ -66,6 +66,7 @@ def lines(result):
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
+@pytest.mark.slow
 @given(data=st.data(), sample=sample_tables())
 def test_shards_in_any_order_and_grouping_give_what_a_person_writes_down(data, sample):
     meters, rows = sample
@@ -88,6 +89,7 @@ def test_shards_in_any_order_and_grouping_give_what_a_person_writes_down(data, s
     assert lines(demand_from_tally(grouped, ZONES, len(parts))) == by_hand(meters, rows)
 
 
+@pytest.mark.slow
 @given(sample=sample_tables())
 def test_what_was_left_out_is_counted(sample):
     meters, rows = sample

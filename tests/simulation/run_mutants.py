@@ -2,7 +2,7 @@
 
 `python -m tests.simulation.run_mutants` fails when a mutant survives that is not in `equivalent_mutants.py`, and when
 that file lists one that does not exist or is killed. Each mutant runs in a process of its own. With `--changed` only
-those run whose file has changed since the run that docs/evidence.md records; all, if the simulation itself has changed.
+those run whose file has changed since the run that docs/evidence.md records; all, if what should find them has changed.
 """
 
 from __future__ import annotations
@@ -128,17 +128,19 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="of the systematic mutants, run every n-th")
     options = parser.parse_args()
     console = Console(soft_wrap=True)
-    for name in LOADED_ONCE:  # shared by all processes; must not import the publisher
-        importlib.import_module(name)
-    if [result for _, result, _ in _try_all([unmutated()], options)] != [SURVIVED]:
-        console.print("The publisher without a bug is killed: repair it, or the simulator, first.", style="bold red")
-        return 1
     seeded = [] if options.kind == "systematic" else list(seeded_mutants())
     systematic = [] if options.kind == "seeded" else list(systematic_mutants())
     mutants = [*seeded, *systematic[:: options.every]]
     mutants = [mutant for mutant in mutants if options.only in mutant.name]
     if options.changed:
         mutants = _mutants_of_changed_files(mutants, console)
+    if not mutants:
+        return 0 if options.changed else 1  # 1: none has such a name
+    for name in LOADED_ONCE:  # shared by all processes; must not import the publisher
+        importlib.import_module(name)
+    if [result for _, result, _ in _try_all([unmutated()], options)] != [SURVIVED]:
+        console.print("The publisher without a bug is killed: repair it, or the simulator, first.", style="bold red")
+        return 1
     is_whole = bool(systematic) and options.every == 1 and not options.only
     started = time.monotonic()
     results: dict[str, str] = {}
@@ -155,10 +157,10 @@ def main() -> int:
 
 def _mutants_of_changed_files(mutants: list[Mutant], console: Console) -> list[Mutant]:
     commit = recorded_commit(ROOT, EVIDENCE)
-    command = ["git", "diff", "--name-only", f"{commit}", "--", "src/murmurate", "tests/simulation"]
+    command = ["git", "diff", "--name-only", f"{commit}", "--", "src/murmurate", "tests/simulation", *CHAIN_TESTS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if not commit or done.returncode or "tests/simulation/" in done.stdout:
-        console.print(f"all {len(mutants)}: no complete run of this simulation is recorded")
+    if not commit or done.returncode or "tests/" in done.stdout:
+        console.print(f"all {len(mutants)}: no complete run with these tests is recorded")
         return mutants
     changed = [mutant for mutant in mutants if f"{full_name(mutant.module).replace('.', '/')}.py" in done.stdout]
     console.print(f"{len(changed)} of {len(mutants)}: the files of the others are those of {commit}")

@@ -145,6 +145,7 @@ def test_an_emission_is_the_law_of_the_sum(house):
 # --- the others
 
 
+@pytest.mark.slow
 @given(
     surplus=st.floats(-200, 200),
     sigma=st.sampled_from([0.5, 3.0, 40.0]),

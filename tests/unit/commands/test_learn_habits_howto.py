@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.repository.test_tutorials import commands, prints, shown
+from tests.support.documented_commands import commands_of, prints, shown_below
 from tests.support.labeled_samples import write_labeled_sample
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "learn-habits.md"
@@ -17,9 +17,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "learn-habits.md"
 def test_the_page_runs_as_written(tmp_path):
     write_labeled_sample(tmp_path / "sample.csv", households=3000, days=7, seed=6)
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    told = commands(PAGE)
+    told = commands_of(PAGE)
     assert [line.split()[0] for line, _ in told] == ["murmurate", "murmurate", "sed", "sed", "cat", "murmurate"]
-    for (line, _), lines in zip(told, shown(PAGE), strict=True):
+    for (line, _), lines in zip(told, shown_below(PAGE), strict=True):
         done = subprocess.run(
             ["bash", "-ec", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )

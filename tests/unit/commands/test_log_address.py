@@ -22,6 +22,7 @@ def write_site(folder, *shards):
         (folder / name).write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", "/", "/shards", "/prices/", "/prices/shards"])
 def test_the_whole_log_is_read_from_the_address_of_a_service(tmp_path, path):
     site = tmp_path / "prices" if "prices" in path else tmp_path

@@ -154,6 +154,7 @@ def test_there_are_sixty_of_them():
     assert len({mistake.line for mistake in MISTAKES}) == len(MISTAKES) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.line.removeprefix("murmurate "))
 def test_a_mistake_is_named_with_its_remedy(mistake, folder, monkeypatch):
     monkeypatch.chdir(folder)
@@ -168,6 +169,7 @@ def test_the_installed_program_says_the_same(folder):
     check_message(unquoted, run_as_program(unquoted.line, folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -76,6 +76,7 @@ def test_any_name_of_a_shard_is_one_folder(tmp_path, shard):
     assert check_log({"copy": open_log_source(str(write_tar(tmp_path / "log.tar", copied_files(made))))}).is_valid
 
 
+@pytest.mark.slow
 def test_the_lines_of_one_zone_are_enough(tmp_path, verify):
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join([PLAN, OTHER, *log().lines("hill")]) + "\n", encoding="utf-8")

@@ -103,6 +103,7 @@ def mean_noise(noise, runs=40):
     return np.mean([np.abs((each.counts - counts.sum(axis=0)) / each.scale).mean() for each in drawn])
 
 
+@pytest.mark.slow
 def test_the_noise_is_drawn_at_its_full_scale_and_a_bug_would_be_noticed():
     assert abs(mean_noise(SystemNoise()) - 1) < 0.1
     assert abs(mean_noise(SeededNoise(1)) - 1) < 0.1

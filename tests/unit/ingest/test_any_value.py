@@ -231,6 +231,7 @@ def test_a_huge_exponent_is_never_written_out(sent):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_digits_that_end_in_no_number_are_refused_quickly():
     """The bound catches what is quadratic."""
     texts = ("1" * 4000 + "x", "1" * 2000 + "." + "1" * 2000 + "x", "." + "1" * 4000 + "e")

@@ -56,6 +56,7 @@ def test_a_commit_begins_at_once_and_what_comes_meanwhile_is_one_more():
     assert disk.commits == [(0, [0]), (0, list(range(1, 100)))]
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.sampled_from([-900, 0, 900]), st.integers(0, 3)), max_size=30),

@@ -153,6 +153,7 @@ def test_readings_in_a_folder_with_an_odd_name_are_purged_when_they_are_old(tmp_
     assert not odd.exists()
 
 
+@pytest.mark.slow
 def test_whatever_lies_among_the_manifests_and_tables_old_readings_go(tmp_path):
     """Each file emptied, made a stranger, or turned into a folder: the interval is purged, and the next one can be."""
     landing, table = a_landing(tmp_path)

@@ -71,6 +71,7 @@ def test_a_time_zone_that_does_not_exist_is_named_with_its_line():
         parse_zone(EXAMPLE_ZONE_FILE.replace("Europe/Lisbon", "Europe/Zürich"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_clock_knows_every_offset_and_every_change_of_its_zone(name):
     clock, zone = local_clock(name), ZoneInfo(name)

@@ -255,6 +255,7 @@ def test_a_household_is_followed_by_what_is_said_of_it_and_not_by_a_name(plan):
     assert set(kind_paths([kinds(flat, villa), kinds(flat)])) == {(flat, flat), (villa, flat)}
 
 
+@pytest.mark.slow
 def test_who_is_public_stays_so_where_a_moment_is_promised(careful):
     market = careful.zone.kinds[1]
     two = replace(careful.zone, kinds=(careful.zone.kinds[0], replace(market, count=2)))

@@ -94,6 +94,7 @@ def test_more_knowledge_is_never_worse():
     assert unknown == pytest.approx(np.sqrt(np.average(all_of_it, weights=EXPECTED**2)), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_without_a_usable_measurement_the_states_fade():
     its_filter = filter_of(21_650.0, None)
     states = np.full((STATES, 2), 0.05)
@@ -101,6 +102,7 @@ def test_without_a_usable_measurement_the_states_fade():
     assert (after == states * its_filter.keep[:, None]).all()
 
 
+@pytest.mark.slow
 def test_a_measurement_far_off_moves_no_state_beyond_its_limit_and_demand_stays_positive():
     its_filter = filter_of(100.0, None)
     states = np.zeros((STATES, 2))

@@ -135,6 +135,7 @@ def test_golden_trajectories(epsilon, delta, expected):
     assert PldAccountant().epsilon([(laplace(epsilon), 96)], delta) == pytest.approx(expected, rel=3e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.05, 0.5])
 def test_the_curve_accountant_agrees_with_dp_accounting_on_laplace(epsilon):
     theirs = reference.from_laplace_mechanism(1 / epsilon, value_discretization_interval=1e-4).self_compose(96)

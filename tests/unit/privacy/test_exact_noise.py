@@ -96,6 +96,7 @@ def test_the_chance_of_keeping_decides_the_spread(monkeypatch, draw, keep_all):
     assert (0.95 < spread < 1.05) is not keep_all
 
 
+@pytest.mark.slow
 def test_each_entry_has_its_own_scale():
     scales = np.repeat([1.0, 999.3, 250_000.9], 2000)
     for drawn in (draw_huber_noise(scales, np.zeros(6000, np.int64)), draw_gaussian_noise(scales)):

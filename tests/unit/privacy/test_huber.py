@@ -60,6 +60,7 @@ def test_the_variance_is_that_of_the_lattice(scale, core):
     assert huber_variance(scale, core) == pytest.approx(float((weight * k**2).sum() / weight.sum()), rel=1e-8)
 
 
+@pytest.mark.slow
 @PAIRS
 def test_the_tails_are_those_of_the_lattice(scale, core):
     k, weight = lattice(scale, core)
@@ -185,6 +186,7 @@ def test_golden_limits():
     assert window(HuberCurve(U, 41_393**2 / core, core)) == pytest.approx(1.0, rel=2e-3)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(case=st.tuples(st.integers(1, 3), st.sampled_from([5.0, 9.0]), st.integers(0, 30)))
 def test_two_releases_cost_what_the_product_of_the_lattices_costs(case):

@@ -72,6 +72,7 @@ def brute_force(chains, loss, horizon):
     return np.array(found)
 
 
+@pytest.mark.slow
 @given(case=cases())
 @settings(max_examples=60)
 def test_the_recursion_equals_brute_force_over_trajectories_and_corners(case):
@@ -156,6 +157,7 @@ def test_a_load_that_remembers_breaks_the_precondition_even_for_range_noise():
     assert moment_leakage(coin, ReleaseLoss.symmetric(epsilon), 2)[0, 0] == pytest.approx(epsilon)
 
 
+@pytest.mark.slow
 @given(case=cases(), more=st.floats(1, 2))
 @settings(max_examples=40)
 def test_leakage_lies_between_its_own_epsilon_and_the_sum_of_all_and_grows_with_them(case, more):

@@ -40,6 +40,7 @@ async def begin(exports: LogExports, address: str = "192.0.2.1") -> AsyncIterato
     return chunks
 
 
+@pytest.mark.slow
 def test_a_fast_client_keeps_its_place_and_reads_all() -> None:
     async def scene(exports: LogExports) -> None:
         clients = [await begin(exports) for _ in range(2)]
@@ -51,6 +52,7 @@ def test_a_fast_client_keeps_its_place_and_reads_all() -> None:
     run(scene)
 
 
+@pytest.mark.slow
 def test_a_slow_client_is_ended_when_another_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_exports, "READ_GRACE_S", 0.05)
 

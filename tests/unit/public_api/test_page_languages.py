@@ -92,6 +92,7 @@ def test_the_browser_says_which_language_it_prefers(header, code):
     assert preferred_language(header).code == code
 
 
+@pytest.mark.slow
 def test_a_cache_never_gives_a_reader_the_language_of_another():
     view = view_of()
     live_state = live_state_of(view, clock=ServiceClock(simulated_s=NOW_S + 0.0, wall_s=0.0, speed=1e-12))

@@ -251,6 +251,7 @@ def test_the_band_is_the_tariff_at_the_95_percent_points_of_the_noise(law, facto
     assert high == pytest.approx(0.08 + 0.0002 * (300 + 5 * factor), abs=3e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(scale_wh=st.floats(50, 2000), cores=st.floats(0, 12))
 def test_huber_noise_stays_within_its_reach_95_times_in_100(scale_wh, cores):

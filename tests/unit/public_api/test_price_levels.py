@@ -14,6 +14,7 @@ from murmurate.service.public_api.pages.price_levels import PriceLevel, day_leve
 from murmurate.service.public_api.pages.zone_page import zone_page
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(view=views(), at=st.floats(min_value=-0.2, max_value=1.2))
 def test_no_stretch_ahead_is_cheaper_or_dearer_than_the_one_shown(view, at):

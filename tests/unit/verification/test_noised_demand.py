@@ -59,6 +59,7 @@ def test_without_that_the_demand_would_be_off():
     assert np.abs(raw / true_demand_wh(np.arange(FIRST, FIRST + 30)) - 1).max() > 0.01
 
 
+@pytest.mark.slow
 def test_tiles_and_lines_of_the_zone_give_the_same_demand():
     shard = play_log({"hill": ANSWERS, "mill": STEADY}, 40, households=HOMES, missing={3})
     both = [extract(shard, [ANSWERS, STEADY], items=items) for items in (None, line_items(shard, "hill"))]
@@ -105,6 +106,7 @@ def sample_plan_text():
     return make_plan(parse_zone(zone_text(), read_forecast=lambda _: forecast)).to_json()
 
 
+@pytest.mark.slow
 def test_what_the_bound_cut_off_is_added_as_the_sensor_of_the_plan_shows_it():
     text = sample_plan_text()
     terms = DemandTerms.from_json(text)

@@ -165,6 +165,7 @@ def test_rows_without_the_columns_are_found():
     assert "prediction" in rules(check(kept, plans=TEXTS))
 
 
+@pytest.mark.slow
 def test_a_log_that_begins_later_is_checked_as_far_as_it_goes():
     later = items(PLAYED.tiles[5:])
     assert rules(check(later, plans=TEXTS)) == {"gap"}
@@ -180,6 +181,7 @@ def test_any_lead_holds(lead):
     assert check(kept, plans=TEXTS).findings == []
 
 
+@pytest.mark.slow
 def test_states_stay_where_a_plan_changes_and_begin_anew_where_prices_were_not_predicted():
     shard = play(8)
     shard.change_plan("quay", SMALL)

@@ -46,6 +46,7 @@ def test_the_program_on_the_page_checks_predicted_prices_as_rows_like_others(run
     assert run([*lines[:-1], lines[-1].replace('"states":[', '"states":[1')]) is None
 
 
+@pytest.mark.slow
 def test_the_program_on_the_page_finds_what_was_changed_or_left_out(run):
     lines = log().lines("hill")
     assert run([*lines[:3], *lines[4:]]) is None

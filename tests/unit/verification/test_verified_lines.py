@@ -103,6 +103,7 @@ def test_the_view_of_a_zone_is_accepted_if_and_only_if_its_tiles_are(zone, colum
         assert check(lines).is_valid == (name not in wrong)
 
 
+@pytest.mark.slow
 def test_lines_are_compared_with_tiles():
     assert check(log().items(), log().lines("hill"), log().lines("harbour")[3:5]).is_valid
     report = check(log().cut(6).items(), log().lines("hill"))

@@ -95,6 +95,7 @@ def test_an_exchanged_order_is_found(one, other):
     assert check([*TABLES, *kept]).is_valid == (one == other)
 
 
+@pytest.mark.slow
 @given(which=places, zone=st.integers(0, 2), other=st.integers(0, 2))
 def test_exchanged_rows_are_found(which, zone, other):
     tile = parse_tile(TILES[which])

@@ -1,0 +1,29 @@
+"""Commands of a page and what it shows below them."""
+
+import re
+from pathlib import Path
+
+
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def commands_of(page: Path) -> list[tuple[str, bool]]:
+    """(command, whether it must succeed), in the order of the page."""
+    lines = [line[2:] for block in _blocks(page) for line in block.splitlines() if line.startswith("$ ")]
+    return [(line.removeprefix("! "), not line.startswith("! ")) for line in lines]
+
+
+def shown_below(page: Path) -> list[list[str]]:
+    """What the page shows below each of its commands: lines without their spaces at either end, but for empty ones."""
+    below = [part.splitlines()[1:] for block in _blocks(page) for part in ("\n" + block).split("\n$ ")[1:]]
+    return [[line.strip() for line in lines if line.strip()] for lines in below]
+
+
+def prints(output: str, lines: list[str]) -> bool:
+    """Whether a command printed these lines in this order; `...` stands for any others, or for the rest of a line."""
+    printed = iter(line.strip() for line in output.splitlines())
+    beginnings = [(line.removesuffix("..."), line.endswith("...")) for line in lines if line != "..."]
+    return all(
+        any(found.startswith(begin) if cut else found == begin for found in printed) for begin, cut in beginnings
+    )
