@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 THEORY_PAGE = ROOT / "docs" / "explanation" / "theory.md"
 FOLDERS = ("src", "tests", "benchmarks", "research", "tools", "docs")
@@ -37,6 +35,7 @@ def test_each_citation_names_a_section_that_exists():
     assert not [(str(path), number) for path, number in cited() if number not in sections()]
 
 
-@pytest.mark.parametrize("path", texts(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_document_is_cited_that_is_not_in_the_repository(path):
-    assert not ABSENT.findall(path.read_text(encoding="utf-8"))
+def test_no_document_is_cited_that_is_not_in_the_repository():
+    found = {str(path.relative_to(ROOT)): ABSENT.findall(path.read_text(encoding="utf-8")) for path in texts()}
+    assert len(found) > 500
+    assert {name: cited for name, cited in found.items() if cited} == {}
