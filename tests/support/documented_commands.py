@@ -4,19 +4,24 @@ import re
 from pathlib import Path
 
 
-def _blocks(page: Path) -> list[str]:
-    return re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+def _blocks(text: str) -> list[str]:
+    return re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
+
+
+def commands_in(text: str) -> list[tuple[str, bool]]:
+    """(command, whether it must succeed), in the order of the text of a page."""
+    lines = [line[2:] for block in _blocks(text) for line in block.splitlines() if line.startswith("$ ")]
+    return [(line.removeprefix("! "), not line.startswith("! ")) for line in lines]
 
 
 def commands_of(page: Path) -> list[tuple[str, bool]]:
-    """(command, whether it must succeed), in the order of the page."""
-    lines = [line[2:] for block in _blocks(page) for line in block.splitlines() if line.startswith("$ ")]
-    return [(line.removeprefix("! "), not line.startswith("! ")) for line in lines]
+    return commands_in(page.read_text(encoding="utf-8"))
 
 
 def shown_below(page: Path) -> list[list[str]]:
     """What the page shows below each of its commands: lines without their spaces at either end, but for empty ones."""
-    below = [part.splitlines()[1:] for block in _blocks(page) for part in ("\n" + block).split("\n$ ")[1:]]
+    blocks = _blocks(page.read_text(encoding="utf-8"))
+    below = [part.splitlines()[1:] for block in blocks for part in ("\n" + block).split("\n$ ")[1:]]
     return [[line.strip() for line in lines if line.strip()] for lines in below]
 
 

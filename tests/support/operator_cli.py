@@ -21,6 +21,7 @@ from murmurate.public_log.tile import RowKind, TileKind, parse_tile
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
+from tests.support.documented_commands import commands_in
 
 SERVER = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432")
 DOCS = Path(__file__).parents[2] / "docs"
@@ -189,6 +190,4 @@ def documented_commands(page, section=None):
     text = (DOCS / page).read_text(encoding="utf-8")
     if section is not None:
         (text,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
-    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
-    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    return [(line.removeprefix("! "), not line.startswith("! ")) for line in lines]
+    return commands_in(text)
