@@ -34,7 +34,10 @@ def changed(session: nox.Session) -> None:
     """The same for the packages that differ from `main` or the commit given: nox -s changed -- HEAD~3. No server."""
     base = session.posargs[0] if session.posargs else "main"
     command = ("git", "diff", "--name-only", base, "--", "src", "tests", "docs", "pyproject.toml")
-    files = _run(command).stdout.split() + _run(("git", "ls-files", "--others", "--exclude-standard")).stdout.split()
+    differing = _run(command)
+    if differing.returncode:
+        session.error(f"git does not know {base}: name a commit, as in nox -s changed -- HEAD~3")
+    files = differing.stdout.split() + _run(("git", "ls-files", "--others", "--exclude-standard")).stdout.split()
     folders = sorted({folder for file in files for folder in _tests_of(Path(file))})
     session.log(f"tests of what differs from {base}: {' '.join(folders) or 'none'}")
     _run_quickly(session, tuple(folders))
