@@ -3,8 +3,8 @@
     python -m benchmarks.noise_vs_paper
 
 Laws U(0, u/2) away and U(0, u) at home, the paper's; u = 1000 Wh; figures in u (docs/explanation/theory.md,
-sections 3.4 and 4.8). `range` asks
-nothing of consumption, `shift` that ranks do not answer to occupancy, `exact` that readings are independent over time.
+sections 3.4 and 4.8). `range` asks nothing of consumption: it is the rule of every plan. `shift` and `exact` are
+research (`research.consumption_laws`): ranks must not answer to occupancy, readings must be independent over time.
 Ends with status 1 if a gain over the paper's rule misses its target:
 - interval, epsilon 1/2, `exact`: at least 3.3;
 - day, (1, 1e-6), Gaussian `exact`: at least 9;
@@ -20,28 +20,21 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
+from research.consumption_laws import RULES, calibrate_scale, gaussian_pair_curve, laplace_pair_curve, shift_wh
 
 from benchmarks.goals import Goals
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.lab.paper.related_mechanisms import group_privacy_scale
 from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
-from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant
-from murmurate.privacy.calibration import Calibration, calibrate_scale, min_scale
-from murmurate.privacy.divergence import (
-    GaussianCurve,
-    PrivacyCurve,
-    PureDpCurve,
-    SecretPair,
-    gaussian_curve,
-    laplace_curve,
-)
+from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
+from murmurate.privacy.calibration import min_scale
+from murmurate.privacy.divergence import GaussianCurve, PrivacyCurve, SecretPair
+from murmurate.privacy.huber import HuberCurve
 from murmurate.privacy.leakage import epsilon_for_leakage, periodic_distributions
 
 U_WH = 1000
 PAPER = SecretPair.from_pmfs([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)  # U(0, u/2) and U(0, u)
-RANGE = SecretPair.worst_case(U_WH)
 DAY = 96
-KINDS = (Calibration.RANGE, Calibration.SHIFT, Calibration.EXACT)
 
 
 class Row(NamedTuple):
@@ -50,20 +43,19 @@ class Row(NamedTuple):
     target: float | None = None  # least gain over the paper's rule
 
 
-def laplace_rms(epsilon: Fraction, calibration: Calibration) -> float:
+def laplace_rms(epsilon: Fraction, rule: str) -> float:
     """Return the rms of the noise that keeps epsilon in one interval, in u."""
-    return sqrt(2) * calibrate_scale(PAPER, epsilon, calibration) / U_WH
+    return sqrt(2) * calibrate_scale(PAPER, epsilon, rule) / U_WH
 
 
 def interval(epsilon: Fraction) -> list[Row]:
     """The paper's rule is `range`."""
-    targets = {Calibration.EXACT: 3.3}
-    return [Row(f"Laplace {kind.value}", laplace_rms(epsilon, kind), targets.get(kind)) for kind in KINDS]
+    targets = {"exact": 3.3}
+    return [Row(f"Laplace {rule}", laplace_rms(epsilon, rule), targets.get(rule)) for rule in RULES]
 
 
 def day(delta: float) -> list[Row]:
     """(1, delta) for a day's trajectory. The paper's rule is pure: epsilon T = 1 (its Theorem 2)."""
-    pure = PureDpAccountant().epsilon([(PrivacyEvent((PureDpCurve(1.0),)), DAY)], delta)
 
     def least(curve: Callable[[float], PrivacyCurve]) -> float:
         def keeps(scale: float) -> bool:
@@ -72,12 +64,12 @@ def day(delta: float) -> list[Row]:
         return min_scale(keeps, DAY * float(U_WH), tolerance=1e-4) / U_WH
 
     return [
-        Row("Laplace range, epsilon T", laplace_rms(1 / Fraction(pure), Calibration.RANGE)),
-        Row("Laplace range", sqrt(2) * least(lambda scale: laplace_curve(RANGE, scale))),
+        Row("Laplace range, epsilon T", laplace_rms(Fraction(1, DAY), "range")),
+        Row("Laplace range", sqrt(2) * least(lambda scale: HuberCurve(U_WH, scale, 0))),
         Row("Gaussian range", least(lambda sigma: GaussianCurve(U_WH, sigma))),
-        Row("Gaussian shift", least(lambda sigma: GaussianCurve(PAPER.shift_wh(), sigma))),
-        Row("Laplace exact", sqrt(2) * least(lambda scale: laplace_curve(PAPER, scale))),
-        Row("Gaussian exact", least(lambda sigma: gaussian_curve(PAPER, sigma)), 9.0),
+        Row("Gaussian shift", least(lambda sigma: GaussianCurve(shift_wh(PAPER), sigma))),
+        Row("Laplace exact", sqrt(2) * least(lambda scale: laplace_pair_curve(PAPER, scale))),
+        Row("Gaussian exact", least(lambda sigma: gaussian_pair_curve(PAPER, sigma)), 9.0),
     ]
 
 
@@ -93,8 +85,8 @@ def paper_chain() -> OccupancyChains:
 def moment(leakage: float) -> list[Row]:
     """Every moment given all releases, for ever. The paper's rule is group privacy over a day, and ends with it."""
     epsilon = Fraction(epsilon_for_leakage(paper_chain(), leakage))
-    targets = {Calibration.RANGE: 3.7}
-    ours = [Row(f"Laplace {kind.value}, by moment", laplace_rms(epsilon, kind), targets.get(kind)) for kind in KINDS]
+    targets = {"range": 3.7}
+    ours = [Row(f"Laplace {rule}, by moment", laplace_rms(epsilon, rule), targets.get(rule)) for rule in RULES]
     return [Row("Laplace range, group of a day", sqrt(2) * group_privacy_scale(leakage, DAY)), *ours]
 
 

@@ -31,10 +31,10 @@ from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.log_reader.zone_view import ShardView, ZoneView
 from murmurate.service.operator_api.page import operator_page
 from murmurate.service.operator_api.status import ServiceStatus, service_status
-from murmurate.service.public_api.pages.language import ENGLISH, GERMAN
 from murmurate.service.public_api.pages.plan_page import plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.service.settings import ZoneDisplay
+from murmurate.translations.language import ENGLISH, GERMAN
 from murmurate.units import IntArray
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -48,14 +48,14 @@ SIGNER = Ed25519Signer(bytes(32))
 
 
 def town() -> ReleaseTerms:
-    """The example zone grown to 4,000 flats, with `shift` noise: a zone where the noise is worth its price."""
+    """The example zone grown to 40,000 flats, with the promise for a year that is recommended for so many."""
     text = (
         EXAMPLE_ZONE_FILE.replace('"harbour"', '"seefeld"')
         .replace('"EUR"', '"CHF"')
-        .replace("count = 800", "count = 4000")
+        .replace("count = 800", "count = 40000")
     )
     text = text.replace("Europe/Lisbon", "Europe/Zurich")
-    text = text.replace('calibration = "range" ', 'calibration = "shift" ').replace('"0.0002"', '"0.00012"')
+    text = text.replace('"0.0002"', '"0.000012"').replace("any 24 h: epsilon 1", "any 365 d: epsilon 4")
     return ReleaseTerms.from_json(make_plan(parse_zone(text)).to_json())
 
 
@@ -63,7 +63,7 @@ def demand_wh(terms: ReleaseTerms) -> IntArray:
     """A day with a morning and an evening peak [local interval], around what the plan expects."""
     hours = np.arange(96) / 4
     level = float(terms.curve.tick) * float(terms.forecast_ticks.mean())
-    mean_kwh = (level - 0.08) / 0.00012
+    mean_kwh = (level - 0.08) / 0.000012
     shape = 0.66 + 0.42 * np.exp(-(((hours - 7.6) / 1.3) ** 2)) + 0.7 * np.exp(-(((hours - 18.9) / 2.2) ** 2))
     shape += 0.16 * np.exp(-(((hours - 12.2) / 1.2) ** 2)) - 0.12 * np.exp(-(((hours - 3.2) / 2.4) ** 2))
     drawn: IntArray = np.rint(1000 * mean_kwh * shape / shape.mean()).astype(np.int64)

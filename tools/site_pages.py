@@ -124,7 +124,8 @@ def source_page(file: str) -> str:
 
 def source_files() -> list[str]:
     """Return the Markdown files of the repository that become pages."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")]
+    proofs = [*(ROOT / "src").rglob("*.md"), ROOT / "research" / "consumption_laws.md"]
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *proofs]
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,13 +23,13 @@ import murmurate as mm
 from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title
 from murmurate.planning.plan_prediction import forecast_errors, make_zone_prediction
 
-EPSILONS = ("1/2", "1", "4")
+PROMISES = (("365 d", "4"), ("365 d", "8"), ("24 h", "1/2"), ("24 h", "1"), ("24 h", "4"))  # any window: epsilon
 HOMES = (100, 300, 1_000, 10_000, 100_000)
-COLORS = (TEXT_COLOR, PRIVATE_COLOR, NAIVE_COLOR)
+LINES = (("s-", PRIVATE_COLOR), ("s:", PRIVATE_COLOR), ("o-", MUTED_COLOR), ("o-", TEXT_COLOR), ("o-", NAIVE_COLOR))
 ZONE = """
 name = "example"
 currency = "EUR"
-promise = ["any 24 h: epsilon {epsilon}, delta 1e-6"]
+promise = ["any {window}: epsilon {epsilon}, delta 1e-6"]
 tariff = {{ alpha = "0.0002", beta = "0.08", tick = "0.00001" }}
 [occupancy.resident]
 periods = {{ morning = "07:00", noon = "08:00", evening = "16:00", night = "23:00" }}
@@ -54,6 +55,9 @@ class Cost(NamedTuple):
     exact: float  # exact demand is published
 
 
+Costs = dict[tuple[str, str], list[Cost]]  # by promise
+
+
 def surest_guess(epsilon: float, before: float = 0.5) -> float:
     """Return how sure an observer may become, who gave `before` to "home", by a price that is private by epsilon.
 
@@ -64,12 +68,22 @@ def surest_guess(epsilon: float, before: float = 0.5) -> float:
     return float(odds / (1 + odds))
 
 
-def cost_by_homes(epsilon: str) -> list[Cost]:
+def format_odds(epsilon: float) -> str:
+    """Return what 50:50 becomes at worst, rounded up, as pages show it.
+
+    >>> format_odds(1.0)
+    '74 : 26'
+    """
+    sure = ceil(100 * surest_guess(epsilon))
+    return f"{sure} : {100 - sure}"
+
+
+def cost_by_homes(window: str, epsilon: str) -> list[Cost]:
     """Return what a promise costs in zones of each size. The noise is the same in all of them."""
-    noise = mm.make_plan(mm.parse_zone(ZONE.format(epsilon=epsilon, homes=HOMES[0]))).noise
+    noise = mm.make_plan(mm.parse_zone(ZONE.format(window=window, epsilon=epsilon, homes=HOMES[0]))).noise
     costs = []
     for homes in HOMES:
-        zone = mm.parse_zone(ZONE.format(epsilon=epsilon, homes=homes))
+        zone = mm.parse_zone(ZONE.format(window=window, epsilon=epsilon, homes=homes))
         errors = forecast_errors(zone, make_zone_prediction(zone, zone.predicted, noise), noise)
         costs.append(Cost(*(100 * error for error in errors)))
     return costs
@@ -84,20 +98,19 @@ def draw_odds(axes: Axes) -> None:
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         sure = 100 * surest_guess(epsilon)
         axes.plot(epsilon, sure, "o", color=PRIVATE_COLOR)
-        axes.annotate(
-            f"{sure:.0f} : {100 - sure:.0f}", (epsilon, sure), (6, -12), textcoords="offset points", fontsize=9
-        )
+        axes.annotate(format_odds(epsilon), (epsilon, sure), (6, -12), textcoords="offset points", fontsize=9)
     axes.set(xlabel="epsilon", ylabel="sure that the home is occupied, at most [%]", xlim=(0, 5), ylim=(0, 100))
     axes.legend(frameon=False, fontsize=8.5, loc="lower right")
     set_axes_title(axes, "What it means", "surest that an observer can become, who may know everything else")
 
 
-def draw_costs(axes: Axes, costs: dict[str, list[Cost]]) -> None:
+def draw_costs(axes: Axes, costs: Costs) -> None:
     """By how much the price is off, by number of homes, for each promise; between a forecast and exact data."""
     first = next(iter(costs.values()))
     axes.plot(HOMES, [cost.forecast for cost in first], "--", color=MUTED_COLOR, label="forecast only, no meter read")
-    for (epsilon, row), color in zip(costs.items(), COLORS, strict=True):
-        axes.plot(HOMES, [cost.private for cost in row], "o-", ms=4, color=color, label=f"epsilon {epsilon} in 24 h")
+    for ((window, epsilon), row), (style, color) in zip(costs.items(), LINES, strict=True):
+        label = f"any {window}: epsilon {epsilon}"
+        axes.plot(HOMES, [cost.private for cost in row], style, ms=4, color=color, label=label)
     axes.plot(HOMES, [cost.exact for cost in first], ":", color=MUTED_COLOR, label="exact demand, not private")
     axes.set(
         xscale="log",
@@ -112,16 +125,17 @@ def draw_costs(axes: Axes, costs: dict[str, list[Cost]]) -> None:
     set_axes_title(axes, "What it costs", "root mean square, computed by the planner")
 
 
-def print_costs(costs: dict[str, list[Cost]]) -> None:
+def print_costs(costs: Costs) -> None:
     """The numbers of the figure."""
     print("error of the demand that is priced, in % (delta 1e-6)")
-    print("any 24 h      50:50 becomes at most" + "".join(f"{homes:>9,}" for homes in HOMES) + "  homes")
+    print("              50:50 becomes at most" + "".join(f"{homes:>9,}" for homes in HOMES) + "  homes")
     first = next(iter(costs.values()))
     print(f"{'forecast only':<35}" + "".join(f"{cost.forecast:>9.1f}" for cost in first))
-    for epsilon, row in costs.items():
-        sure = 100 * surest_guess(float(Fraction(epsilon)))
+    for (window, epsilon), row in costs.items():
+        odds = format_odds(float(Fraction(epsilon)))
         print(
-            f"epsilon {epsilon:<17}{sure:>4.0f} : {100 - sure:<3.0f}" + "".join(f"{cost.private:>9.1f}" for cost in row)
+            f"any {window}: epsilon {epsilon:<{13 - len(window)}}{odds:<8}"
+            + "".join(f"{cost.private:>9.1f}" for cost in row)
         )
     print(f"{'exact demand, not private':<35}" + "".join(f"{cost.exact:>9.1f}" for cost in first))
 
@@ -131,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What a promise means and what it costs.")
     parser.add_argument("--out", type=Path, default=Path("promise.svg"))
     out = parser.parse_args().out
-    costs = {epsilon: cost_by_homes(epsilon) for epsilon in EPSILONS}
+    costs = {promise: cost_by_homes(*promise) for promise in PROMISES}
     print_costs(costs)
     mpl.rcParams |= {"svg.hashsalt": "murmurate", "svg.fonttype": "none", "axes.spines.top": False}
     mpl.rcParams |= {"axes.spines.right": False, "font.family": "sans-serif"}

@@ -14,7 +14,7 @@ def promise_sentences(report: HomesReport) -> list[str]:
     minutes = report.zones[0].data.interval_s // 60
     with_weather = sum(zone.data.temperature_c is not None for zone in report.zones)
     promise = (
-        f"Promise: {'; '.join(report.noise.promises)}, calibration range, intervals of {minutes} minutes: noise with "
+        f"Promise: {'; '.join(report.noise.promises)}, intervals of {minutes} minutes: noise with "
         f"a standard deviation of {report.noise.sd_wh(1000) / WH_PER_KWH:.1f} times the bound of a household. The "
         "promise about a moment is for the habits of the example zone; the one about 24 h is for any."
     )

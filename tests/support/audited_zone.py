@@ -11,7 +11,6 @@ name = "quay [7]"
 currency = "EUR"
 interval_minutes = 60
 promise = {promise}
-calibration = "{calibration}"
 
 [tariff]
 alpha = "0.01"
@@ -51,7 +50,6 @@ def plan(
     neighbours=2,
     away=20,
     home=60,
-    calibration="range",
     noise="",
     hut_away=20,
     habits='"resident"',
@@ -61,11 +59,10 @@ def plan(
         neighbours=neighbours,
         away=away,
         home=home,
-        calibration=calibration,
         hut_away=hut_away,
         habits=habits,
     )
-    return make_plan(parse_zone(text.replace("currency", f"{noise}\ncurrency", 1), tested=True))
+    return make_plan(parse_zone(text.replace("currency", f"{noise}\ncurrency", 1)))
 
 
 def weaker(made, divided_by):

@@ -37,7 +37,6 @@ _MARKERS_BY_PATH = {
     "tests/statistical/": ("slow",),
     "tests/unit/commands/test_plan.py": ("slow",),
     "tests/unit/commands/test_registry_entry.py": ("slow",),
-    "tests/unit/household/test_model_fit_power.py": ("slow",),
     "tests/unit/lab/": ("slow",),
     "tests/unit/research/": ("slow",),
     "tests/whole_path/": ("slow",),

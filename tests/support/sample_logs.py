@@ -31,13 +31,12 @@ M, F, W = RowKind.MEASURED, RowKind.FALLBACK, RowKind.WITHHELD
 
 
 @cache
-def plan(promise="any 24 h: epsilon 1", calibration="range", name="harbour", old="", new=""):
+def plan(promise="any 24 h: epsilon 1", name="harbour", old="", new=""):
     """The text of a plan with an hour as its interval, in one line as a log has it."""
     text = EXAMPLE_ZONE_FILE.replace("interval_minutes = 15", "interval_minutes = 60").replace(
         '"harbour"', json.dumps(name)
     )
     text = text.replace('["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]', json.dumps([promise]))
-    text = text.replace('calibration = "range"', f'calibration = "{calibration}"')
     text = text.replace("Europe/Lisbon", "UTC").replace(old, new) if old else text.replace("Europe/Lisbon", "UTC")
     made = make_plan(parse_zone(text))
     return json.dumps(json.loads(made.to_json()), separators=(",", ":"))

@@ -48,7 +48,7 @@ ForecastHistory = Annotated[
 ]
 ForecastSample = Annotated[
     Path | None,
-    typer.Option(help="From households that agreed: CSV interval,household,energy_wh,occupied, five weeks."),
+    typer.Option(help="From households that agreed: CSV interval,household,energy_wh,occupied, a week or more."),
 ]
 ForecastWeather = Annotated[
     Path | None, typer.Option(help="With --sample or --log: CSV start,temperature_c, for the response to cold.")
@@ -81,14 +81,6 @@ PlanRegistry = Annotated[
 def run_plan_command(
     zone_file: Annotated[Path | None, typer.Argument(help="The zone file (TOML).", dir_okay=False)] = None,
     out: Annotated[Path, typer.Option(help="Where the plan is written.", dir_okay=False)] = Path("plan.json"),
-    sample_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--sample",
-            help="Sample CSV interval,household,energy_wh,occupied[,kind] from households that agreed: "
-            "tests the models for exact and robust, suggests a bound.",
-        ),
-    ] = None,
     noise_plan_file: Annotated[
         Path | None,
         typer.Option(
@@ -115,7 +107,7 @@ def run_plan_command(
         stop(f"{registry} is there already: it may hold what you filled in; name another file", 2)
     from murmurate.commands.plan import plan_zone  # noqa: PLC0415
 
-    plan = plan_zone(zone_file, out, sample_file, noise_plan_file, as_json=as_json)
+    plan = plan_zone(zone_file, out, noise_plan_file, as_json=as_json)
     if registry is not None:
         from murmurate.commands.registry_entry import write_registry_entry  # noqa: PLC0415
 
@@ -134,6 +126,12 @@ def make_forecast_file(
     history: ForecastHistory = None,
     households: Annotated[int | None, typer.Option(help="With --history: whose demand it is.")] = None,
     sample: ForecastSample = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="With --sample: what each of its households spends, for example 1.")
+    ] = None,
+    max_day_kwh: Annotated[
+        float, typer.Option(help="With --sample: what a household uses a day at most; more is cut off.", min=1)
+    ] = 25.0,
     start: Annotated[
         str | None, typer.Option(help="With --sample: when interval 0 began, as 2025-01-06T00:00+01:00.")
     ] = None,
@@ -161,6 +159,8 @@ def make_forecast_file(
         history=history,
         households=households,
         sample=sample,
+        epsilon=epsilon,
+        max_day_kwh=max_day_kwh,
         start=start,
         temperature=temperature,
         holidays=holidays,

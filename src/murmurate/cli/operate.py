@@ -23,6 +23,15 @@ from murmurate.cli.app import (
 from murmurate.cli.completion import complete_words, complete_zone
 from murmurate.extras import require_extra
 
+ComparedTable = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        show_default="that of a running service",
+        help="Meter table, CSV or Parquet: the plan must hide each of its households.",
+    ),
+]
+
 
 @app.command(name="keys", rich_help_panel=OPERATE, epilog="Example: murmurate keys keys/")
 def keys(
@@ -63,16 +72,20 @@ def open_(
     zones: Annotated[
         Path | None, typer.Option(help="Names of zones, one a line: all of them under one plan.", dir_okay=False)
     ] = None,
+    meters: ComparedTable = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """Prepare the databases, publish the plans, and start the chain of each zone."""
-    require_database()
+    require_readings()
     from murmurate.commands.open import open_zones  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
     both = Databases.from_dsns(state=state, log=log)
-    raise typer.Exit(open_zones(plans, both, keys, lead_intervals=lead, first=first, zones_file=zones, as_json=as_json))
+    status = open_zones(
+        plans, both, keys, lead_intervals=lead, first=first, zones_file=zones, meters=meters, as_json=as_json
+    )
+    raise typer.Exit(status)
 
 
 @app.command(name="change", rich_help_panel=OPERATE, epilog="Example: murmurate change new-plan.json")
@@ -84,16 +97,17 @@ def change_plan(
     zones: Annotated[
         Path | None, typer.Option(help="Names of zones, one a line: all of them change to the plan.", dir_okay=False)
     ] = None,
+    meters: ComparedTable = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """Put zones under another plan, if every promise holds across the change."""
-    require_database()
+    require_readings()
     from murmurate.commands.change import change_plan  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
     both = Databases.from_dsns(state=state, log=log)
-    raise typer.Exit(change_plan(plan_file, both, keys, zones, as_json=as_json))
+    raise typer.Exit(change_plan(plan_file, both, keys, zones, meters, as_json=as_json))
 
 
 @app.command(name="client", rich_help_panel=OPERATE, epilog="Example: murmurate client add head-end --zone harbour")

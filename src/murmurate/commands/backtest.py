@@ -43,7 +43,7 @@ def back_test_bills(files: BackTestFiles, options: BackTestOptions, *, command: 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
-        readings = read_past_readings(files.readings, plan.terms.interval_s)
+        readings = read_past_readings(files.readings, plan.terms.interval_s, plan.terms.zone)
         bar.update(task, description="pricing intervals", total=readings.intervals)
         test = back_test_zone(plan, readings, options, lambda done: bar.advance(task, done))
     document = json.dumps(test.to_document(), indent=1)

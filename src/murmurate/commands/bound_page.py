@@ -25,8 +25,8 @@ def print_bound_choice(choice: BoundChoice, console: Console) -> None:
     console.print(table)
     console.print(
         "A lower bound needs less noise and shows less of the demand; the predicted error counts both, and is least "
-        f"at {chosen.bound_wh:,} Wh. It is computed from the zone file and the forecast file alone, which are public "
-        "or consented: no other reading is used."
+        f"at {chosen.bound_wh:,} Wh. It is computed from the zone file and the forecast file alone, which are public: "
+        "no reading is used."
     )
     higher = find_highest_as_good(choice.tried)
     if higher.bound_wh > chosen.bound_wh:

@@ -7,20 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from murmurate.commands.console import outcome_document, publish, report_outcome, stderr, stdout, zones_word
+from rich.console import Console
+
+from murmurate.commands.console import (
+    outcome_document,
+    print_warnings,
+    publish,
+    report_outcome,
+    stderr,
+    stdout,
+    zones_word,
+)
 from murmurate.commands.json_output import print_json
 from murmurate.commands.open import MAX_ZONES_SHOWN, prove_plan_document, read_zone_names
+from murmurate.commands.plan_beside_table import compare_with_table
 from murmurate.commands.plan_documents import read_plan_document
 from murmurate.commands.release_history import ReleaseReader
 from murmurate.errors import ChainError
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_change import check_plan_change, lookback_intervals
 from murmurate.planning.plan_history import PlanHistory
+from murmurate.planning.promise_change import Direction, find_promise_changes
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.zone_table import ZoneRow
 from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, PlanChange
 from murmurate.publisher.steps import Offer
+from murmurate.service.log_reader.zone_view import format_rfc3339
 from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.worker.publisher_context import PublisherContext
 
@@ -28,11 +42,18 @@ FindPlan = Callable[[str], Plan]  # by digest
 
 
 def change_plan(
-    plan_file: Path, databases: Databases, keys: Path, zones_file: Path | None = None, *, as_json: bool = False
+    plan_file: Path,
+    databases: Databases,
+    keys: Path,
+    zones_file: Path | None = None,
+    meters: Path | None = None,
+    *,
+    as_json: bool = False,
 ) -> int:
     """`murmurate change`: another plan for zones from their next interval on, if all promises hold across the change.
 
-    Without a file of names it is the zone that the plan names.
+    Without a file of names it is the zone that the plan names. The plan is compared with the meter table `meters`, or
+    with that of a running service.
     """
     databases.check_reachable()
     text = read_plan_document(plan_file)
@@ -42,8 +63,13 @@ def change_plan(
         context = PublisherContext.from_databases(databases, keys)
         by_shard = _rows_to_change(context, zones, terms.plan_digest)
         changed = [row.zone for _, rows in by_shard.values() for row in rows]
+        warnings = compare_with_table(dict.fromkeys(changed, terms), meters, context.state)
+        print_warnings(warnings)
         with stderr.status("proving the change"):
-            _check_changes(context, by_shard, after)
+            before_plans = _check_changes(context, by_shard, after)
+        promises = _promise_changes(by_shard, before_plans, after)
+        for entry in promises:
+            _print_promise_change(entry, stderr if as_json else stdout)
         context.register_plans([text])
         desired = {
             shard: DesiredState(
@@ -62,6 +88,8 @@ def change_plan(
             "plan": terms.plan_digest,
             "changed": sorted(changed) if is_done else [],
             "unchanged": sorted(before),
+            "warnings": warnings,
+            "promises": promises,
         }
         print_json(members | outcome_document(outcome))
         return report_outcome(outcome, failed)
@@ -69,6 +97,44 @@ def change_plan(
     if is_done:
         _print_zones(changed, f"under plan {terms.plan_digest} from the next interval on.")
     return report_outcome(outcome, failed)
+
+
+def _promise_changes(
+    by_shard: Mapping[str, tuple[Offer, list[ZoneRow]]], before: Mapping[str, Plan], after: Plan
+) -> list[dict[str, object]]:
+    """What the change does to each promise, by the plan in force before: stronger, weaker, and from when on."""
+    entries: list[dict[str, object]] = []
+    for digest in dict.fromkeys(row.plan for _, rows in by_shard.values() for row in rows):
+        heads = [(head, row.zone) for head, rows in by_shard.values() for row in rows if row.plan == digest]
+        newest = max(head.tile.header.interval for head, _ in heads)
+        for change in find_promise_changes(before[digest].zone.promises, after.zone.promises):
+            first = newest + 2 + change.intervals_to_wait  # the change may miss the interval that follows
+            from_s = first * heads[0][0].tile.header.interval_s
+            entry: dict[str, object] = {
+                "zones": sorted(zone for _, zone in heads),
+                "before": None if change.before is None else str(change.before),
+                "after": None if change.after is None else str(change.after),
+                "change": change.direction.value,
+                "every_stretch_from": format_rfc3339(from_s) if change.intervals_to_wait else None,
+            }
+            entries.append(entry)
+    return entries
+
+
+def _print_promise_change(entry: Mapping[str, Any], console: Console) -> None:
+    zones, before, after = entry["zones"], entry["before"], entry["after"]
+    name = zones[0] if len(zones) == 1 else f"{len(zones):,} zones"
+    words = {
+        Direction.STRONGER: f"{before!r} becomes stronger: {after!r}.",
+        Direction.WEAKER: f"{before!r} becomes WEAKER: {after!r}. Pages say so at once.",
+        Direction.SAME: f"{after!r} stays.",
+        Direction.NEW: f"{after!r} is promised too.",
+        Direction.DROPPED: f"{before!r} is NO LONGER promised.",
+    }[Direction(entry["change"])]
+    if entry["every_stretch_from"] is not None:
+        words += f" Stretches that begin before the change keep {before!r}; every one keeps the stronger promise "
+        words += f"from {entry['every_stretch_from']} on."
+    console.print(f"{name}: {words}")
 
 
 def _print_zones(zones: Iterable[str], message: str) -> None:
@@ -95,8 +161,10 @@ def _rows_to_change(context: PublisherContext, zones: list[str], digest: str) ->
     return found
 
 
-def _check_changes(context: PublisherContext, by_shard: Mapping[str, tuple[Offer, list[ZoneRow]]], after: Plan) -> None:
-    """Prove the change for each zone. Zones with equal histories share a proof."""
+def _check_changes(
+    context: PublisherContext, by_shard: Mapping[str, tuple[Offer, list[ZoneRow]]], after: Plan
+) -> Mapping[str, Plan]:
+    """Prove the change for each zone. Zones with equal histories share a proof. Return the plans before, by digest."""
     plans: dict[str, Plan] = {}
 
     def find_plan(digest: str) -> Plan:
@@ -114,6 +182,7 @@ def _check_changes(context: PublisherContext, by_shard: Mapping[str, tuple[Offer
             if same not in proven:
                 check_plan_change(history, after)
                 proven.add(same)
+    return plans
 
 
 def _read_history(releases: ReleaseReader, head: Offer, row: ZoneRow, after: Plan, find_plan: FindPlan) -> PlanHistory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 
 from rich.console import Console
 
@@ -56,6 +56,14 @@ def outcome_document(outcome: Outcome) -> dict[str, object]:
         "blocked": {name: reason.text for name, reason in sorted(blocked.items())},
         "unfinished": sorted(outcome.unfinished),
     }
+
+
+def print_warnings(sentences: Sequence[str]) -> None:
+    """Print the first sentences, and how many more there are."""
+    for sentence in sentences[:MAX_BLOCKED_SHOWN]:
+        stderr.print(f"Warning: {sentence}")
+    if len(sentences) > MAX_BLOCKED_SHOWN:
+        stderr.print(f"and {len(sentences) - MAX_BLOCKED_SHOWN:,} more.")
 
 
 def print_blocked(reasons: Mapping[str, str]) -> None:

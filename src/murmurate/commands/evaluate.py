@@ -125,6 +125,7 @@ def _make_region(
             "file": options.readings.name,
             "households": readings.households,
             "left_out": readings.left_out,
+            "each_meter_a_household": readings.is_by_meter,
             "days": readings.days,
             "seed": options.seed,
         }
@@ -146,9 +147,10 @@ def _describe_source(facts: dict[str, Any], evaluation: Evaluation) -> str:
             f"sample of the year before, and was {error} off there on weeks that it had not seen."
         )
     without = f" ({facts['left_out']:,} left out: readings missing)" if facts["left_out"] else ""
+    alone = " Each meter is taken for a household: the file names none." if facts["each_meter_a_household"] else ""
     return (
         f"Readings of {facts['households']:,} households{without} on {facts['days']} days, from {facts['file']}. "
-        f"Forecasts are fitted on the weeks before; those of the whole file were {error} off at first."
+        f"Forecasts are fitted on the weeks before; those of the whole file were {error} off at first.{alone}"
     )
 
 

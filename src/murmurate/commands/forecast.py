@@ -10,7 +10,8 @@ import numpy as np
 from rich.console import Console
 
 from murmurate.commands.log_forecast import LogForecast, LogOptions, forecast_from_log
-from murmurate.errors import ModelError
+from murmurate.commands.sample_ledger import record_spending
+from murmurate.errors import ModelError, PrivacyError
 from murmurate.lab.forecast_files import (
     align_temperature,
     read_h25,
@@ -21,12 +22,11 @@ from murmurate.lab.forecast_files import (
 from murmurate.lab.sample_file import read_sample
 from murmurate.prediction.calendar import CalendarSlots, locate_intervals
 from murmurate.prediction.forecast_sources import forecast_from_history, forecast_from_sample, forecast_from_table
+from murmurate.prediction.private_sample import PrivateSample, cast_votes, choose_layout, release_votes
 from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.prediction.sensor import SampleMoments
+from murmurate.privacy.noise import NoiseSampler, SystemNoise
 from murmurate.time_zones import load_time_zone
-from murmurate.units import SECONDS_PER_DAY, FloatArray
-
-SENSOR_BOUNDS_WH = (300, 500, 700, 1000, 1500, 2100, 3000, 5000)
+from murmurate.units import SECONDS_PER_DAY, FloatArray, parse_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,8 @@ class ForecastOptions:
     history: Path | None
     households: int | None
     sample: Path | None
+    epsilon: str | None
+    max_day_kwh: float
     start: str | None
     temperature: Path | None
     holidays: Path | None
@@ -46,8 +48,8 @@ class ForecastOptions:
     log: LogOptions | None = None
 
 
-def make_forecast(options: ForecastOptions, out: Path) -> None:
-    """Make a forecast from one source, write it, and say what it is worth."""
+def make_forecast(options: ForecastOptions, out: Path, noise: NoiseSampler | None = None) -> None:
+    """Make a forecast from one source, write it, and say what it is worth. `noise` is that of a sample."""
     sources = {"--h25": options.h25_kwh, "--history": options.history, "--sample": options.sample, "--log": options.log}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
@@ -57,18 +59,21 @@ def make_forecast(options: ForecastOptions, out: Path) -> None:
         raise ModelError("interval-minutes", options.interval_minutes, "must divide a day, for example 15")
     load_time_zone(options.time_zone)
     holidays = () if options.holidays is None else read_holidays(options.holidays)
+    console = Console(width=None if Console().is_terminal else 100, highlight=False)
+    if options.sample is not None:
+        made = _from_sample(options, options.sample, holidays, out, noise or SystemNoise(), console)
+        _print_forecast(made, out, None, console)
+        return
     logged: LogForecast | None = None
     if options.log is not None:
         logged = forecast_from_log(options.log, None if options.holidays is None else holidays, options.temperature)
         made = logged.forecast
     elif options.h25_kwh is not None:
         made = _from_h25(options, holidays)
-    elif options.history is not None:
-        made = _from_history(options, options.history, holidays)
     else:
-        made = _from_sample(options, holidays)
+        made = _from_history(options, options.history or Path(), holidays)
     out.write_text(made.to_json(), encoding="utf-8")
-    _print_forecast(made, out, logged)
+    _print_forecast(made, out, logged, console)
 
 
 def _from_h25(options: ForecastOptions, holidays: tuple[int, ...]) -> PublicForecast:
@@ -99,26 +104,69 @@ def _from_history(options: ForecastOptions, path: Path, holidays: tuple[int, ...
     )
 
 
-def _from_sample(options: ForecastOptions, holidays: tuple[int, ...]) -> PublicForecast:
-    if options.sample is None or options.start is None:
+def _from_sample(
+    options: ForecastOptions, path: Path, holidays: tuple[int, ...], out: Path, noise: NoiseSampler, console: Console
+) -> PublicForecast:
+    """Publish what a sample shows, with noise, and write the forecast that follows from it.
+
+    `out` must not exist: what it holds has cost epsilon. It is created, and the run stands in the ledger of the sample,
+    before any noise is drawn.
+    """
+    if options.epsilon is None:
+        raise PrivacyError("epsilon", "missing", "must say what each household of the sample spends: --epsilon 1")
+    if options.start is None:
         raise ModelError("start", "missing", "must say when interval 0 began: --start 2025-01-06T00:00+01:00")
-    begin = _parse_start(options.start)
+    epsilon, begin = parse_fraction(options.epsilon, "epsilon", PrivacyError), _parse_start(options.start)
     slots = 1440 // options.interval_minutes
     first, left = divmod(round(begin.timestamp()), SECONDS_PER_DAY // slots)
     if left:
         raise ModelError("start", options.start, f"must be the start of an interval of {options.interval_minutes} min")
-    energy_wh = read_sample(options.sample).energy_wh
+    energy_wh = read_sample(path).energy_wh
     temperature: FloatArray | None = None
     if options.temperature is not None:
         history = read_history(options.temperature, ("temperature_c",), slots)
         temperature = align_temperature(history, first, len(energy_wh))
-    return forecast_from_sample(
-        SampleMoments.from_readings(energy_wh, SENSOR_BOUNDS_WH, slots),
+    layout = choose_layout(
         _locate(options, first, len(energy_wh), holidays),
         temperature,
-        source=f"{energy_wh.shape[1]:,} households that agreed, in {options.sample.name}",
-        time_zone=options.time_zone,
-        holidays=holidays,
+        max_day_wh=round(1000 * options.max_day_kwh),
+        epsilon=epsilon,
+        households=energy_wh.shape[1],
+    )
+    votes = cast_votes(energy_wh, layout)
+    with out.open("x", encoding="utf-8") as file:
+        try:
+            spent = record_spending(path, command="forecast", epsilon=epsilon, out=out)
+            released = release_votes(votes, layout, epsilon=epsilon, noise=noise)
+            _print_release(released, options.max_day_kwh, console)
+            console.print(str(spent))
+            made = forecast_from_sample(
+                released,
+                spent=spent.epsilon,
+                source=f"{released.households:,} households that agreed, in {path.name}",
+                time_zone=options.time_zone,
+                holidays=holidays,
+            )
+            file.write(made.to_json())
+        except BaseException:
+            out.unlink()
+            raise
+    return made
+
+
+def _print_release(released: PrivateSample, max_day_kwh: float, console: Console) -> None:
+    layout = released.layout
+    days = len(layout.when) / layout.when.slots_per_day
+    heat = ", and how much more on a colder day" if len(layout.colder_mk) else ""
+    console.print(
+        f"Took {released.households:,} households that agreed, {days:.0f} days: "
+        f"what they use in {layout.periods} periods of the day, for {layout.day_types} types of day, and by size of "
+        f"reading{heat}. What one uses beyond {max_day_kwh:g} kWh a day is cut off."
+    )
+    console.print(
+        f"Spent epsilon {released.epsilon} of each of these households (pure, whatever the others do). Its noise moves "
+        f"the use of a period by {100 * released.period_noise:.1f} % (rms). A second run on the same sample draws new "
+        "noise and spends as much again: keep the file."
     )
 
 
@@ -139,13 +187,14 @@ def _locate(options: ForecastOptions, first: int, count: int, holidays: tuple[in
     return locate_intervals(np.arange(first, first + count), slots, offsets, holidays)
 
 
-def _print_forecast(made: PublicForecast, out: Path, logged: LogForecast | None) -> None:
-    console = Console(width=None if Console().is_terminal else 100, highlight=False)
+def _print_forecast(made: PublicForecast, out: Path, logged: LogForecast | None, console: Console) -> None:
     day_kwh = float(made.demand.mean_wh.mean()) * made.demand.slots_per_day / 1000
     console.print(f"[bold]Forecast[/] from {made.source}: {day_kwh:.1f} kWh a household and day, in the mean.")
     if logged is not None:
         for note in logged.notes:
             console.print(note, markup=False)
+    elif made.sample is not None:
+        console.print("Its error was not measured: that would cost more epsilon. Deviations are taken as usual.")
     elif made.error is None:
         console.print("Its error was not measured: a profile has no history. Deviations are taken as usual.")
     else:

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from murmurate.commands.sample_ledger import SampleSpending, record_spending
 from murmurate.errors import ModelError, PrivacyError, ReadingError
 from murmurate.habits.hazard_ranges import HazardRanges, count_margins, estimate_hazards
 from murmurate.habits.private_counts import PrivateCounts, noise_scales, release_counts
-from murmurate.habits.transition_counts import HabitCells, StepCount, count_steps
+from murmurate.habits.transition_counts import DAY_TYPE_NAMES, HabitCells, StepCount, count_steps
 from murmurate.habits.zone_text import write_models
 from murmurate.lab.sample_file import read_sample
 from murmurate.planning.local_hours import LocalHours
@@ -24,7 +25,6 @@ from murmurate.privacy.noise import NoiseSampler, SystemNoise
 from murmurate.time_zones import UTC_CLOCK
 from murmurate.units import BoolArray, IntArray, parse_fraction
 
-_DAY_TYPE_NAMES = ("workday", "saturday", "sunday")
 _EPOCH = dt.date(1970, 1, 1)
 
 
@@ -58,7 +58,8 @@ class HabitOptions:
 def learn_habits(sample_file: Path, out: Path, options: HabitOptions, noise: NoiseSampler | None = None) -> None:
     """Learn occupancy models from a sample, write them for a zone file, and print what was spent.
 
-    `out` must not exist: what it holds has cost epsilon. It is created before any noise is drawn.
+    `out` must not exist: what it holds has cost epsilon. It is created, and the run stands in the ledger of the sample,
+    before any noise is drawn. The file states what all runs on the sample have spent.
     """
     epsilon = parse_fraction(options.epsilon, "epsilon", PrivacyError)
     with Console(stderr=True).status("reading the sample"):
@@ -66,36 +67,36 @@ def learn_habits(sample_file: Path, out: Path, options: HabitOptions, noise: Noi
     cells = make_cells(len(occupied), options)
     _check_enough_households(cells, options, epsilon, occupied.shape[1])
     counts = count_steps(occupied, cells, options.max_changes)
+    console = Console(width=None if Console().is_terminal else 100, highlight=False)
     with out.open("x", encoding="utf-8") as file:
-        released = release_counts(
-            counts, cells, max_changes=options.max_changes, epsilon=epsilon, noise=noise or SystemNoise()
-        )
-        console = Console(width=None if Console().is_terminal else 100, highlight=False)
-        _print_spending(released, console)
         try:
+            spent = record_spending(sample_file, command="habits", kind=options.kind, epsilon=epsilon, out=out)
+            released = release_counts(
+                counts, cells, max_changes=options.max_changes, epsilon=epsilon, noise=noise or SystemNoise()
+            )
+            _print_spending(released, spent, console)
             hazards = estimate_hazards(released, options.confidence)
-            file.write(_write_text(released, hazards, options))
-        except PrivacyError:
+            file.write(_write_text(released, hazards, spent, options))
+        except BaseException:
             out.unlink()
             raise
     _print_ranges(hazards, cells, console)
     console.print(f"Written to {out}. Append it to the zone file; its first lines say how to name the models.")
 
 
-def _write_text(released: PrivateCounts, hazards: HazardRanges, options: HabitOptions) -> str:
+def _write_text(released: PrivateCounts, hazards: HazardRanges, spent: SampleSpending, options: HabitOptions) -> str:
     return write_models(
         options.name,
-        _DAY_TYPE_NAMES[: released.cells.day_types],
         released.cells,
         hazards,
-        epsilon=released.epsilon,
+        epsilon=spent.epsilon,
         households=released.households,
         proven=options.proven,
         spread=options.spread,
     )
 
 
-def _print_spending(released: PrivateCounts, console: Console) -> None:
+def _print_spending(released: PrivateCounts, spent: SampleSpending, console: Console) -> None:
     cells = released.cells
     console.print(
         f"Took {released.households:,} households that agreed, {len(cells.day_type):,} days: how often they arrived "
@@ -105,6 +106,7 @@ def _print_spending(released: PrivateCounts, console: Console) -> None:
         f"Spent epsilon {released.epsilon} of each of these households (pure, whatever the others do). A second run "
         "on the same sample draws new noise and spends as much again: keep the file."
     )
+    console.print(str(spent))
 
 
 def make_cells(intervals: int, options: HabitOptions) -> HabitCells:
@@ -127,7 +129,7 @@ def _day_types(days: int, options: HabitOptions) -> IntArray:
         return np.zeros(days, np.int64)
     first, *holidays = (_day_number(text) for text in (options.first_day, *options.holidays))
     kinds = locate_intervals(first + np.arange(days), 1, 0, holidays).day_type
-    if len(set(kinds.tolist())) < len(_DAY_TYPE_NAMES):
+    if len(set(kinds.tolist())) < len(DAY_TYPE_NAMES):
         raise ReadingError("sample", f"{days} days", "must have workdays, a Saturday and a Sunday with --first-day")
     return kinds
 
@@ -164,7 +166,7 @@ def _check_enough_households(cells: HabitCells, options: HabitOptions, epsilon: 
 def _print_ranges(hazards: HazardRanges, cells: HabitCells, console: Console) -> None:
     """Print the chance to arrive and to leave during each period, with its range."""
     over = [1 - (1 - each) ** cells.intervals for each in (hazards.estimate, hazards.low, hazards.high)]
-    kinds = _DAY_TYPE_NAMES[: cells.day_types] if cells.day_types > 1 else ("all days",)
+    kinds = DAY_TYPE_NAMES[: cells.day_types] if cells.day_types > 1 else ("all days",)
     for kind, name in enumerate(kinds):
         for period in range(cells.periods):
             minute = int(cells.starts[period]) * 1440 // len(cells.period)

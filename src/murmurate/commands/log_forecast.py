@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +71,8 @@ def forecast_from_log(options: LogOptions, holidays: tuple[int, ...] | None, tem
         time_zone=time_zone,
         holidays=holidays,
     )
+    if public is not None:
+        made = replace(made, sample=public.sample)  # its sensor and volatility come from the plan
     return LogForecast(forecast=made, notes=_notes(logged, error, options), zone_lines=_zone_lines(logged.last))
 
 

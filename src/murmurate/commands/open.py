@@ -9,8 +9,17 @@ from datetime import UTC, datetime
 from itertools import count, islice
 from pathlib import Path
 
-from murmurate.commands.console import outcome_document, publish, report_outcome, stderr, stdout, warn_of_open_schemas
+from murmurate.commands.console import (
+    outcome_document,
+    print_warnings,
+    publish,
+    report_outcome,
+    stderr,
+    stdout,
+    warn_of_open_schemas,
+)
 from murmurate.commands.json_output import format_utc, print_json
+from murmurate.commands.plan_beside_table import compare_with_table
 from murmurate.commands.plan_documents import name_plan, read_plan_document
 from murmurate.errors import ChainError, UnknownNameError
 from murmurate.planning.plan import Plan
@@ -37,10 +46,14 @@ def open_zones(
     lead_intervals: int,
     first: str | None,
     zones_file: Path | None = None,
+    meters: Path | None = None,
     quiet: bool = False,
     as_json: bool = False,
 ) -> int:
-    """`murmurate open`: prepare both databases, prove the plans, publish them, begin the chain of each zone."""
+    """`murmurate open`: prepare both databases, prove the plans, publish them, begin the chain of each zone.
+
+    Before anything is published, plans are compared with the meter table `meters`, or with that of a running service.
+    """
     databases.check_reachable(prepared=False)
     if not quiet:
         _print_warnings(databases, lead_intervals)
@@ -57,6 +70,10 @@ def open_zones(
         claimed = context.log.shards_of(terms)
         for zone in terms.keys() - claimed.keys():
             check_zone_name(zone, "zone")
+        begun = {zone: its for zone, its in terms.items() if zone not in claimed}
+        warnings = compare_with_table(begun, meters, context.state)
+        if not quiet:
+            print_warnings(warnings)
         _adopt_shards(context, claimed)
         context.register_plans(texts.values())
         known = context.state.zones()
@@ -68,7 +85,8 @@ def open_zones(
         )
         outcome, failed = publish(context, _openings_to_publish(context, set(terms)))
         if as_json:
-            print_json({"zones": _opening_members(context, terms, set(claimed)), **outcome_document(outcome)})
+            members = {"zones": _opening_members(context, terms, set(claimed)), "warnings": warnings}
+            print_json(members | outcome_document(outcome))
         elif not quiet:
             _print_openings(context, terms, set(claimed))
         context.close()

@@ -10,62 +10,40 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from murmurate.audit.auc_bound import auc_bound
 from murmurate.commands.bound_page import print_bound_choice
 from murmurate.commands.json_output import print_json
 from murmurate.commands.plan_documents import load_plan_file
 from murmurate.commands.plan_numbers import plan_numbers
 from murmurate.commands.zone_inputs import read_forecast_file, read_meter_summary
 from murmurate.errors import ZoneFileError
-from murmurate.household.model_fit import MIN_COMMON_CORRELATION, MIN_SINGLE_CORRELATION
-from murmurate.lab.sample_file import LabeledSample, read_sample, with_tested_distributions
 from murmurate.planning.bound_choice import BoundChoice, choose_bound
 from murmurate.planning.plan import Plan, make_plan, prove_plan
 from murmurate.planning.plan_prediction import PredictionErrors, forecast_errors, usual_day
 from murmurate.planning.privacy_cost import kind_events
-from murmurate.planning.utility import ClippingBound, Utility, best_clipping_bound, plan_utility
+from murmurate.planning.promise_comparison import (
+    A_YEAR,
+    MIN_HOMES_FOR_A_YEAR,
+    compare_promises,
+    recommended_promise,
+)
+from murmurate.planning.promise_text import PromiseText, describe_promises
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.utility import DAYS_PER_YEAR, Utility, plan_utility
 from murmurate.planning.zone import Zone
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.privacy.accountant import PldAccountant, count_events
-from murmurate.privacy.calibration import Calibration
-from murmurate.privacy.promise import HabitGuessBound, IntervalPromise, MomentPromise, WindowPromise
+from murmurate.privacy.promise import WindowPromise
 from murmurate.text_files import read_text
+from murmurate.translations.language import ENGLISH
 from murmurate.units import FloatArray
 
-CALIBRATION_ASSUMPTIONS = {
-    Calibration.RANGE: "Assumes nothing about what a household uses below its bound, nor how that lasts.",
-    Calibration.SHIFT: "Assumes that a household's rank among its own readings does not depend on who is home.",
-    Calibration.ROBUST: "Assumes the laws of consumption up to a share eta, no memory, and no answer to prices.",
-    Calibration.EXACT: "Assumes the laws of consumption exactly, no memory, and no answer to prices.",
-}
-CALIBRATION_COVERAGE = {
-    Calibration.RANGE: "occupancy, and whether a household is in the zone at all (joining and leaving).",
-    Calibration.SHIFT: "occupancy, not whether a household is in the zone: joining and leaving may show.",
-    Calibration.ROBUST: "occupancy, not whether a household is in the zone: joining and leaving may show.",
-    Calibration.EXACT: "occupancy, not whether a household is in the zone: joining and leaving may show.",
-}
-LONG_WINDOW_DAYS = 30
 MIN_USEFUL_SHARE = 0.2  # of what exact data add to a forecast
-NOT_COVERED = (
-    "habits, beyond what windows bound: prices teach them over months",
-    "the operator, who sees every reading; bills and other channels",
-    "a household in two zones, or moving between them within a window",
-    "households that move together: k of them cost k times as much in an interval, more over time",
-    "an attacker who knows other hours of the same household: that makes one moment easier to guess",
-    "models learnt from private data: use public, consented or privately learnt ones",
-    "a reading above its bound, or a silent meter: the price is a little off, never the privacy",
-)
 
 
-def plan_zone(
-    zone_file: Path, out: Path, readings: Path | None, noise_of: Path | None = None, *, as_json: bool = False
-) -> Plan:
+def plan_zone(zone_file: Path, out: Path, noise_of: Path | None = None, *, as_json: bool = False) -> Plan:
     """Return the plan of a zone file. Print its page, write `plan.json`. `noise_of` is a plan whose noise to take."""
-    sample = None if readings is None else read_sample(readings)
     zone, choice = _read_zone(zone_file, may_choose=noise_of is None)
-    if sample is not None and zone.calibration.needs_independence:
-        zone = with_tested_distributions(zone, sample)
     with Console(stderr=True).status("planning") as status:
         if noise_of is None:
             made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
@@ -80,8 +58,6 @@ def plan_zone(
     if choice is not None:
         print_bound_choice(choice, console)
     print_plan(made, console)
-    if sample is not None:
-        print_sample_results(made, sample, console)
     console.print(f"\nWritten to {out}. Anybody can prove it again from that file alone.")
     return made
 
@@ -91,7 +67,7 @@ def _read_zone(zone_file: Path, *, may_choose: bool) -> tuple[Zone, BoundChoice 
     text = read_text(zone_file)
     read_zone = partial(
         parse_zone,
-        read_meters=lambda name: read_meter_summary(zone_file.parent / name),
+        read_meters=lambda name, zone, kind: read_meter_summary(zone_file.parent / name, zone, kind),
         read_forecast=lambda name: read_forecast_file(zone_file.parent / name),
     )
     try:
@@ -111,22 +87,16 @@ def print_plan(plan: Plan, console: Console) -> None:
     console.print(
         f"[bold]Plan for {zone.name}[/]: {zone.household_count:,} households, {zone.intervals_per_day} intervals a day"
     )
-    promises = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name, justify in (("promise", "left"), ("costs", "right"), ("an attacker's AUC is at most", "right")):
-        promises.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for each in plan.costs:
-        pure = isinstance(each.promise, IntervalPromise | MomentPromise)
-        promises.add_row(str(each.promise), f"{each.spent:.4g}", f"{auc_bound(each.spent):.3f}" if pure else "")
-    console.print(promises)
-    if plan.habits:
-        print_habit_risks(plan, console)
+    text = describe_promises(ReleaseTerms.from_json(plan.to_json()), ENGLISH)
+    _print_promises(text, console)
     _print_noise(plan, console)
     if plan.prediction is not None:
         print_prediction(plan, plan.prediction, console)
     else:
         _print_echo(plan, cost, console)
+    _print_recommendation(plan, console)
     _print_prices_and_bills(cost, zone.currency, console)
-    _print_scope(plan, console)
+    _print_scope(plan, text, console)
 
 
 def _print_echo(plan: Plan, cost: Utility, console: Console) -> None:
@@ -160,7 +130,9 @@ def print_prediction(plan: Plan, prediction: ZonePrediction, console: Console) -
     table.add_column("rms error of the demand that is priced")
     table.add_column("% of the mean", justify="right")
     table.add_column("kWh", justify="right")
-    for name, error in zip(("forecast only, no data", "this plan", "exact data, predicted"), errors, strict=True):
+    compared = compare_promises(plan.zone)
+    rows = {"forecast only, no data": errors.forecast, **compared, "this plan": errors.private}
+    for name, error in (rows | {"exact data, predicted": errors.exact}).items():
         table.add_row(name, f"{100 * error:.1f}", f"{error * usual_wh / 1000:,.1f}")
     console.print(table)
     console.print(_prediction_verdict(errors))
@@ -181,10 +153,7 @@ def _print_noise(plan: Plan, console: Console) -> None:
     scales = np.unique(plan.scale_wh)
     rms = np.sqrt(plan.noise_variance) / 1000
     spread = f"{rms.min():.2f}" if len(scales) == 1 else f"{rms.min():.2f} to {rms.max():.2f}"
-    console.print(
-        f"Noise: discrete {plan.distribution.value}, calibration {plan.zone.calibration.value}, "
-        f"rms {spread} kWh an interval."
-    )
+    console.print(f"Noise: discrete {plan.distribution.value}, rms {spread} kWh an interval.")
     if len(scales) > 1:
         console.print(f"  rms in kWh, by hour from midnight: {' '.join(f'{v:.1f}' for v in _hourly(rms))}")
 
@@ -199,56 +168,46 @@ def _print_prices_and_bills(cost: Utility, currency: str, console: Console) -> N
     )
 
 
-def _print_scope(plan: Plan, console: Console) -> None:
+def _print_promises(text: PromiseText, console: Console) -> None:
+    """The rows and notes of the plan's public page."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(ENGLISH.plain("plan.promise_scope"), no_wrap=True)
+    table.add_column(ENGLISH.plain("plan.promise_guess"), justify="right")
+    table.add_column(ENGLISH.plain("plan.promise_number"), no_wrap=True)
+    table.add_column(ENGLISH.plain("plan.promise_spent"), no_wrap=True)
+    for row in text.rows:
+        table.add_row(row.scope, row.guesses, row.promised, row.spent)
+    console.print(table)
+    for note in text.notes:
+        console.print(note)
+
+
+def _print_scope(plan: Plan, text: PromiseText, console: Console) -> None:
     """What the plan stands on, what it hides, and what it does not cover."""
-    zone = plan.zone
-    console.print(f"Stands on: {CALIBRATION_ASSUMPTIONS[zone.calibration]}")
-    console.print(f"Hides: {CALIBRATION_COVERAGE[zone.calibration]}")
-    if plan.habits:
-        console.print("  A moment's leakage also takes the occupancy models of the zone file as true, and load that")
-        console.print("  answers to earlier occupancy (a boiler reheating after a return) is not covered by it.")
-    for learned in zone.learned:
-        support = "" if learned.proven else " That bound is tested on random models, not proven."
-        console.print(
-            f"Habits {learned.name}: learned from {learned.households:,} households that agreed. Each of them spent "
-            f"epsilon {learned.epsilon} on it. Their common habits are within the bound with a chance of "
-            f"{learned.confidence:.4g}.{support}"
-        )
-    if any(any(kind.public) and not kind.always_public for kind in zone.kinds):
-        console.print(f"Public hours are those of {zone.clock.name}; where clocks change, only hours public under")
+    for sentence in (f"Stands on: {text.basis[0]}", *text.basis[1:]):
+        console.print(sentence, markup=False)
+    if any(any(kind.public) and not kind.always_public for kind in plan.zone.kinds):
+        console.print(f"Public hours are those of {plan.zone.clock.name}; where clocks change, only hours public under")
         console.print("  every offset from UTC count, so an hour at either end stays protected.")
     console.print("Does not cover:")
-    for line in NOT_COVERED:
+    for line in text.limits:
         console.print(f"  - {line}")
 
 
-def print_habit_risks(plan: Plan, console: Console) -> None:
-    """What prices may teach about habits, and the promise to make about it."""
-    console.print("The promise about a moment assumes an attacker who knows the household's habits already.")
-    console.print("Prices may teach the habits themselves. Who guesses between two of them is right at most:")
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("from prices of")
-    for name in ("home from 08:00 to 16:00 or not", "any two habits"):
-        table.add_column(name, justify="right")
-    for found in plan.habits:
-        table.add_row(_format_days(found), _format_percent_up(found.home_by_day), _format_percent_up(found.any_habits))
-    console.print(table)
-    longest = max((p.intervals for p in plan.zone.promises if isinstance(p, WindowPromise)), default=0)
-    if longest < LONG_WINDOW_DAYS * plan.zone.intervals_per_day:
-        console.print("No promise here bounds that over months. Add a long window to the zone file; this noise keeps")
-        console.print(f'  "any 365 d: epsilon {year_window_epsilon(plan):g}, delta 1e-6"\n')
-
-
-def _format_percent_up(chance: float) -> str:
-    """
-    >>> _format_percent_up(0.5301), _format_percent_up(0.53), _format_percent_up(1.0)
-    ('53.1%', '53.0%', '100.0%')
-    """
-    return f"{np.ceil(round(1000 * chance, 6)) / 10:.1f}%"
-
-
-def _format_days(habits: HabitGuessBound) -> str:
-    return {1: "a day", 7: "a week", 365: "a year"}.get(habits.days, f"{habits.days} days")
+def _print_recommendation(plan: Plan, console: Console) -> None:
+    """A year's window, for zones that are large enough, alone or in a pool."""
+    zone = plan.zone
+    longest = max((p.intervals for p in zone.promises if isinstance(p, WindowPromise)), default=0)
+    if longest >= DAYS_PER_YEAR * zone.intervals_per_day:
+        return
+    homes = zone.household_count + (0 if zone.predicted is None else zone.predicted.pool_homes)
+    console.print("A year's window bounds what prices tell about habits and holidays. A shorter one says little about")
+    console.print(f'  them: a year of this noise keeps "any 365 d: epsilon {year_window_epsilon(plan):g}, delta 1e-6".')
+    if recommended_promise(homes) == A_YEAR:
+        console.print(f'  Recommended for {homes:,} homes: promise = ["{A_YEAR}"]\n', markup=False)
+    else:
+        least = f"{MIN_HOMES_FOR_A_YEAR:,}"
+        console.print(f'  From {least} homes on, with those of pool_homes, "{A_YEAR}" is recommended.\n', markup=False)
 
 
 def year_window_epsilon(plan: Plan) -> float:
@@ -261,22 +220,3 @@ def year_window_epsilon(plan: Plan) -> float:
 
 def _hourly(rms: FloatArray) -> FloatArray:
     return rms[:: max(1, len(rms) // 24)]
-
-
-def print_sample_results(plan: Plan, sample: LabeledSample, console: Console) -> None:
-    """What the sample says: whether the laws hold, and the bound with the least error."""
-    energy_wh = sample.energy_wh
-    console.print(f"\nSample: {energy_wh.shape[1]:,} households that agreed, {len(energy_wh):,} intervals.")
-    if plan.zone.tested:
-        console.print(
-            "It follows the declared laws, and no memory was found. A rank correlation of "
-            f"{MIN_COMMON_CORRELATION} in all households, or of {MIN_SINGLE_CORRELATION} in one of them, would have "
-            "been seen with a chance of 99 %. How households answer to prices was not tested."
-        )
-    bounds = np.array([max(kind.bound_wh for kind in kinds) for kinds in plan.zone.protected_kinds])
-    bound, per_bound = int(bounds.max()), float((plan.scale_wh / bounds).max())
-    cap: ClippingBound = best_clipping_bound(energy_wh, plan.zone.household_count, per_bound)
-    console.print(
-        f"The bound with the least error for readings like these: {cap.bound_wh:,} Wh "
-        f"(noise {cap.noise / 1000:.2f} kWh, cut off {cap.bias / 1000:.2f} kWh); the largest in use is {bound:,} Wh."
-    )

@@ -8,6 +8,7 @@ from murmurate.audit.auc_bound import auc_bound
 from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_prediction import forecast_errors
+from murmurate.planning.promise_comparison import compare_promises
 from murmurate.planning.utility import plan_utility
 from murmurate.privacy.promise import IntervalPromise, MomentPromise
 
@@ -24,11 +25,11 @@ def plan_numbers(plan: Plan) -> dict[str, object]:
         "intervals_per_day": zone.intervals_per_day,
         "currency": zone.currency,
         "promises": [_promise_members(plan, number) for number in range(len(plan.costs))],
+        "absence": {"days": plan.absence.days, "right_guesses": float(plan.absence.right_guesses)},
         "habits": [
             {"days": each.days, "home_by_day": float(each.home_by_day), "any_habits": float(each.any_habits)}
             for each in plan.habits
         ],
-        "calibration": zone.calibration.value,
         "noise": {
             "distribution": plan.distribution.value,
             "min_rms_kwh": float(rms_wh.min()) / 1000,
@@ -37,6 +38,9 @@ def plan_numbers(plan: Plan) -> dict[str, object]:
         "prediction_error": None
         if errors is None
         else {name: float(share) for name, share in errors._asdict().items()},
+        "compared_promises": [
+            {"promise": text, "prediction_error": float(error)} for text, error in compare_promises(zone).items()
+        ],
         "price": {"mean": float(cost.mean_price), "rms_error": float(cost.price_error)},
         "mispricing_per_year": float(cost.misallocation),
         "bill_per_year": {"amount": float(cost.bill), "rms_error": float(cost.bill_error)},
@@ -47,4 +51,10 @@ def _promise_members(plan: Plan, number: int) -> dict[str, object]:
     cost = plan.costs[number]
     is_pure = isinstance(cost.promise, IntervalPromise | MomentPromise)
     spent = float(cost.spent)
-    return {"promise": str(cost.promise), "spent": spent, "auc_bound": float(auc_bound(spent)) if is_pure else None}
+    return {
+        "promise": str(cost.promise),
+        "spent": spent,
+        "above_epsilon": cost.above_epsilon,
+        "right_guesses": cost.right_guesses,
+        "auc_bound": float(auc_bound(spent)) if is_pure else None,
+    }

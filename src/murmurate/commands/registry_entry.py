@@ -16,13 +16,15 @@ import numpy as np
 from rich.console import Console
 
 from murmurate import __version__
-from murmurate.commands.plan import CALIBRATION_ASSUMPTIONS, CALIBRATION_COVERAGE, NOT_COVERED
 from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import Plan
+from murmurate.planning.promise_text import describe_promises
+from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.utility import plan_utility
-from murmurate.privacy.calibration import Calibration
+from murmurate.planning.zone import Zone
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, Promise, WindowPromise
+from murmurate.translations.language import ENGLISH
 from murmurate.units import FloatArray
 
 NOISE_DESCRIPTIONS = {
@@ -46,6 +48,7 @@ def write_registry_entry(plan: Plan, path: Path, *, as_json: bool = False) -> No
 def format_registry_entry(plan: Plan) -> str:
     """Return the entry of a plan as YAML, in the form of the registry."""
     zone, promise = plan.zone, main_promise(plan.zone.promises)
+    words = describe_promises(ReleaseTerms.from_json(plan.to_json()), ENGLISH)
     promises = [f'Promise "{cost.promise}": the noise spends {cost.spent:.4g}.' for cost in plan.costs]
     habits = [
         f"Habits: a guess between any two from prices of {bound.days} d is right with a probability of at most "
@@ -57,9 +60,9 @@ def format_registry_entry(plan: Plan) -> str:
         f"spent epsilon {models.epsilon} on it."
         for models in zone.learned
     ]
-    tested = ["The declared distributions were tested on readings of households that agreed."] if zone.tested else []
     public_kinds = [
-        f"The occupancy of {kind.name}, {'at all times' if kind.always_public else 'in its published opening hours'}."
+        f"Readings and occupancy of {kind.name}, "
+        f"{'at all times' if kind.always_public else 'in its published opening hours'}."
         for kind in zone.kinds
         if any(kind.public)
     ]
@@ -68,7 +71,7 @@ def format_registry_entry(plan: Plan) -> str:
         priced_demand = "the demand that is predicted from a public forecast and all noised demands so far"
     template = files("murmurate.commands").joinpath("registry_entry.yaml.template").read_text(encoding="utf-8")
     text = template.format(
-        **_promise_values(promise, zone.calibration),
+        **_promise_values(promise, zone),
         zone=zone,
         utility=plan_utility(plan),
         slug=re.sub(r"\W+", "-", zone.name.lower()).strip("-"),
@@ -78,16 +81,15 @@ def format_registry_entry(plan: Plan) -> str:
         kinds=_bullets(f"{k.count:,} of the kind {k.name}, each up to {k.bound_wh:,} Wh" for k in zone.kinds),
         public_kinds=_bullets(public_kinds),
         private_households=sum(kind.count for kind in zone.private_kinds),
-        assumptions=CALIBRATION_ASSUMPTIONS[zone.calibration],
-        coverage=CALIBRATION_COVERAGE[zone.calibration],
-        promises=_bullets(promises + habits),
-        preprocessing=_bullets(learned + tested),
+        basis=" ".join(words.basis),
+        promises=_bullets([*promises, *words.notes, *words.beyond[:1], *habits]),
+        preprocessing=_bullets(learned),
         noise=NOISE_DESCRIPTIONS[plan.distribution],
         scale_wh=_format_range(plan.scale_wh, "Wh"),
         rms_kwh=_format_range(np.sqrt(plan.noise_variance) / 1000, "kWh"),
         version=__version__,
         priced_demand=priced_demand,
-        not_covered=_bullets(NOT_COVERED),
+        not_covered=_bullets(words.limits),
         digest=compute_plan_digest(plan.to_document()),
     )
     return re.sub(r"\n +\n", "\n", text)  # without the lines of empty lists
@@ -101,15 +103,15 @@ def main_promise(promises: tuple[Promise, ...]) -> Promise:
     return next((promise for promise in promises if isinstance(promise, IntervalPromise)), promises[0])
 
 
-def _promise_values(promise: Promise, calibration: Calibration) -> dict[str, str]:
+def _promise_values(promise: Promise, zone: Zone) -> dict[str, str]:
     """Return what the main promise fills in.
 
     A variant is custom if the secret is the occupancy given a model (Blowfish and Pufferfish privacy), not any reading.
     The leakage of a moment is the epsilon of its secret.
     """
-    is_range, delta = calibration is Calibration.RANGE, 0.0
+    variant, delta = "Pure DP", 0.0
     if isinstance(promise, MomentPromise):
-        is_range, epsilon, unit = False, promise.leakage, "one moment"
+        variant, epsilon, unit = "Custom", promise.leakage, "one moment"
         adjacency = (
             "The secret is whether a household is occupied at one moment. All prices, past and future, change the odds "
             "of it by at most e^epsilon for a reader who knows the habits of the household."
@@ -118,14 +120,16 @@ def _promise_values(promise: Promise, calibration: Calibration) -> dict[str, str
         epsilon, unit, stretch = promise.epsilon, "one interval", "one interval"
         if isinstance(promise, WindowPromise):
             delta, unit, stretch = float(promise.delta), f"any {promise.duration}", f"any {promise.duration} together"
-        what = "readings (up to its bound in each interval)" if is_range else "occupancy"
+            variant = "Approximate DP" if delta else variant
+        hidden = ", while it is not public by the plan" if any(any(kind.public) for kind in zone.kinds) else ""
         adjacency = (
-            f"Two data sets are adjacent if they differ in the {what} of one household with all its meters in the "
-            f"zone. The parameters bound what the releases of {stretch} tell about it, now and for ever."
+            "Two data sets are adjacent if they differ in the readings (up to its bound in each interval) of one "
+            f"household with all its meters in the zone{hidden}. The parameters bound what the releases of {stretch} "
+            "tell about it, now and for ever."
         )
     parameters = {"epsilon": float(epsilon)} | ({"delta": delta} if delta else {})
     return {
-        "variant": "Custom" if not is_range else "Approximate DP" if delta else "Pure DP",
+        "variant": variant,
         "privacy_unit": unit,
         "adjacency": adjacency,
         "privacy_parameters": _NEW_LINE.join(  # never 1e-06, which would be read as a text

@@ -16,6 +16,17 @@ import numpy as np
 from murmurate.errors import ModelError
 from murmurate.units import BoolArray, IntArray, as_int64_array
 
+DAY_TYPE_NAMES = ("workday", "saturday", "sunday")
+
+
+def name_estimates(name: str, day_types: int = len(DAY_TYPE_NAMES)) -> list[str]:
+    """Return the names of the estimates that are learned under a name, one for each type of day.
+
+    >>> name_estimates("home")
+    ['home', 'home_saturday', 'home_sunday']
+    """
+    return [name, *(f"{name}_{day_type}" for day_type in DAY_TYPE_NAMES[1:day_types])]
+
 
 class StepCount(IntEnum):
     """What is counted: steps that begin away or at home, and steps that change the state."""

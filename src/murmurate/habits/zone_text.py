@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
 
 from murmurate.habits.bound_model import StepChances, find_bound_model, find_slowest_model
 from murmurate.habits.hazard_ranges import HazardRanges
-from murmurate.habits.transition_counts import HabitCells
+from murmurate.habits.transition_counts import HabitCells, name_estimates
 from murmurate.units import FloatArray
 
 _MINUTES_PER_DAY = 1440
@@ -18,7 +18,6 @@ _MAX_CHANCE = 0.999999  # a zone file needs chances below 1
 
 def write_models(
     name: str,
-    day_types: Sequence[str],
     cells: HabitCells,
     hazards: HazardRanges,
     *,
@@ -36,7 +35,7 @@ def write_models(
     low = _interval_chances(hazards.low.min(axis=1) / spread, cells)
     high = _interval_chances(np.minimum(hazards.high.max(axis=1) * spread, 1), cells)
     bound = find_bound_model(low, high) if proven else find_slowest_model(low)
-    names = [name, *(f"{name}_{kind}" for kind in day_types[1:]), f"{name}_bound"]
+    names = [*name_estimates(name, cells.day_types), f"{name}_bound"]
     lines = [
         "# Written by murmurate habits. Append this to a zone file and give the kind of household these models:",
         f"#   occupancy = {names}".replace("'", '"'),

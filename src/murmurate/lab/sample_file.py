@@ -1,21 +1,15 @@
-"""Read a sample of readings with known occupancy, and test the distributions of a zone file on it.
-
-The households of a sample have agreed to it.
-"""
+"""Read a sample of readings with known occupancy, of households that have agreed to it."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from murmurate.errors import MurmurateError, PrivacyError, ReadingError
-from murmurate.household.model_fit import consumption_model_test
-from murmurate.planning.zone import Zone
-from murmurate.privacy.calibration import Calibration
+from murmurate.errors import MurmurateError, ReadingError
 from murmurate.text_files import open_text
 from murmurate.units import BoolArray, IntArray, raise_where
 
@@ -27,41 +21,6 @@ class LabeledSample:
     energy_wh: IntArray  # [interval, household]
     occupied: BoolArray  # [interval, household]
     kind: tuple[str, ...]  # [household] name of its kind; empty text if the file does not say
-
-
-def with_tested_distributions(zone: Zone, sample: LabeledSample) -> Zone:
-    """Return the zone with its distributions marked as tested.
-
-    Raises PrivacyError if the sample is too small or does not follow the distributions.
-    """
-    pairs = {kind.name: (kind.secret_pair.away, kind.secret_pair.home) for kind in zone.kinds if not all(kind.public)}
-    kind = _kinds_of_sample(zone, sample, sorted(pairs))
-    used = [column for column, name in enumerate(kind) if name in pairs]
-    eta = zone.eta if zone.calibration is Calibration.ROBUST else 0.0
-    columns = sample.energy_wh[:, used], sample.occupied[:, used]
-    result = consumption_model_test(
-        *columns, [kind[column] for column in used], pairs, day=zone.intervals_per_day, eta=eta
-    )
-    if not result.passed:
-        found = "refused" if result.sample_large_enough else "too small"
-        raise PrivacyError("sample", f"{found} ({result.reason})", f"{zone.calibration.value} needs one that passes")
-    return replace(zone, tested=True)
-
-
-def _kinds_of_sample(zone: Zone, sample: LabeledSample, secret: Sequence[str]) -> list[str]:
-    """Return the kind of each household of the sample. The sample must cover every kind in `secret`."""
-    names = [kind.name for kind in zone.kinds]
-    if len(set(names)) < len(names):
-        raise PrivacyError("households", ", ".join(names), "must have different names, so that a sample can name them")
-    kind = [name or (secret[0] if len(secret) == 1 else "") for name in sample.kind]
-    unknown = sorted(set(kind) - set(names))
-    if unknown:
-        allowed = f"must be a column that names one of {', '.join(names)} for each household"
-        raise PrivacyError("kind", ", ".join(unknown) or "missing from the sample", allowed)
-    missing = sorted(set(secret) - set(kind))
-    if missing:
-        raise PrivacyError("sample", f"without {', '.join(missing)}", "must cover every kind that is not always public")
-    return kind
 
 
 def read_sample(path: Path) -> LabeledSample:

@@ -1,6 +1,7 @@
-"""`bound_wh = "choose"` in a zone file: the bound with the least predicted error, from public or consented numbers.
+"""`bound_wh = "choose"` in a zone file: the bound with the least predicted error, from public numbers.
 
-The forecast file of the zone knows, for some bounds, how sums of readings that are cut off there show the demand. For
+The forecast file of the zone knows, for some bounds, how sums of readings that are cut off there show the demand. What
+it took from a sample has noise (`prediction/private_sample.md`), so choosing by it costs no household anything. For
 each of them the least noise is found and the error of the prices predicted. The number is then written into the text
 of the zone file. All that follows, a plan and its proof, is as if the operator had stated it.
 """
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from murmurate.errors import MeterError, MurmurateError, PrivacyError
+from murmurate.errors import MeterError, MurmurateError
 from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
 from murmurate.planning.plan_prediction import find_sensed_kind, make_zone_prediction
@@ -21,13 +22,12 @@ from murmurate.planning.privacy_cost import mean_variance
 from murmurate.planning.zone import PredictedDemand, Zone
 from murmurate.planning.zone_file import CHOOSE
 from murmurate.prediction.bound_search import TriedBound, find_least_error, try_bounds
-from murmurate.privacy.calibration import Calibration
 from murmurate.toml_reader import TomlReader
 
 ReadZone = Callable[[str], Zone]
 _KEY = "bound_wh"
 _LINE = re.compile(r"""^(\s*bound_wh\s*=\s*)(["'])choose\2""")
-_MAKE_FORECAST = "murmurate forecast --sample readings.csv makes one from households that agreed"
+_MAKE_FORECAST = "murmurate forecast --sample readings.csv --epsilon 1 makes one from households that agreed"
 
 
 class BoundChoice(NamedTuple):
@@ -101,9 +101,6 @@ def _check_table(document: dict[str, Any], table: dict[str, Any]) -> None:
     if "meters" in table:
         allowed = "cannot be chosen with meters, whose table has bounds: give count, and put the chosen bound there"
         raise MeterError(_KEY, repr(CHOOSE), allowed)
-    if document.get("calibration", Calibration.RANGE.value) != Calibration.RANGE.value:
-        allowed = 'needs calibration = "range": the others measure noise by away and home, not by the bound'
-        raise PrivacyError(_KEY, repr(CHOOSE), allowed)
     forecast = document.get("forecast", {})
     if not isinstance(forecast, dict) or "file" not in forecast:
         allowed = f"needs a forecast file of a sample in [forecast] ({_MAKE_FORECAST}); or state a number"
@@ -124,7 +121,7 @@ def _check_forecast(zone: Zone, number: int) -> PredictedDemand:
 def _make_noise_search(zone: Zone, progress: PlanProgress) -> Callable[[Zone, int], NoiseSchedule]:
     """Return how the least noise of a bound is found.
 
-    Under `range` all promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search
+    All promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search
     serves all bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound anew.
     """
 

@@ -1,4 +1,4 @@
-"""How much prices leak about a household's habits, in a plan with a moment promise.
+"""How much prices leak about a household's habits, in a plan with a moment promise, and about a long absence.
 
 A moment promise holds against an attacker who already knows the habits. The habits themselves (home by day or not)
 affect every price, so the leakage about them grows without limit. The accountant bounds its growth: two households with
@@ -11,9 +11,10 @@ from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.privacy_cost import ZERO_COST_EVENT, kind_events
 from murmurate.planning.zone import Zone
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, count_events
-from murmurate.privacy.promise import HabitGuessBound, MomentPromise
+from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound, MomentPromise
 
 HABIT_RISK_DAYS = (1, 7, 365)
+ABSENCE_DAYS = 14
 DAYTIME_HOURS = (8, 16)  # hours of local standard time
 _GRID_STEPS = 40  # grid points per reach: a coarse grid errs on the safe side, by less than a percent over a year
 
@@ -36,6 +37,16 @@ def habit_inference_risks(zone: Zone, noise: NoiseSchedule) -> tuple[HabitGuessB
         HabitGuessBound(count, _guess_probability(days, count), _guess_probability(daytime, count))
         for count in HABIT_RISK_DAYS
     )
+
+
+def absence_risk(zone: Zone, noise: NoiseSchedule) -> AbsenceGuessBound:
+    """Bound the attacker's chance to guess from 14 days of prices whether a household was away for all of them.
+
+    It is that of the worst household: at its bound in each interval, or at 0 in each. No promise about one moment
+    bounds it, because no occupancy model of a plan has such a long absence.
+    """
+    days = [kind_events(zone, noise, kind) for kind in zone.private_kinds]
+    return AbsenceGuessBound(ABSENCE_DAYS, _guess_probability(days, ABSENCE_DAYS))
 
 
 def _is_daytime(zone: Zone) -> list[bool]:

@@ -40,8 +40,7 @@ class HiddenHouseholds:
             if all(kind["public"]):
                 public_wh = max(bound_wh, public_wh)
                 continue
-            distributions = None if document["calibration"] == "range" else kind["laws_sha256"]
-            kind_class = (tuple(kind["public"]), kind["models_sha256"], distributions)
+            kind_class = (tuple(kind["public"]), kind["models_sha256"])
             classes[kind_class] = max(bound_wh, classes.get(kind_class, 0))
         return cls(by_kind=by_kind, unknown_kind_wh=min(classes.values(), default=0), public_wh=public_wh)
 

@@ -66,6 +66,12 @@ def household_bounds(
     return bounds
 
 
+def count_households(households: Households, zones: int) -> IntArray:
+    """Return the number of households of each zone."""
+    first, _ = _sum_meters_of_household(households, str)
+    return np.bincount(households.zone[first], minlength=zones)
+
+
 def _sum_meters_of_household(households: Households, name: Callable[[int], str]) -> tuple[IntArray, IntArray]:
     """Return the first meter of each household and the sum of the bounds of its meters [Wh]."""
     if households.household is None:

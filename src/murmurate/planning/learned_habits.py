@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from murmurate.errors import ModelError, PrivacyError
+from murmurate.habits.transition_counts import name_estimates
 from murmurate.toml_reader import TomlReader
 from murmurate.units import parse_fraction
 
@@ -36,11 +37,17 @@ class LearnedHabits:
             "proven": self.proven,
         }
 
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> LearnedHabits:
+        """Return an entry of `plan.json`. Raises KeyError, TypeError or ValueError if it is none."""
+        return cls(**{**document, "epsilon": Fraction(document["epsilon"])})
+
 
 def read_learned_habits(reader: TomlReader, top: Mapping[str, Any]) -> tuple[LearnedHabits, ...]:
     """Read `[learned.NAME]` for each learned model, in the order of the file.
 
-    Raises ZoneFileError if a kind of household uses the model without its bound: the estimate alone is not covered.
+    Raises ZoneFileError if a kind of household uses an estimate, of any type of day, without the bound: an estimate
+    alone is not covered.
     """
     return tuple(_read_one(reader, ("learned", name), top) for name in reader.get(top, (), "learned", dict, {}))
 
@@ -64,8 +71,9 @@ def _read_one(reader: TomlReader, path: tuple[str, str], top: Mapping[str, Any])
             raise ModelError("bound", repr(bound), "must be another occupancy model of the file")
         for kind in top["households"]:
             used = [kind["occupancy"]] if isinstance(kind["occupancy"], str) else kind["occupancy"]
-            if path[1] in used and bound not in used:
-                raise ModelError("occupancy", used, f"must name {bound} too: {path[1]} is an estimate with noise")
+            estimates = [name for name in used if name in name_estimates(path[1])]
+            if estimates and bound not in used:
+                raise ModelError("occupancy", used, f"must name {bound} too: {estimates[0]} is an estimate with noise")
     return LearnedHabits(
         name=path[1], bound=bound, epsilon=epsilon, households=households, confidence=confidence, proven=proven
     )

@@ -16,9 +16,10 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.noise_schedule import NoiseSchedule
-from murmurate.planning.privacy_cost import household_sensitivity, keeps_window, kind_leakage, kind_losses
+from murmurate.planning.privacy_cost import keeps_window, kind_leakage, kind_losses
 from murmurate.planning.zone import HouseholdKind, Zone
-from murmurate.privacy.calibration import Calibration, calibrate_scale, min_scale
+from murmurate.privacy.calibration import laplace_scale, min_scale
+from murmurate.privacy.huber import normal_cdf
 from murmurate.privacy.leakage import epsilon_for_leakage
 from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, Promise, WindowPromise
@@ -28,6 +29,7 @@ _MAX_EPSILON = 20.0
 _SEARCH_TOLERANCE = 5e-5  # relative precision of a search; always on the safe side
 _PROMISE_MARGIN = 1e-6  # relative room below each promise, so that rounding never breaks it
 _MAX_FACTOR = 1e9
+_LONG_WINDOW = 96  # intervals from which a Gaussian core needs less noise than wider Laplace tails, for any epsilon
 
 PlanProgress = Callable[[str], None]
 
@@ -40,10 +42,8 @@ def noise_candidates(zone: Zone, progress: PlanProgress) -> Iterator[NoiseSchedu
     with_delta = [p for p in zone.promises if isinstance(p, WindowPromise) and p.delta]
     pure = [p for p in zone.promises if p not in with_delta]
     allowed = [NoiseDistribution.LAPLACE]
-    if with_delta and zone.calibration in {Calibration.RANGE, Calibration.SHIFT}:
+    if with_delta:
         allowed.append(NoiseDistribution.HUBER if pure else NoiseDistribution.GAUSSIAN)
-    if with_delta and not pure and zone.calibration is Calibration.EXACT:
-        allowed.append(NoiseDistribution.GAUSSIAN)
     candidates = [name for name in allowed if zone.distribution in {None, name}]
     if not candidates:
         choices = " or ".join(name.value for name in allowed)
@@ -52,10 +52,15 @@ def noise_candidates(zone: Zone, progress: PlanProgress) -> Iterator[NoiseSchedu
             zone.distribution.value if zone.distribution else None,
             f"cannot keep these promises; take {choices}",
         )
+    if max((promise.intervals for promise in with_delta), default=0) >= _LONG_WINDOW and len(candidates) > 1:
+        candidates.remove(NoiseDistribution.LAPLACE)
     if candidates == [NoiseDistribution.GAUSSIAN]:
         yield _gaussian_schedule(zone, with_delta, progress)
         return
     tails = _laplace_tails(zone, pure, progress)
+    if zone.distribution is None and _keeps_all_windows(zone, tails, with_delta):
+        yield tails
+        return
     for distribution in candidates:
         progress(f"{distribution.value} noise")
         if distribution is NoiseDistribution.GAUSSIAN:
@@ -75,7 +80,7 @@ def _laplace_tails(zone: Zone, pure: list[Promise], progress: PlanProgress) -> N
     progress("tails")
     needed = np.full(zone.intervals_per_day, MIN_SCALE_WH)
     for kind in zone.kinds:
-        scale_wh = _interval_scale(zone, kind, pure)
+        scale_wh = _interval_scale(kind, pure)
         for promise in pure:
             if isinstance(promise, MomentPromise) and not kind.always_public:
                 scale_wh = max(scale_wh, _moment_scale(zone, kind, float(promise.leakage) * (1 - _PROMISE_MARGIN)))
@@ -100,28 +105,21 @@ def _basic_composition_epsilon(zone: Zone, noise: NoiseSchedule, promise: Window
     return promise.intervals * max(float(np.max(kind_losses(zone, noise, kind))) for kind in zone.kinds)
 
 
-def _interval_scale(zone: Zone, kind: HouseholdKind, pure: list[Promise]) -> float:
+def _interval_scale(kind: HouseholdKind, pure: list[Promise]) -> float:
     """Return the scale at which one interval keeps every promise about an interval or a moment [Wh]."""
     short = [promise for promise in pure if not isinstance(promise, WindowPromise)]
     limits = [promise.epsilon if isinstance(promise, IntervalPromise) else promise.leakage for promise in short]
     epsilon = min([_MAX_EPSILON, *map(float, limits)]) * (1 - _PROMISE_MARGIN)
-    return calibrate_scale(
-        kind.secret_pair, Fraction(round_down_to_double(Fraction(epsilon))), zone.calibration, zone.eta
-    )
+    return max(laplace_scale(kind.bound_wh, Fraction(round_down_to_double(Fraction(epsilon)))), MIN_SCALE_WH)
 
 
 def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> float:
     """Return the scale at which no moment of this kind leaks more than `target` [Wh].
 
-    The attacker knows the habits. Under `range` and `shift` the loss is u/b for every output, so epsilon is searched on
-    the chain alone. Then the scale grows until the bound also holds across clock changes. Under `exact` and `robust`
-    the loss is smaller on one side than on the other.
+    The attacker knows the habits. The loss is at most u/b for every output, so epsilon is searched on the chain alone.
+    Then the scale grows until the bound also holds across clock changes.
     """
-    epsilon = min(epsilon_for_leakage(model, target) for model in kind.models)
-    if zone.calibration in {Calibration.RANGE, Calibration.SHIFT}:
-        begin_wh = household_sensitivity(zone.calibration, kind.secret_pair) / epsilon
-    else:
-        begin_wh = calibrate_scale(kind.secret_pair, Fraction(epsilon), zone.calibration, zone.eta) / 2
+    begin_wh = kind.bound_wh / min(epsilon_for_leakage(model, target) for model in kind.models)
 
     def keeps(factor: float) -> bool:
         scales_wh = np.full(zone.intervals_per_day, max(begin_wh * factor, MIN_SCALE_WH))
@@ -134,34 +132,57 @@ def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> float:
 def _gaussian_schedule(zone: Zone, windows: list[WindowPromise], progress: PlanProgress) -> NoiseSchedule:
     """Return Gaussian noise with the least multiple of each interval's sensitivity that keeps every window."""
     progress("gaussian noise")
-    sensitivities = [
-        max(household_sensitivity(zone.calibration, kind.secret_pair) for kind in kinds)
-        for kinds in zone.protected_kinds
-    ]
+    sensitivities = [max(kind.bound_wh for kind in kinds) for kinds in zone.protected_kinds]
     begin = NoiseSchedule.from_scales(
         NoiseDistribution.GAUSSIAN, np.maximum(np.array(sensitivities, np.float64) / 1000, MIN_SCALE_WH)
     )
-    sufficient = max(_zcdp_sigma(promise) * max(sensitivities) / float(begin.scale_wh.min()) for promise in windows)
+    expected = max(gaussian_deviation(promise) for promise in windows)
+    first = (1 - _SEARCH_TOLERANCE) * 1000 * expected  # just too little: the search goes up from there
     return begin.scaled_by(
-        _min_factor(lambda factor: _keeps_all_windows(zone, begin.scaled_by(factor), windows), sufficient)
+        _min_factor(lambda factor: _keeps_all_windows(zone, begin.scaled_by(factor), windows), first)
     )
 
 
-def _zcdp_sigma(promise: WindowPromise) -> float:
-    """Return the standard deviation for sensitivity 1 that zCDP composition gives for a window."""
-    epsilon = float(promise.epsilon)
-    zero_concentrated = math.sqrt(math.log(1 / float(promise.delta)))
-    return math.sqrt(promise.intervals / 2) * (zero_concentrated + math.sqrt(zero_concentrated**2 + epsilon)) / epsilon
+def gaussian_deviation(promise: WindowPromise) -> float:
+    """Return the standard deviation of Gaussian noise on the line that keeps a window with a delta, for sensitivity 1.
+
+    T releases of deviation s are one with mu = sqrt(T)/s, whose curve is delta = Phi(mu/2 - epsilon/mu) - e^epsilon
+    Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018). Nothing is proven by it: noise on the lattice is composed anew.
+    """
+    epsilon, delta = float(promise.epsilon), float(promise.delta)
+
+    def keeps(inverse_mu: float) -> bool:
+        mu = 1 / inverse_mu
+        above, below = normal_cdf([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu])
+        return bool(above - math.exp(epsilon) * below <= delta)
+
+    zero_concentrated = math.sqrt(math.log(1 / delta))  # sufficient, by zCDP
+    sufficient = (zero_concentrated + math.sqrt(zero_concentrated**2 + epsilon)) / (math.sqrt(2) * epsilon)
+    low, high = 0.0, sufficient
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return math.sqrt(promise.intervals) * high
 
 
 def _huber_schedule(zone: Zone, tails: NoiseSchedule, windows: list[WindowPromise]) -> NoiseSchedule:
-    """Return Huber noise with the least Gaussian core, as a multiple of the scale, that keeps every window."""
+    """Return Huber noise with the least Gaussian core, as a multiple of the scale, that keeps every window.
+
+    The search begins with a core whose Gaussian noise would just not keep them.
+    """
+    deviation_wh = np.array(
+        [
+            max(gaussian_deviation(promise) for promise in windows) * max(kind.bound_wh for kind in kinds)
+            for kinds in zone.protected_kinds
+        ]
+    )
+    first = 1000 * (1 - _SEARCH_TOLERANCE) * float(((deviation_wh / tails.scale_wh) ** 2).max())
 
     def huber(thousandths: float) -> NoiseSchedule:
         core_wh = np.ceil(thousandths / 1000 * tails.scale_wh).astype(np.int64)
         return NoiseSchedule.from_scales(NoiseDistribution.HUBER, tails.scale_wh, core_wh)
 
-    return huber(_min_factor(lambda thousandths: _keeps_all_windows(zone, huber(thousandths), windows), 1000.0))
+    return huber(_min_factor(lambda thousandths: _keeps_all_windows(zone, huber(thousandths), windows), first))
 
 
 def _min_factor(keeps: Callable[[float], bool], begin: float) -> float:

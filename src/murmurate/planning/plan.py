@@ -16,16 +16,15 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.habit_leakage import habit_inference_risks
+from murmurate.planning.habit_leakage import absence_risk, habit_inference_risks
 from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
 from murmurate.planning.plan_prediction import make_zone_prediction
 from murmurate.planning.privacy_cost import Cost, mean_variance, promise_cost, release_costs
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.prediction.zone_prediction import ZonePrediction
-from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.noise import NoiseDistribution
-from murmurate.privacy.promise import HabitGuessBound, MomentPromise
+from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound, MomentPromise
 from murmurate.units import FloatArray, IntArray
 
 
@@ -37,6 +36,7 @@ class Plan:
         zone: The zone that the plan was made for.
         noise: Distribution of the noise, with scale and core [Wh, interval of the day].
         costs: For each promise what was promised and what the noise spends of it, no unit.
+        absence: What prices may reveal about an absence of 14 days.
         habits: What prices may reveal about habits, for plans that promise a moment.
         prediction: How prices are predicted; None: a price is made from the last release alone.
 
@@ -52,6 +52,7 @@ class Plan:
     zone: Zone
     noise: NoiseSchedule
     costs: tuple[Cost, ...]
+    absence: AbsenceGuessBound
     habits: tuple[HabitGuessBound, ...] = ()
     prediction: ZonePrediction | None = None
 
@@ -96,12 +97,17 @@ class Plan:
                 "cap": None if curve.cap is None else str(curve.cap),
             },
             "households": [_kind_document(kind) for kind in zone.kinds],
-            "calibration": zone.calibration.value,
-            "eta": zone.eta,
-            "tested": zone.tested and zone.calibration.needs_independence,  # one bit about the sample, only if needed
             "promises": [
-                {"promise": str(cost.promise), "promised": cost.promised, "spent": cost.spent} for cost in self.costs
+                {
+                    "promise": str(cost.promise),
+                    "promised": cost.promised,
+                    "spent": cost.spent,
+                    "above_epsilon": cost.above_epsilon,
+                    "right_guesses": cost.right_guesses,
+                }
+                for cost in self.costs
             ],
+            "absence": self.absence._asdict(),
             "habits": [bound._asdict() for bound in self.habits],
             "noise": self.distribution.value,
             "scale_wh": self.scale_wh.tolist(),
@@ -133,14 +139,12 @@ class Plan:
 
 
 def _kind_document(kind: HouseholdKind) -> dict[str, Any]:
-    distributions = hashlib.sha256(kind.secret_pair.away.tobytes() + kind.secret_pair.home.tobytes())
     models = hashlib.sha256(b"".join(m.transition.tobytes() + m.period.tobytes() for m in kind.models))
     return {
         "name": kind.name,
         "count": kind.count,
         "bound_wh": kind.bound_wh,
         "meters": kind.meters_file,
-        "laws_sha256": distributions.hexdigest(),
         "models": len(kind.models),
         "models_sha256": models.hexdigest(),
         "public": list(kind.public),
@@ -183,8 +187,8 @@ def make_plan(zone: Zone, progress: PlanProgress = lambda _: None) -> Plan:
 def _make(zone: Zone, noise: NoiseSchedule, costs: tuple[Cost, ...], prediction: ZonePrediction | None) -> Plan:
     if prediction is None and zone.predicted is not None:
         prediction = make_zone_prediction(zone, zone.predicted, noise)
-    habits = habit_inference_risks(zone, noise)
-    return Plan(zone=zone, noise=noise, costs=costs, habits=habits, prediction=prediction)
+    habits, absence = habit_inference_risks(zone, noise), absence_risk(zone, noise)
+    return Plan(zone=zone, noise=noise, costs=costs, absence=absence, habits=habits, prediction=prediction)
 
 
 def prove_plan(
@@ -231,10 +235,6 @@ def _proven_costs(zone: Zone, noise: NoiseSchedule) -> tuple[Cost, ...]:
     if noise.scale_wh.shape != (zone.intervals_per_day,):
         allowed = f"must have one scale for each of the {zone.intervals_per_day} intervals of the day"
         raise PrivacyError("scale_wh", f"shaped {noise.scale_wh.shape}", allowed)
-    if noise.distribution is NoiseDistribution.HUBER and zone.calibration not in {Calibration.RANGE, Calibration.SHIFT}:
-        raise PrivacyError("noise", "huber", "is proven only for the calibrations range and shift")
-    if noise.distribution is NoiseDistribution.GAUSSIAN and zone.calibration is Calibration.ROBUST:
-        raise PrivacyError("noise", "gaussian", "is not proven for the calibration robust")
     costs = tuple(promise_cost(zone, noise, promise) for promise in zone.promises)
     for cost in costs:
         if not cost.spent <= cost.promised:
@@ -245,9 +245,6 @@ def _proven_costs(zone: Zone, noise: NoiseSchedule) -> tuple[Cost, ...]:
 def _check_provable(zone: Zone) -> None:
     """Raise PrivacyError for a zone that the proofs do not cover.
 
-    They do not cover untested distributions under `exact` and `robust`. Every promise conditions on the past, so even
-    a single interval under `exact` needs readings that are independent of earlier readings.
-
     They do not cover a moment promise for a household with some public hours. An attacker who knows the occupancy in
     the public hours knows both ends of a secret stretch, and the secret hours may leak more than the chain alone gives.
     With a moment promise, the occupancy of a household must be always public or never public.
@@ -256,6 +253,3 @@ def _check_provable(zone: Zone) -> None:
     if partly and any(isinstance(promise, MomentPromise) for promise in zone.promises):
         allowed = "must be public always or never where a moment is promised"
         raise PrivacyError("public hours", f"of {', '.join(partly)}", allowed)
-    if zone.calibration.needs_independence and not zone.tested:
-        allowed = f"{zone.calibration.value} needs a sample that passes the model test (--sample); range does not"
-        raise PrivacyError("consumption", "untested", allowed)

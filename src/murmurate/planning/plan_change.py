@@ -45,7 +45,7 @@ def check_plan_change(history: PlanHistory, after: Plan) -> None:
         return
     before = history.plans[int(history.plan_index[-1])]
     if before.zone.intervals_per_day != after.zone.intervals_per_day:
-        allowed = f"must stay {before.zone.intervals_per_day}; open a new chain for another clock"
+        allowed = f"must stay {before.zone.intervals_per_day}: no proof covers windows with intervals of two lengths"
         raise PrivacyError("intervals_per_day", after.zone.intervals_per_day, allowed)
     _check_public_households(before, after)
     recent = history.last_intervals(lookback_intervals([*history.plans, after]))

@@ -13,7 +13,7 @@ from murmurate.planning.plan import Plan
 from murmurate.planning.plan_history import PlanHistory
 from murmurate.planning.privacy_cost import kind_losses
 from murmurate.planning.zone import HouseholdKind, Zone
-from murmurate.privacy.leakage import ReleaseLoss, log_odds_distance, log_transitions, loss_ends, periodic_regime
+from murmurate.privacy.leakage import log_odds_distance, log_transitions, loss_ends, periodic_regime
 from murmurate.privacy.leakage_over_time import (
     MAX_EVIDENCE,
     evidence_excess,
@@ -56,7 +56,7 @@ def _max_leakage(
     zone, day = plan.zone, plan.zone.intervals_per_day
     memory = 2 * mixing_time_days(model) * day
     ahead = 2 * memory  # a clock change within the memory no longer matters after that
-    tail = ReleaseLoss(*kind_losses(after.zone, after.noise, kind_of[after]))
+    tail = kind_losses(after.zone, after.noise, kind_of[after])
     ends = np.concatenate([_history_losses(history, kind_of), _periodic_losses(tail, history.end, ahead, day)])
     variants = list(_clock_variants(zone, history, ahead, memory))
     regimes = {
@@ -103,9 +103,9 @@ def _history_losses(history: PlanHistory, kind_of: Mapping[Plan, HouseholdKind])
     return losses
 
 
-def _periodic_losses(loss: ReleaseLoss, first: int, count: int, day: int) -> FloatArray:
+def _periodic_losses(loss: FloatArray, first: int, count: int, day: int) -> FloatArray:
     at = (first + np.arange(count)) % day
-    return np.stack([-loss.minus[at], loss.plus[at]], axis=-1)
+    return np.stack([-loss[at], loss[at]], axis=-1)
 
 
 def _clock_variants(zone: Zone, history: PlanHistory, ahead: int, memory: int) -> Iterator[_ClockVariant]:

@@ -52,7 +52,10 @@ class _WindowsAcrossChange:
                 break
             middle = (min_later + max_later) // 2
             ranges += [(min_later, middle), (middle + 1, max_later)]
-        allowed = f"must keep {str(self.promise)!r} across the change; leave intervals unmeasured before it"
+        allowed = (
+            f"must keep {str(self.promise)!r} across the change: first change to a plan with the present noise "
+            "(--noise-of) that states what this noise keeps for such a stretch, or leave intervals unmeasured"
+        )
         raise PrivacyError("plan", f"of {self.after.zone.name}", allowed)
 
     def _max_later(self) -> int:

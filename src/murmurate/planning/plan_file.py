@@ -48,8 +48,10 @@ def load_plan(text: str) -> Plan:
     """
     try:
         document: dict[str, Any] = json.loads(text)
-        files = {kind["meters"]: MeterSummary(kind["count"], kind["bound_wh"]) for kind in document["households"]}
-        tested = document["tested"] is True
+        meters = {
+            (kind["meters"], kind["name"]): MeterSummary(kind["count"], kind["bound_wh"])
+            for kind in document["households"]
+        }
         distribution, scale_wh = NoiseDistribution(document["noise"]), np.array(document["scale_wh"], np.float64)
         core_wh, clock = np.array(document["core_wh"], np.int64), _clock_from_document(document["clock"])
         prediction = ZonePrediction.from_document(document["prediction"]) if "prediction" in document else None
@@ -60,9 +62,8 @@ def load_plan(text: str) -> Plan:
         raise PrivacyError("digest", digest, "must be the digest of the plan: the file was changed")
     zone = parse_zone(
         source,
-        files.__getitem__,
+        lambda file, _, kind: meters[file, kind],
         read_forecast=lambda _: _stated_forecast(prediction),
-        tested=tested,
         read_clock=lambda _: clock,
     )
     check_stated_prediction(zone, prediction)

@@ -82,12 +82,9 @@ def _matching_kinds(before: KindPath, after: KindPath) -> Iterator[tuple[Househo
 
 
 def have_same_secret(first: HouseholdKind, second: HouseholdKind) -> bool:
-    """Whether two kinds have the same bound, distributions, habits and public hours. Count and name are ignored."""
-    if first.public != second.public or len(first.models) != len(second.models):
-        return False
-    arrays = [(first.secret_pair.away, second.secret_pair.away), (first.secret_pair.home, second.secret_pair.home)]
-    same = all(np.array_equal(left, right) for left, right in arrays)
-    return same and all(
+    """Whether two kinds have the same bound, habits and public hours. Count and name are ignored."""
+    facts = [(kind.bound_wh, kind.public, len(kind.models)) for kind in (first, second)]
+    return facts[0] == facts[1] and all(
         np.array_equal(first_model.transition[first_model.period], second_model.transition[second_model.period])
         for first_model, second_model in zip(first.models, second.models, strict=True)
     )

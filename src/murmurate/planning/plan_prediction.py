@@ -12,6 +12,7 @@ from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.zone import HouseholdKind, PredictedDemand, Zone
 from murmurate.prediction.deviation_states import COMMON, DeviationStates
 from murmurate.prediction.forecast import CalendarForecast
+from murmurate.prediction.forecast_sources import DAY_TYPE_WEIGHTS
 from murmurate.prediction.price_response import PriceResponse
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.sensor import unclipped_sensor
@@ -20,7 +21,6 @@ from murmurate.prediction.zone_prediction import PredictionModel, ZonePrediction
 from murmurate.units import FloatArray
 
 _LEAD = 2  # intervals to the one that pays, for the error that is stated; the public log says which lead is in force
-_DAY_TYPE_WEIGHTS = (5 / 7, 1 / 7, 1 / 7)
 _NO_RELEASE = 1e9  # times as much noise: nothing is learnt
 
 
@@ -116,7 +116,7 @@ def find_sensed_kind(zone: Zone) -> HouseholdKind:
 
 def usual_day(forecast: CalendarForecast) -> FloatArray:
     """Return the expected demand of a mean day of the year [Wh, slot]."""
-    return np.asarray(np.average(forecast.mean_wh.mean(axis=0), axis=0, weights=_DAY_TYPE_WEIGHTS))
+    return np.asarray(np.average(forecast.mean_wh.mean(axis=0), axis=0, weights=DAY_TYPE_WEIGHTS))
 
 
 def expected_day(zone: Zone, prediction: ZonePrediction) -> FloatArray:

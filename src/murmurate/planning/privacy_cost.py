@@ -17,23 +17,15 @@ import numpy as np
 from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant, window_cost, window_events
-from murmurate.privacy.calibration import Calibration, LossRange, laplace_loss_range
-from murmurate.privacy.divergence import (
-    GaussianCurve,
-    PrivacyCurve,
-    PureDpCurve,
-    SecretPair,
-    gaussian_curve,
-    laplace_curve,
-)
+from murmurate.privacy.divergence import GaussianCurve, PrivacyCurve
 from murmurate.privacy.huber import HuberCurve
-from murmurate.privacy.leakage import ReleaseLoss
 from murmurate.privacy.leakage_over_time import MAX_EVIDENCE, local_time_leakage
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import IntervalPromise, Promise, WindowPromise
 from murmurate.units import FloatArray
 
 MICRO_PER_UNIT = 1_000_000
+_TAIL_GRID_POINTS = 100  # a coarse grid errs upwards, here by less than a percent
 ZERO_COST_EVENT = PrivacyEvent(())  # a release that leaks nothing about a household
 
 
@@ -44,19 +36,21 @@ class Cost:
     promise: Promise
     promised: float
     spent: float
+    above_epsilon: float | None = None  # probability of a loss above the promised epsilon; None: there is no delta
+    right_guesses: float | None = None  # largest probability of a right guess between two equal chances, for a window
 
 
 def promise_cost(zone: Zone, noise: NoiseSchedule, promise: Promise) -> Cost:
     """Return the cost of a promise under this noise."""
     if isinstance(promise, WindowPromise):
         spent = max(_window_epsilon(zone, noise, kind, promise) for kind in zone.kinds)
-        return Cost(promise, float(promise.epsilon), spent)
+        above, right = _probability_above_epsilon(zone, noise, promise), _right_guesses(zone, noise, promise)
+        return Cost(promise, float(promise.epsilon), spent, above, right)
     promised = float(promise.epsilon if isinstance(promise, IntervalPromise) else promise.leakage)
     if not noise.is_pure:
         return Cost(promise, promised, math.inf)
-    loss = max(float(kind_losses(zone, noise, kind).plus.max()) for kind in zone.kinds)
+    loss = max(float(kind_losses(zone, noise, kind).max()) for kind in zone.kinds)
     if isinstance(promise, IntervalPromise):
-        loss = max(loss, *(float(kind_losses(zone, noise, kind).minus.max()) for kind in zone.kinds))
         return Cost(promise, promised, loss)
     moments = [kind_leakage(zone, kind, kind_losses(zone, noise, kind)) for kind in zone.private_kinds]
     return Cost(promise, promised, max([*moments, 0.0 if moments else loss]))
@@ -65,6 +59,27 @@ def promise_cost(zone: Zone, noise: NoiseSchedule, promise: Promise) -> Cost:
 def _window_epsilon(zone: Zone, noise: NoiseSchedule, kind: HouseholdKind, promise: WindowPromise) -> float:
     accountant = PldAccountant() if promise.delta else PureDpAccountant()
     return window_cost(kind_events(zone, noise, kind), promise.intervals, float(promise.delta), accountant)
+
+
+def _probability_above_epsilon(zone: Zone, noise: NoiseSchedule, promise: WindowPromise) -> float | None:
+    """Return how likely a window costs more than its epsilon, for a household that differs in all its intervals."""
+    if not promise.delta:
+        return None
+    accountant = PldAccountant(grid_points=_TAIL_GRID_POINTS)
+    days = (kind_events(zone, noise, kind) for kind in zone.kinds)
+    windows = (events for day in days for events in window_events(day, promise.intervals))
+    return max(accountant.tail(events, float(promise.epsilon)) for events in windows)
+
+
+def _right_guesses(zone: Zone, noise: NoiseSchedule, promise: WindowPromise) -> float:
+    """Return how often a guess from the prices of a window is right at most, where both answers are equally likely.
+
+    It is (1 + delta)/2, with delta the privacy curve of the window at epsilon 0. Epsilon alone allows more.
+    """
+    accountant = PldAccountant(grid_points=_TAIL_GRID_POINTS)
+    days = (kind_events(zone, noise, kind) for kind in zone.kinds)
+    windows = (events for day in days for events in window_events(day, promise.intervals))
+    return min(1.0, (1 + max(accountant.delta(events, 0.0) for events in windows)) / 2)
 
 
 def keeps_window(zone: Zone, noise: NoiseSchedule, promise: WindowPromise, margin: float) -> bool:
@@ -86,75 +101,28 @@ def kind_events(zone: Zone, noise: NoiseSchedule, kind: HouseholdKind) -> list[P
     """
     slots = zip(zone.protected_intervals(kind), noise.scales_and_cores(), strict=True)
     return [
-        release_event(zone, noise.distribution, kind, *slot) if secret else ZERO_COST_EVENT for secret, slot in slots
+        release_event(noise.distribution, kind.bound_wh, *slot) if secret else ZERO_COST_EVENT for secret, slot in slots
     ]
 
 
-def release_event(
-    zone: Zone, distribution: NoiseDistribution, kind: HouseholdKind, scale: float, core: int
-) -> PrivacyEvent:
-    """Return the privacy event of one interval in which the occupancy of `kind` is secret."""
-    return _cached_event(zone.calibration, zone.eta, kind.secret_pair, distribution, scale, core)
-
-
 @lru_cache(maxsize=64)
-def _cached_event(
-    calibration: Calibration,
-    eta: float,
-    secret_pair: SecretPair,
-    distribution: NoiseDistribution,
-    scale: float,
-    core: int,
-) -> PrivacyEvent:
-    curve: PrivacyCurve
-    gaussian = distribution is NoiseDistribution.GAUSSIAN
-    if calibration is Calibration.ROBUST:
-        curve = PureDpCurve(_loss_range(calibration, eta, secret_pair, scale).max_loss)
-    elif calibration is Calibration.EXACT:
-        curve = gaussian_curve(secret_pair, scale) if gaussian else laplace_curve(secret_pair, scale)
-    else:
-        shift = household_sensitivity(calibration, secret_pair)
-        if gaussian:
-            curve = GaussianCurve(shift, scale)
-        elif distribution is NoiseDistribution.HUBER:
-            curve = HuberCurve(shift, scale, core)
-        else:
-            curve = laplace_curve(SecretPair.worst_case(shift), scale)
-    return PrivacyEvent((curve,))
+def release_event(distribution: NoiseDistribution, bound_wh: int, scale: float, core: int) -> PrivacyEvent:
+    """Return the privacy event of one interval in which the occupancy of a household with this bound is secret."""
+    is_gaussian = distribution is NoiseDistribution.GAUSSIAN
+    curve: PrivacyCurve = GaussianCurve(bound_wh, scale) if is_gaussian else HuberCurve(bound_wh, scale, core)
+    return PrivacyEvent((curve,))  # Laplace noise is Huber noise without a core
 
 
-def household_sensitivity(calibration: Calibration, secret_pair: SecretPair) -> int:
-    """Return the sensitivity of the demand to one household's occupancy [Wh]. For exact, the search starts there."""
-    return max(1, secret_pair.shift_wh()) if calibration is Calibration.SHIFT else secret_pair.bound_wh
+def kind_losses(zone: Zone, noise: NoiseSchedule, kind: HouseholdKind) -> FloatArray:
+    """Return the largest log likelihood ratio of each interval for one household: its bound u over the scale b.
 
-
-def kind_losses(zone: Zone, noise: NoiseSchedule, kind: HouseholdKind) -> ReleaseLoss:
-    """Return the range of the log likelihood ratio of each interval for one household. It is 0 for public intervals.
-
-    The ratio has no bound under Gaussian noise. The range is then `MAX_EVIDENCE`.
+    It is 0 for public intervals. It has no bound under Gaussian noise; `MAX_EVIDENCE` stands for that.
     """
-    if not noise.is_pure:
-        unbounded = np.where(zone.protected_intervals(kind), MAX_EVIDENCE, 0.0)
-        return ReleaseLoss(unbounded, unbounded)
-    loss_ranges = {
-        scale: _loss_range(zone.calibration, zone.eta, kind.secret_pair, scale)
-        for scale in set(noise.scale_wh.tolist())
-    }
-    secret = np.array(zone.protected_intervals(kind))
-    minus, plus = np.array([loss_ranges[scale] for scale in noise.scale_wh.tolist()]).T
-    return ReleaseLoss(np.where(secret, minus, 0.0), np.where(secret, plus, 0.0))
+    loss = kind.bound_wh / noise.scale_wh if noise.is_pure else np.full(zone.intervals_per_day, MAX_EVIDENCE)
+    return np.where(zone.protected_intervals(kind), loss, 0.0)
 
 
-@lru_cache(maxsize=4096)
-def _loss_range(calibration: Calibration, eta: float, secret_pair: SecretPair, scale: float) -> LossRange:
-    """Return the range of the loss under Laplace noise of this scale, or Huber noise with such tails (range, shift)."""
-    if calibration in {Calibration.RANGE, Calibration.SHIFT}:
-        max_loss = household_sensitivity(calibration, secret_pair) / scale
-        return LossRange(max_loss, max_loss)
-    return laplace_loss_range(secret_pair, scale, eta if calibration is Calibration.ROBUST else 0.0)
-
-
-def kind_leakage(zone: Zone, kind: HouseholdKind, loss: ReleaseLoss) -> float:
+def kind_leakage(zone: Zone, kind: HouseholdKind, loss: FloatArray) -> float:
     """Return the largest leakage of an infinite stream about one moment of this kind, over all its models."""
     return max(local_time_leakage(model, loss, zone.slot_shifts, zone.slot_changes) for model in kind.models)
 
@@ -163,19 +131,17 @@ def release_costs(zone: Zone, noise: NoiseSchedule) -> Mapping[str, list[int]]:
     """Return the cost of the release of each interval of the day in millionths, rounded up.
 
     Laplace and Huber noise cost epsilon: the largest log likelihood ratio of any household whose occupancy is secret in
-    the interval. Gaussian noise costs rho = u^2/(2 sigma^2) (zCDP), for the largest sensitivity u. Divergences are
-    quasi-convex, so no mixture over consumption costs more than the largest shift (Bun and Steinke 2016).
+    the interval. Gaussian noise costs rho = u^2/(2 sigma^2) (zCDP), for the largest bound u (Bun and Steinke 2016).
     """
     zeros = [0] * zone.intervals_per_day
     if noise.is_pure:
-        worst = np.max([np.maximum(*kind_losses(zone, noise, kind)) for kind in zone.kinds], axis=0)
+        worst = np.max([kind_losses(zone, noise, kind) for kind in zone.kinds], axis=0)
         return {
             "epsilon_micro": [math.ceil(MICRO_PER_UNIT * Fraction(float(loss))) for loss in worst],
             "rho_micro": zeros,
         }
     rho = [
-        max(Fraction(household_sensitivity(zone.calibration, kind.secret_pair)) for kind in kinds) ** 2
-        / (2 * Fraction(scale) ** 2)
+        Fraction(max(kind.bound_wh for kind in kinds)) ** 2 / (2 * Fraction(scale) ** 2)
         for kinds, scale in zip(zone.protected_kinds, noise.scale_wh.tolist(), strict=True)
     ]
     return {"epsilon_micro": zeros, "rho_micro": [math.ceil(MICRO_PER_UNIT * spent) for spent in rho]}

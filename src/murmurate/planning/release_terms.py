@@ -18,10 +18,11 @@ import numpy as np
 from murmurate.errors import PrivacyError
 from murmurate.planning.digest import parse_plan
 from murmurate.planning.hidden_households import HiddenHouseholds
+from murmurate.planning.learned_habits import LearnedHabits
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseDistribution, check_scales
-from murmurate.privacy.promise import HabitGuessBound
+from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound
 from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
 
 
@@ -33,6 +34,7 @@ class PlannedHouseholds:
     count: int
     bound_wh: int
     public_share: Fraction  # of the intervals of a day, in which anyone may know whether they are home
+    is_from_table: bool = False  # whether their number was counted in a meter table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,8 +54,12 @@ class ReleaseTerms:
     hidden_households: HiddenHouseholds
     promises: tuple[str, ...] = ()  # as text
     spent: tuple[float, ...] = ()  # [promise] what the noise costs of each; no more than what is promised
+    above_epsilon: tuple[float | None, ...] = ()  # [promise] probability of a larger loss, where there is a delta
+    right_guesses: tuple[float | None, ...] = ()  # [promise] probability of a right guess at most, for a window
+    absence: AbsenceGuessBound | None = None  # leakage about a long absence; None: not known
     households: tuple[PlannedHouseholds, ...] = ()
     habits: tuple[HabitGuessBound, ...] = ()  # leakage about habits, if a moment is promised
+    learned: tuple[LearnedHabits, ...] = ()  # occupancy models that came from a sample
     household_count: int = 0  # of all kinds
     prediction: ZonePrediction | None = None  # how prices are predicted; None: made from the last release alone
 
@@ -100,8 +106,12 @@ class ReleaseTerms:
                 core_wh=np.array(document["core_wh"], np.int64),
                 promises=tuple(str(entry["promise"]) for entry in document["promises"]),
                 spent=tuple(float(entry["spent"]) for entry in document["promises"]),
+                above_epsilon=tuple(entry["above_epsilon"] for entry in document["promises"]),
+                right_guesses=tuple(entry["right_guesses"] for entry in document["promises"]),
+                absence=AbsenceGuessBound(**document["absence"]),
                 households=tuple(_planned_households(kind) for kind in document["households"]),
                 habits=tuple(HabitGuessBound(**entry) for entry in document["habits"]),
+                learned=tuple(LearnedHabits.from_document(entry) for entry in document.get("learned", ())),
                 epsilon_micro=np.array(document["cost"]["epsilon_micro"], np.int64),
                 rho_micro=np.array(document["cost"]["rho_micro"], np.int64),
                 forecast_ticks=curve.price_ticks(np.array(document["forecast_wh"], np.int64)),
@@ -119,7 +129,8 @@ class ReleaseTerms:
 def _planned_households(kind: dict[str, Any]) -> PlannedHouseholds:
     public = [bool(is_public) for is_public in kind["public"]]
     share = Fraction(sum(public), len(public)) if public else Fraction(0)
-    return PlannedHouseholds(str(kind["name"]), int(kind["count"]), int(kind["bound_wh"]), share)
+    is_from_table = bool(kind["meters"])
+    return PlannedHouseholds(str(kind["name"]), int(kind["count"]), int(kind["bound_wh"]), share, is_from_table)
 
 
 def _zone_prediction(document: dict[str, Any]) -> ZonePrediction | None:

@@ -9,7 +9,7 @@ import numpy as np
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_prediction import expected_day
 from murmurate.pricing.rate import RateCurve
-from murmurate.units import WH_PER_KWH, FloatArray, IntArray
+from murmurate.units import WH_PER_KWH, FloatArray
 
 DAYS_PER_YEAR = 365
 FORECAST_ERROR_SHARE = 0.10  # by which the demand lies above the forecast in `Utility.wrong_forecast_error_wh`
@@ -86,38 +86,3 @@ def _price_slope(curve: RateCurve, demand_wh: FloatArray) -> FloatArray:
         if below or above:
             slope[at] = 0.0
     return slope
-
-
-class ClippingBound(NamedTuple):
-    """A bound on readings and its errors [Wh]: the noise grows with the bound, the clipping bias shrinks with it."""
-
-    bound_wh: int
-    noise: float
-    bias: float
-
-    @property
-    def error(self) -> float:
-        return float(np.hypot(self.noise, self.bias))
-
-
-def best_clipping_bound(
-    sample_wh: IntArray, households: int, scale_per_bound: float, candidate_count: int = 200
-) -> ClippingBound:
-    """Return the bound with the smallest total error for a zone like the sample [interval, household].
-
-    error^2 = 2 (bound * scale_per_bound)^2 + (households * mean energy above the bound)^2, for Laplace noise of scale
-    bound * scale_per_bound. The bound is published, so choose it from public, consented or old data.
-
-    >>> best_clipping_bound(np.array([[100, 200, 5000]] * 4), households=3, scale_per_bound=2.0).bound_wh
-    200
-    """
-    levels = np.unique(np.quantile(sample_wh, np.linspace(0.5, 1.0, candidate_count), method="higher").astype(np.int64))
-    candidates = [
-        ClippingBound(
-            int(level),
-            float(np.sqrt(2) * level * scale_per_bound),
-            float(households * np.maximum(sample_wh - level, 0).mean()),
-        )
-        for level in levels[levels >= 1]
-    ]
-    return min(candidates, key=lambda candidate: candidate.error)

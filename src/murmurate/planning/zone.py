@@ -14,7 +14,6 @@ from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occup
 from murmurate.planning.learned_habits import LearnedHabits
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.pricing.rate import RateCurve
-from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.leakage import with_periodic_prior
 from murmurate.privacy.noise import NoiseDistribution
@@ -95,12 +94,9 @@ class Zone:
         curve: Rate curve, prices in money/kWh.
         kinds: Kinds of households: count, bound [Wh], consumption distributions, occupancy models, public hours.
         promises: What the operator promises.
-        calibration: What the noise is measured by.
-        eta: Share of contamination for the calibration `robust`, between 0 and 1, no unit.
         distribution: Distribution of the noise; None: the one that needs least noise.
         predicted: Public forecast by which prices are made for the interval that pays; None: a price is made from the
             last release.
-        tested: Whether a consented sample passed the test of the distributions, as `exact` and `robust` need.
         clock: Local time of the hours in the zone file. Intervals of the day are those of UTC.
         learned: The occupancy models that were learned from a consented sample, and what that spent.
         source_text: The zone file, so that a reader can prove the plan again.
@@ -122,11 +118,8 @@ class Zone:
     curve: RateCurve
     kinds: tuple[HouseholdKind, ...]
     promises: tuple[Promise, ...]
-    calibration: Calibration = Calibration.RANGE
-    eta: float = 0.0
     distribution: NoiseDistribution | None = None
     predicted: PredictedDemand | None = None
-    tested: bool = False
     clock: LocalClock = UTC_CLOCK
     learned: tuple[LearnedHabits, ...] = ()
     source_text: str = ""

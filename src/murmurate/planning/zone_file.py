@@ -25,7 +25,6 @@ from murmurate.planning.zone_forecast import (
 )
 from murmurate.planning.zone_name import check_zone_name
 from murmurate.pricing.rate import RateCurve, Segment
-from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import Promise, parse_promise
@@ -38,7 +37,6 @@ currency = "EUR"
 interval_minutes = 15
 time_zone = "Europe/Lisbon"                 # whose clocks the hours below are read on
 promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]
-calibration = "range"                       # range | shift | robust | exact
 
 [tariff]                                    # money/kWh: alpha per kWh of demand, on top of beta
 alpha = "0.0002"
@@ -73,17 +71,18 @@ public = "always"                           # its hours hang on the door
 
 @dataclass(frozen=True, slots=True)
 class MeterSummary:
-    """The number of meters in a meter file and their largest bound [Wh]."""
+    """The number of households in a meter file and their largest bound [Wh]."""
 
     count: int
     bound_wh: int
+    is_of_kind: bool = True  # false: the file names no kinds, and these are all households of the zone
 
 
-ReadMeters = Callable[[str], MeterSummary]
+ReadMeters = Callable[[str, str, str], MeterSummary]  # name of the file, zone, kind
 CHOOSE = "choose"  # in place of a bound: murmurate plan chooses it
 
 _ALLOWED_KEYS: dict[str, set[str]] = {
-    "": {"name", "currency", "interval_minutes", "promise", "calibration", "eta", "noise", "tariff", "occupancy"}
+    "": {"name", "currency", "interval_minutes", "promise", "noise", "tariff", "occupancy"}
     | {"households", "forecast", "time_zone", "learned"},
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
@@ -91,7 +90,7 @@ _ALLOWED_KEYS: dict[str, set[str]] = {
 }
 
 
-def _reject_meters_file(name: str) -> MeterSummary:
+def _reject_meters_file(name: str, _zone: str, _kind: str) -> MeterSummary:
     raise MeterError("meters", repr(name), "meter files cannot be read here; set count and bound_wh instead")
 
 
@@ -100,7 +99,6 @@ def parse_zone(
     read_meters: ReadMeters = _reject_meters_file,
     *,
     read_forecast: ReadForecast = reject_forecast_file,
-    tested: bool = False,
     read_clock: Callable[[str], LocalClock] = local_clock,
 ) -> Zone:
     """Return the zone that a zone file describes: a tariff, households and promises in TOML.
@@ -110,12 +108,10 @@ def parse_zone(
 
     Args:
         text: The zone file.
-        read_meters: Returns count and largest bound [Wh] for the name of a file of meters. Without it, a zone file that
-            names such a file is refused.
+        read_meters: Returns the number of households and their largest bound [Wh] for the name of a file of meters, a
+            zone and a kind. Without it, a zone file that names such a file is refused.
         read_forecast: Returns the public forecast for the name of a forecast file. Without it, a zone file that names
             one is refused.
-        tested: Whether a sample of readings passed the test of the consumption distributions. The calibrations `exact`
-            and `robust` need it.
         read_clock: Returns the clock for the name of a time zone. The default reads the time zone database.
 
     Returns:
@@ -135,8 +131,7 @@ def parse_zone(
     hours = _read_hours(reader, top, read_clock)
     models = reader.get(top, (), "occupancy", dict, {})
     occupancy = {name: _read_chains(reader, ("occupancy", name), hours) for name in models}
-    calibration, eta, distribution = _read_noise(reader, top)
-    clipped = calibration is Calibration.RANGE and names_forecast_file(reader, top)
+    clipped = names_forecast_file(reader, top)
     kinds = [
         _read_household_kind(reader, n, hours, occupancy, read_meters, clipped=clipped)
         for n, _ in enumerate(reader.require(top, (), "households", list))
@@ -150,11 +145,8 @@ def parse_zone(
             curve=_read_rate_curve(reader),
             kinds=tuple(kinds),
             promises=tuple(promises),
-            calibration=calibration,
-            eta=eta,
-            distribution=distribution,
+            distribution=_read_noise(reader, top),
             predicted=read_predicted_demand(reader, top, hours, read_forecast, kinds),
-            tested=tested,
             clock=hours.clock,
             learned=read_learned_habits(reader, top),
             source_text=text,
@@ -179,23 +171,13 @@ def _read_promises(reader: TomlReader, top: Mapping[str, Any], day: int) -> list
     return promises
 
 
-def _read_noise(reader: TomlReader, top: Mapping[str, Any]) -> tuple[Calibration, float, NoiseDistribution | None]:
-    with reader.locate_errors((), "calibration"):
-        calibration = _parse_choice("calibration", reader.get(top, (), "calibration", str, "range"), Calibration)
-    with reader.locate_errors((), "eta"):
-        eta = float(reader.get(top, (), "eta", (int, float), 0.0))
-        if calibration is Calibration.ROBUST and not 0 < eta < 1:
-            raise ModelError("eta", eta, "must lie between 0 (exact) and 1 (range) for robust, for example 0.05")
+def _read_noise(reader: TomlReader, top: Mapping[str, Any]) -> NoiseDistribution | None:
     with reader.locate_errors((), "noise"):
         noise = reader.get(top, (), "noise", str, "best")
-        return calibration, eta, None if noise == "best" else _parse_choice("noise", noise, NoiseDistribution)
-
-
-def _parse_choice(field: str, value: str, kinds: Any) -> Any:
-    names = [kind.value for kind in kinds]
-    if value not in names:
-        raise MurmurateError(field, repr(value), f"must be one of {', '.join(names)}")
-    return kinds(value)
+        names = [each.value for each in NoiseDistribution]
+        if noise not in {"best", *names}:
+            raise MurmurateError("noise", repr(noise), f"must be best, or one of {', '.join(names)}")
+        return None if noise == "best" else NoiseDistribution(noise)
 
 
 def _read_rate_curve(reader: TomlReader) -> RateCurve:
@@ -258,7 +240,14 @@ def _read_count_and_bound(
 ) -> MeterSummary:
     if "meters" in table:
         with reader.locate_errors(path, "meters"):
-            found = read_meters(reader.get(table, path, "meters", str, ""))
+            zone, kind = reader.get(reader.document, (), "name", str, ""), reader.get(table, path, "name", str, "")
+            file = reader.get(table, path, "meters", str, "")
+            found = read_meters(file, zone, kind)
+            if not found.is_of_kind and sum(each.get("meters") == file for each in reader.document["households"]) > 1:
+                allowed = (
+                    "must have a column kind: several kinds of households name it, and each would count all of them"
+                )
+                raise MeterError("meters", repr(file), allowed)
     with reader.locate_errors(path, "bound_wh"):
         if "meters" not in table:
             if table.get("bound_wh") == CHOOSE:

@@ -26,6 +26,7 @@ MAX_POOL_HOMES = 10**9
 _PATH = ("forecast",)
 _ALLOWED_KEYS = {"file", "from", "level", "elasticity", "reference_price", "pool_homes"}
 _OCCUPANCY = "occupancy"
+_MIN_INTERVALS_PER_DAY = 24  # the filter has a gain for each hour
 
 
 def reject_forecast_file(name: str) -> PublicForecast:
@@ -50,6 +51,8 @@ def read_predicted_demand(
         return None
     table = reader.read_table(_PATH, _ALLOWED_KEYS)
     source = "from" if "from" in table else "file"
+    with reader.locate_errors((), "interval_minutes"):
+        _check_interval(hours)
     with reader.locate_errors(_PATH, source):
         if {"file", "from"} <= set(table):
             raise MurmurateError("forecast", "file and from", "must be given in one of these ways")
@@ -82,6 +85,12 @@ def read_predicted_demand(
             allowed = "must be how many households the other zones of its shard have together, or 0"
             raise ModelError("pool_homes", pool_homes, allowed)
     return PredictedDemand(forecast, level, elasticity, reference, pool_homes)
+
+
+def _check_interval(hours: LocalHours) -> None:
+    if hours.intervals_per_day < _MIN_INTERVALS_PER_DAY:
+        minutes = 24 * 60 // hours.intervals_per_day
+        raise MurmurateError("interval_minutes", minutes, "must be 60 or less where prices are predicted")
 
 
 def _check_clock(forecast: PublicForecast, hours: LocalHours) -> None:

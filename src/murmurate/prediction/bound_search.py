@@ -1,8 +1,8 @@
 """Compare bounds of readings by the error that a price is predicted to have. Plans and the laboratory share this.
 
 A low bound needs little noise, and a sum of readings that are cut off at it shows less of the demand. Both are in the
-error that the filter predicts for itself: it depends on the noise and on what a sample shows about the sensor, and on
-nothing else. Only public or consented numbers are used.
+error that the filter predicts for itself: it depends on the noise and on what is known about the sensor, and on nothing
+else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A public forecast of demand: by month, type of day and time of day, with a response to temperature.
 
-It is fitted to public or consented numbers, and its error is measured on days that the fit has not seen.
+It is fitted to public numbers, and its error is measured on days that the fit has not seen.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from murmurate.prediction.calendar import DAY_TYPES, MONTHS, CalendarSlots
 from murmurate.units import BoolArray, FloatArray
 
 HEATING_BASE_C = 15.0  # below this outdoor temperature buildings are heated
-_HOURS = 24
+HOURS = 24
 _MIN_DAYS = 5  # on which an hour of a month was seen, or it is taken from the other months
 _RIDGE = 1e-3  # on parameters that the data do not determine
-_MIN_SHARE = 0.02  # of the mean demand: a forecast is at least this
+MIN_FORECAST_WH = 0.001  # of a household, in an interval
+MIN_SHARE = 0.02  # of the mean demand: a forecast is at least this
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +38,7 @@ class CalendarForecast:
     def __post_init__(self) -> None:
         parts = (self.day_wh, self.month_wh, self.heat_wh_per_k, self.usual_cold_k)
         shapes = tuple(part.shape for part in parts)
-        if self.day_wh.ndim != 2 or shapes != ((DAY_TYPES, self.slots_per_day), (MONTHS, _HOURS), (_HOURS,), (MONTHS,)):
+        if self.day_wh.ndim != 2 or shapes != ((DAY_TYPES, self.slots_per_day), (MONTHS, HOURS), (HOURS,), (MONTHS,)):
             raise ModelError("forecast", shapes, "must have 3 types of day, 12 months and 24 hours")
 
     @property
@@ -47,7 +48,7 @@ class CalendarForecast:
     @property
     def mean_wh(self) -> FloatArray:
         """Expected demand at the temperatures that were usual when it was fitted [month, day type, slot]."""
-        hour = np.arange(self.slots_per_day) * _HOURS // self.slots_per_day
+        hour = np.arange(self.slots_per_day) * HOURS // self.slots_per_day
         of_month = self.month_wh + self.heat_wh_per_k * self.usual_cold_k[:, None]
         return np.asarray(self.day_wh + of_month[:, None, hour])
 
@@ -66,7 +67,7 @@ class CalendarForecast:
     def of_day(cls, profile_wh: FloatArray) -> CalendarForecast:
         """The forecast that expects the same every day [slot]."""
         day = np.tile(np.asarray(profile_wh, np.float64), (DAY_TYPES, 1))
-        return cls(day, np.zeros((MONTHS, _HOURS)), np.zeros(_HOURS), np.zeros(MONTHS), _MIN_SHARE * float(day.mean()))
+        return cls(day, np.zeros((MONTHS, HOURS)), np.zeros(HOURS), np.zeros(MONTHS), MIN_SHARE * float(day.mean()))
 
 
 def degrees_below_base(temperature_c: FloatArray) -> FloatArray:
@@ -115,32 +116,32 @@ def _seen_slots(when: CalendarSlots) -> BoolArray:
 
 def _known_hours(when: CalendarSlots) -> BoolArray:
     """Which hours of a month were seen on enough days; where no month has enough, those that were seen at all."""
-    count = np.bincount(when.month * _HOURS + when.hour, minlength=MONTHS * _HOURS).reshape(MONTHS, _HOURS)
-    enough = count >= _MIN_DAYS * max(1, when.slots_per_day // _HOURS)
+    count = np.bincount(when.month * HOURS + when.hour, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS)
+    enough = count >= _MIN_DAYS * max(1, when.slots_per_day // HOURS)
     return np.asarray(np.where(enough.any(axis=0), enough, count > 0))
 
 
 def _to_forecast(found: FloatArray, seen: BoolArray, known: BoolArray, usual_cold_k: FloatArray) -> CalendarForecast:
     """The forecast with these coefficients. Hours of a month that are not known are as the mean of the others."""
     of_day = found[: seen.size].reshape(seen.shape)
-    of_month = found[of_day.size : of_day.size + MONTHS * _HOURS].reshape(MONTHS, _HOURS)
+    of_month = found[of_day.size : of_day.size + MONTHS * HOURS].reshape(MONTHS, HOURS)
     heat = np.asarray(found[of_day.size + of_month.size :], np.float64)
     other_days = (of_day * seen).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     of_day = np.where(seen, of_day, other_days)
     others = (of_month * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     of_month = np.where(known, of_month, others)
     made = CalendarForecast(of_day, of_month, heat, usual_cold_k, 0.0)
-    return replace(made, least_wh=_MIN_SHARE * float(made.mean_wh.mean()))
+    return replace(made, least_wh=MIN_SHARE * float(made.mean_wh.mean()))
 
 
 def _design(when: CalendarSlots, temperature_c: FloatArray | None) -> tuple[FloatArray, FloatArray]:
     """One column for each type of day and slot, month and hour, and hour of heating; and how cold it was."""
     slots, row = when.slots_per_day, np.arange(len(when))
-    design = np.zeros((len(when), DAY_TYPES * slots + (MONTHS + 1) * _HOURS))
+    design = np.zeros((len(when), DAY_TYPES * slots + (MONTHS + 1) * HOURS))
     design[row, when.day_type * slots + when.slot] = 1
-    design[row, DAY_TYPES * slots + when.month * _HOURS + when.hour] = 1
+    design[row, DAY_TYPES * slots + when.month * HOURS + when.hour] = 1
     cold = np.zeros(len(when)) if temperature_c is None else degrees_below_base(temperature_c)
-    design[row, DAY_TYPES * slots + MONTHS * _HOURS + when.hour] = cold
+    design[row, DAY_TYPES * slots + MONTHS * HOURS + when.hour] = cold
     return design, cold
 
 

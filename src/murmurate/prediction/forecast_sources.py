@@ -3,46 +3,77 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
 from murmurate.errors import ModelError
 from murmurate.prediction.calendar import DAY_TYPES, MONTHS, CalendarSlots
 from murmurate.prediction.deviation_states import Volatility, fit_common
-from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
-from murmurate.prediction.public_forecast import USUAL_COLD_K, PublicForecast
-from murmurate.prediction.sensor import ClippedSensor, SampleMoments, make_sensor, unclipped_sensor
+from murmurate.prediction.forecast import (
+    HOURS,
+    MIN_FORECAST_WH,
+    MIN_SHARE,
+    CalendarForecast,
+    degrees_below_base,
+    fit_forecasts,
+    measure_residuals,
+)
+from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH, SIZES_WH, PrivateSample
+from murmurate.prediction.public_forecast import USUAL_COLD_K, ConsentedSample, PublicForecast
+from murmurate.prediction.sensor import ClippedSensor, ReadingSizes, unclipped_sensor
 from murmurate.units import FloatArray
 
 # Where no history tells: a year-old forecast of a large zone is about 6 % off, and a household by 1.4 times its mean
 USUAL_VOLATILITY = Volatility((0.03, 0.02, 0.04), 1.4)
+USUAL_LASTING = 0.2  # of the variance of readings: households that always use more or less than others
+DAY_TYPE_GROUPS = (0, 1, 1)  # a sample of households knows workdays and other days
+DAY_TYPE_WEIGHTS = (5 / 7, 1 / 7, 1 / 7)
+_MAX_HEAT_SHARE = 0.5  # of the use in the sample
 _UNKNOWN_CLIPPING = (0.005, 0.02)  # how far a sum of clipped readings may be off where no sample shows it
 
 
 def forecast_from_sample(
-    sample: SampleMoments,
-    when: CalendarSlots,
-    temperature_c: FloatArray | None,
+    sample: PrivateSample,
     *,
+    spent: Fraction,
     source: str,
     time_zone: str,
     holidays: tuple[int, ...] = (),
 ) -> PublicForecast:
-    """Return the forecast that readings of consented households give: five weeks or more."""
-    residuals = measure_residuals(sample.mean_wh, when, temperature_c)
-    forecasts = fit_forecasts(sample.mean_wh, when, temperature_c)
-    own_sd = sample.own_deviation / sample.households**0.5
-    bounds_and_forecasts = zip(sample.bounds_wh, forecasts, strict=True)
-    slots = when.slots_per_day
+    """Return the forecast that the noised votes of a consented sample give. No reading is used here.
+
+    `spent` is the epsilon of all runs on the sample. The demand is the same in all months, but for its response to
+    cold. How long and how far the demand deviates from its forecast is taken as usual.
+    """
+    layout, of_type = sample.layout, sample.day_wh
+    day_wh = of_type[[min(kind, layout.day_types - 1) for kind in DAY_TYPE_GROUPS]]
+    level = np.average(day_wh, axis=0, weights=DAY_TYPE_WEIGHTS)
+    mean_wh, slots = float(level.mean()), layout.when.slots_per_day
+    heat, usual_cold = np.zeros(HOURS), np.zeros(MONTHS)
+    if layout.temperature_c is not None:
+        cold = degrees_below_base(layout.temperature_c)
+        seen = np.bincount(layout.when.month, minlength=MONTHS)
+        usual_cold = np.bincount(layout.when.month, weights=cold, minlength=MONTHS) / np.maximum(seen, 1)
+        usual_cold = np.where(seen > 0, usual_cold, cold.mean())
+        share = min(sample.heat_wh_per_k / (mean_wh * slots), _MAX_HEAT_SHARE / max(float(cold.mean()), 1e-9))
+        heat = share * level[np.arange(HOURS) * slots // HOURS]
+        day_wh = day_wh - heat[np.arange(slots) * HOURS // slots] * float(cold.mean())
+    least_wh = max(MIN_SHARE * mean_wh, MIN_FORECAST_WH)
+    demand = CalendarForecast(day_wh, np.zeros((MONTHS, HOURS)), heat, usual_cold, least_wh)
+    sizes = ReadingSizes.from_use(SIZES_WH, sample.size_wh, mean_wh)
+    own = float(np.sqrt(sizes.variance * (1 - USUAL_LASTING)) / mean_wh)
+    sensors = [sizes.make_sensor(bound, demand, level / mean_wh, USUAL_LASTING) for bound in SENSOR_BOUNDS_WH[:-1]]
     return PublicForecast(
         source=source,
         time_zone=time_zone,
         holidays=holidays,
-        demand=forecasts[-1],
-        error=_rms(residuals[:, -1]),
-        volatility=Volatility(fit_common(residuals[:, -1], own_sd=own_sd, slots_per_day=slots), sample.own_deviation),
-        sensors=tuple(make_sensor(sample, bound, each, residuals, when) for bound, each in bounds_and_forecasts),
-        cold_k=mild_and_cold(temperature_c),
+        demand=demand,
+        error=None,
+        volatility=Volatility(USUAL_VOLATILITY.common, own),
+        sensors=(*sensors, unclipped_sensor(demand, SENSOR_BOUNDS_WH[-1])),
+        cold_k=mild_and_cold(layout.temperature_c),
+        sample=ConsentedSample(sample.households, spent),
     )
 
 

@@ -1,7 +1,7 @@
 """What everybody may know of similar households before the first release, as a file that a plan is made with.
 
 A forecast of one household, how far it was off on weeks that it had not seen, how deviations last, and how sums of
-clipped readings show them. All of it comes from public or consented numbers.
+clipped readings show them. All of it comes from public numbers, or from a consented sample with noise.
 """
 
 from __future__ import annotations
@@ -9,21 +9,30 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from murmurate.errors import ModelError
+from murmurate.errors import ModelError, PrivacyError
 from murmurate.prediction.deviation_states import Volatility
 from murmurate.prediction.forecast import CalendarForecast
 from murmurate.prediction.sensor import ClippedSensor
-from murmurate.units import FloatArray
+from murmurate.units import FloatArray, parse_fraction
 
 FORECAST_VERSION = 1
 USUAL_COLD_K = (4.0, 12.0)  # of a mild day and a cold one, where no temperature is known
 MAX_WH, MAX_COLD_K = 1e8, 100.0
 _DIGITS = 3
+_MAX_SENSORS_WITHOUT_SAMPLE = 2  # a forecast from a log has that of its plan and the one above
 _ALLOWED = "must be a forecast written by murmurate forecast"
+
+
+class ConsentedSample(NamedTuple):
+    """The households whose readings a forecast was made from, with noise."""
+
+    households: int
+    epsilon: Fraction  # that each of them has spent, in all runs on the sample so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,6 +47,7 @@ class PublicForecast:
     volatility: Volatility
     sensors: tuple[ClippedSensor, ...]  # ascending bounds; the last one clips nothing
     cold_k: tuple[float, float] = USUAL_COLD_K  # of a mild day and a cold one
+    sample: ConsentedSample | None = None  # None: no reading of a household was used
 
     def find_sensor(self, bound_wh: int) -> ClippedSensor:
         """Return the sensor of a bound. Above the largest known one nothing is clipped."""
@@ -59,7 +69,7 @@ class PublicForecast:
 
     def to_document(self) -> dict[str, Any]:
         """Return the members of a forecast file, rounded."""
-        return {
+        document = {
             "murmurate_forecast": FORECAST_VERSION,
             "source": self.source,
             "time_zone": self.time_zone,
@@ -70,14 +80,21 @@ class PublicForecast:
             "sensors": [_sensor_document(sensor) for sensor in self.sensors],
             "cold_k": _rounded(self.cold_k, _DIGITS),
         }
+        if self.sample is not None:
+            document["sample"] = {"households": self.sample.households, "epsilon": str(self.sample.epsilon)}
+        return document
 
     @classmethod
     def from_json(cls, text: str) -> PublicForecast:
-        """Read a forecast file. Raises ModelError if it is none."""
+        """Read a forecast file. Raises ModelError if it is none, or if it holds exact numbers of a sample."""
         try:
-            return cls.from_document(json.loads(text))
+            made = cls.from_document(json.loads(text))
         except ValueError:
             raise ModelError("forecast", "not JSON", _ALLOWED) from None
+        if made.sample is None and len(made.sensors) > _MAX_SENSORS_WITHOUT_SAMPLE:
+            allowed = "must be made again with murmurate forecast --sample --epsilon: its numbers have no noise"
+            raise ModelError("forecast", "made from a sample without an epsilon", allowed)
+        return made
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> PublicForecast:
@@ -96,8 +113,9 @@ class PublicForecast:
                 volatility=Volatility((fast, day, slow), own, own_hours),
                 sensors=tuple(_sensor_from_document(each) for each in document["sensors"]),
                 cold_k=(float(mild), float(cold)),
+                sample=_sample_from_document(document.get("sample")),
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, ArithmeticError):
             raise ModelError("forecast", "unreadable", _ALLOWED) from None
         made._check()
         return made
@@ -110,6 +128,16 @@ class PublicForecast:
             raise ModelError("sensors", bounds, "must have rising bounds, and a number for each interval of the day")
         if not np.isfinite(numbers).all() or min(numbers) < 0 or self.volatility.own_hours <= 0:
             raise ModelError("volatility", numbers, "must be numbers of 0 or more")
+
+
+def _sample_from_document(document: dict[str, Any] | None) -> ConsentedSample | None:
+    if document is None:
+        return None
+    households, epsilon = int(document["households"]), parse_fraction(document["epsilon"], "epsilon", PrivacyError)
+    if households < 1 or epsilon <= 0:
+        allowed = "must have households, and the epsilon that each of them has spent"
+        raise PrivacyError("sample", f"{households}, {epsilon}", allowed)
+    return ConsentedSample(households, epsilon)
 
 
 def forecast_document(forecast: CalendarForecast) -> dict[str, Any]:

@@ -3,7 +3,7 @@
     y = (Y - E[Y]) / (response * E[Y]),   with a variance that is known from public numbers
 
 Readings are clipped at the bound before they are summed, as for every release. A low bound needs little noise. What it
-hides of the demand is in the numbers here, which come from a public or consented sample.
+hides of the demand is in the numbers here, which follow from how large single readings are.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmurate.errors import ModelError
-from murmurate.prediction.calendar import CalendarSlots
-from murmurate.prediction.forecast import CalendarForecast
+from murmurate.prediction.forecast import MIN_FORECAST_WH, CalendarForecast
 from murmurate.units import FloatArray, IntArray
+
+STEP_WH = 10  # between sizes of readings
+_HOURS = 24
+_MIN_RESPONSE, _MIN_CHANCE = 0.05, 1e-12
+_MISMATCH = (0.05, 0.02)  # for hours, for days, times the root of the share that is cut off: as simulated homes show
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,96 +45,88 @@ def unclipped_sensor(forecast: CalendarForecast, bound_wh: int) -> ClippedSensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampleMoments:
-    """Households of a sample [interval, bound]: all that a forecast and a sensor need to know about them."""
+class ReadingSizes:
+    """How large single readings are: the chance that a reading exceeds a size [size, every `STEP_WH`]."""
 
-    bounds_wh: tuple[int, ...]  # ascending; the last one clips nothing
-    households: int
-    mean_wh: FloatArray  # of readings, each at most the bound
-    below_wh: FloatArray  # mean of the readings below the bound, the others counted as 0
-    variance: FloatArray  # between households, of clipped readings
-    covariance: FloatArray  # between clipped and whole readings
-    lasting: float  # share of the variance that is there again a day later: households that always use more
-
-    @property
-    def own_deviation(self) -> float:
-        """Standard deviation of a household around what is usual for it, relative to the mean."""
-        variance = float(self.variance[:, -1].mean()) * (1 - self.lasting)
-        return float(np.sqrt(variance) / self.mean_wh[:, -1].mean())
+    chance: FloatArray  # at the sizes 0, STEP_WH, 2 STEP_WH, ..
+    mean_wh: FloatArray  # of readings, each at most the size
+    mean_square: FloatArray  # of readings, each at most the size [Wh^2]
 
     @classmethod
-    def from_readings(cls, energy_wh: IntArray, bounds_wh: Sequence[int], slots_per_day: int) -> SampleMoments:
-        """Return the moments of readings of a consented sample [interval, household].
+    def from_use(cls, sizes_wh: Sequence[int], use_wh: FloatArray, mean_wh: float) -> ReadingSizes:
+        """Return the sizes of readings with this mean from the use between one size and the next, with noise [size].
 
-        Bounds at or above the largest reading are one bound, which clips nothing.
+        The chance to exceed a size falls; where noise says otherwise, neighbours are taken together. Between sizes it
+        falls by equal factors. `sizes_wh` are multiples of `STEP_WH`.
         """
-        if len(energy_wh) <= slots_per_day:
-            days = f"{len(energy_wh) / slots_per_day:.1f} days"
-            raise ModelError("sample", f"{len(energy_wh)} intervals ({days})", "must be five weeks (35 days) or more")
-        largest = int(energy_wh.max())
-        bounds = (*sorted({bound for bound in bounds_wh if bound < largest}), largest)
-        used = np.asarray(energy_wh, np.float64)
-        clipped = [np.minimum(used, bound) for bound in bounds]
-        mean = np.stack([each.mean(axis=1) for each in clipped], axis=1)
-        below = np.stack([np.where(used < bound, used, 0.0).mean(axis=1) for bound in bounds], axis=1)
-        below[:, -1] = mean[:, -1]
-        variance = np.stack([each.var(axis=1) for each in clipped], axis=1)
-        cross = np.stack([(each * used).mean(axis=1) for each in clipped], axis=1)
-        later, earlier = used[slots_per_day:], used[:-slots_per_day]
-        again = (later * earlier).mean(axis=1) - later.mean(axis=1) * earlier.mean(axis=1)
-        return cls(
-            bounds_wh=bounds,
-            households=used.shape[1],
-            mean_wh=mean,
-            below_wh=below,
-            variance=variance,
-            covariance=cross - mean * mean[:, -1:],
-            lasting=float(np.clip(again.mean() / max(float(variance[slots_per_day:, -1].mean()), 1e-9), 0.0, 0.99)),
+        edges = np.array([0, *sizes_wh])
+        width = np.diff(edges)
+        falling = np.maximum(_make_falling(use_wh / width, width), 0.0)
+        if not falling.any():
+            falling[0] = 1.0
+        chance = np.clip(falling * mean_wh / (falling @ width), _MIN_CHANCE, 1.0)
+        at = np.arange(0, edges[-1] + STEP_WH, STEP_WH)
+        found = np.exp(np.interp(at, [0, *(edges[:-1] + edges[1:]) / 2], np.log([1.0, *chance])))
+        step = (found[:-1] + found[1:]) / 2
+        wanted = chance * width / np.add.reduceat(step * STEP_WH, edges[:-1] // STEP_WH)
+        step = np.minimum.accumulate(np.minimum(step * np.repeat(wanted, width // STEP_WH), 1.0))
+        mean, square = (
+            np.concatenate([[0.0], np.cumsum(each * step * STEP_WH)]) for each in (1.0, 2 * at[:-1] + STEP_WH)
+        )
+        return cls(found, mean, square)
+
+    @property
+    def variance(self) -> float:
+        """Of whole readings [Wh^2]."""
+        mean = float(self.mean_wh[-1])
+        return max(float(self.mean_square[-1]) - mean**2, 1e-6 * mean**2)
+
+    def make_sensor(
+        self, bound_wh: int, forecast: CalendarForecast, level: FloatArray, lasting: float
+    ) -> ClippedSensor:
+        """Return the sensor of a bound. Readings of a slot are taken as the mean ones times its `level` [slot].
+
+        `lasting` is the share of the variance that is between households that always use more or less.
+        """
+        at = np.arange(len(self.chance)) * STEP_WH
+        chance, mean, square = (
+            np.interp(bound_wh / level, at, values) for values in (self.chance, self.mean_wh, self.mean_square)
+        )
+        whole = self.mean_wh[-1]
+        covariance = square + bound_wh / level * (whole - mean) - mean * whole
+        shown = mean / whole  # of the use
+        hidden = np.maximum(square - mean**2 - covariance**2 / self.variance, 0.0)
+        by_hour = shown[np.arange(_HOURS) * len(shown) // _HOURS]
+        clipped = CalendarForecast(
+            forecast.day_wh * shown,
+            forecast.month_wh * by_hour,
+            forecast.heat_wh_per_k * by_hour,
+            forecast.usual_cold_k,
+            max(forecast.least_wh * float(shown.min()), MIN_FORECAST_WH),
+        )
+        lost = max(1 - float(shown.mean()), 0.0) ** 0.5
+        return ClippedSensor(
+            bound_wh=bound_wh,
+            forecast=clipped,
+            response=np.clip(1 - bound_wh / level * chance / mean, _MIN_RESPONSE, 1.0),
+            own=covariance / self.variance,
+            hidden_variance=hidden * level**2 * (1 - lasting),
+            mismatch=(_MISMATCH[0] * lost, _MISMATCH[1] * lost),
         )
 
 
-def make_sensor(
-    sample: SampleMoments, bound_wh: int, forecast: CalendarForecast, residuals: FloatArray, when: CalendarSlots
-) -> ClippedSensor:
-    """Return the sensor with a bound of the sample.
+def _make_falling(values: FloatArray, weights: IntArray) -> FloatArray:
+    """Return the falling numbers nearest to `values` by weighted least squares.
 
-    `residuals` are those of forecasts of each bound in the last intervals of the sample [interval, bound].
+    >>> _make_falling(np.array([5.0, 1.0, 3.0, 0.0]), np.array([1, 1, 1, 1])).tolist()
+    [5.0, 2.0, 2.0, 0.0]
     """
-    at, fresh = sample.bounds_wh.index(bound_wh), 1 - sample.lasting
-    mean, below, covariance, variance, clipped_variance = (
-        _by_slot(values, when)
-        for values in (
-            sample.mean_wh[:, at],
-            sample.below_wh[:, at],
-            sample.covariance[:, at],
-            sample.variance[:, -1],
-            sample.variance[:, at],
-        )
-    )
-    response = below / mean
-    hidden = clipped_variance - covariance**2 / variance
-    shown = residuals[:, at] / response[when.slot[-len(residuals) :]] - residuals[:, -1]
-    by_chance = float(np.mean(hidden / (response * mean) ** 2)) * fresh / sample.households
-    return ClippedSensor(
-        bound_wh=bound_wh,
-        forecast=forecast,
-        response=response,
-        own=covariance / variance,
-        hidden_variance=np.maximum(hidden * fresh, 0.0),
-        mismatch=_mismatch(shown, by_chance, when.slots_per_day),
-    )
-
-
-def _mismatch(shown: FloatArray, by_chance: float, slots_per_day: int) -> tuple[float, float]:
-    """How far the sensor is off within a day and over days. `by_chance`: the variance due to the sample's size."""
-    days = shown[: len(shown) // slots_per_day * slots_per_day].reshape(-1, slots_per_day)
-    lasting = float(days.mean(axis=1).std())
-    within = max(float(days.var()) - lasting**2 - max(by_chance, 0.0), 0.0)
-    return within**0.5, lasting
-
-
-def _by_slot(values: FloatArray, when: CalendarSlots) -> FloatArray:
-    count = np.bincount(when.slot, minlength=when.slots_per_day)
-    if not count.all():
-        raise ModelError("sample", f"of {len(when)} intervals", "must have each interval of the day at least once")
-    return np.asarray(np.bincount(when.slot, weights=values, minlength=when.slots_per_day) / count)
+    blocks: list[tuple[float, float, int]] = []  # mean, weight, length
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        block = (value, weight, 1)
+        while blocks and blocks[-1][0] < block[0]:
+            mean, before, length = blocks.pop()
+            both = before + block[1]
+            block = ((mean * before + block[0] * block[1]) / both, both, length + block[2])
+        blocks.append(block)
+    return np.repeat([block[0] for block in blocks], [block[2] for block in blocks])

@@ -167,6 +167,27 @@ class PldAccountant:
         # a clearly negative delta means that rounding errors dominate
         return min(1.0, delta + _PLD_SLACK) if delta > -_PLD_SLACK else 1.0
 
+    def tail(self, events: EventCounts, epsilon: float) -> float:
+        """Return the probability of a privacy loss above epsilon, for a household that differs in all events.
+
+        It is larger than delta, which weighs each loss by how far it is above epsilon.
+
+        Args:
+            events: Pairs of an event and how often it happens.
+            epsilon: Privacy loss, no unit.
+
+        Returns:
+            The probability, rounded upwards.
+
+        Example:
+            >>> import murmurate as mm
+            >>> day = [(mm.PrivacyEvent((mm.HuberCurve(1000, 20_000.0, 0),)), 96)]
+            >>> mm.PldAccountant().delta(day, 2.0) < mm.PldAccountant().tail(day, 2.0) < 2e-4
+            True
+        """
+        costly = _nonzero_events(events)
+        return min(1.0, self._compose_events(costly).tail(epsilon) + _PLD_SLACK) if costly else 0.0
+
     def within_budget(self, events: EventCounts, epsilon: float, delta: float) -> bool:
         """Return whether the events cost at most (epsilon, delta) together. Faster than `epsilon`.
 

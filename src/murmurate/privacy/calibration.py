@@ -1,20 +1,14 @@
-"""Calibrate noise: compute the scale that hides a household from its bound or its distributions of consumption.
-
-There are four calibrations. `range` makes no assumption and `exact` makes the strongest one
-(docs/explanation/theory.md, section 3). Proofs: `calibration.md`.
-"""
+"""Calibrate noise: the scale that hides every use of a household up to its bound. Proofs: `calibration.md`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.privacy.divergence import SecretPair, convolve_laplace_kernel
 from murmurate.privacy.noise import MIN_SCALE_WH
 from murmurate.units import (
     FloatArray,
@@ -26,53 +20,6 @@ from murmurate.units import (
 )
 
 MIN_EPSILON, MAX_EPSILON = Fraction(1, 10**6), 100
-_SAFETY_MARGIN = 1e-9  # relative; the loss is computed to about 1e-12
-
-
-class Calibration(Enum):
-    """The quantity that determines the noise. Only RANGE covers households that respond to prices."""
-
-    RANGE = "range"  # the bound u_i: any distribution, any memory, even if the attacker knows the reading (the paper's)
-    SHIFT = (
-        "shift"  # the distance of the two distributions at equal rank; ranks may depend on the past, not on occupancy
-    )
-    ROBUST = "robust"  # the likelihood ratio over all distributions near the two; no memory, no response to prices
-    EXACT = "exact"  # the likelihood ratio of the two distributions; no memory, no response to prices
-
-    @property
-    def needs_independence(self) -> bool:
-        """Whether it assumes the declared distributions, and readings that are independent given occupancy."""
-        return self in {Calibration.ROBUST, Calibration.EXACT}
-
-
-class LossRange(NamedTuple):
-    """log Pr[output | home] / Pr[output | away] lies between -minus and plus."""
-
-    minus: float
-    plus: float
-
-    @property
-    def max_loss(self) -> float:
-        return max(self)
-
-
-def laplace_loss_range(secret_pair: SecretPair, scale_wh: float, eta: float = 0.0) -> LossRange:
-    """Return the range of the log likelihood ratio under discrete Laplace noise and eta-contaminated distributions.
-
-    sup over y in 0..u of log [((1-eta)(f_s*k)(y) + eta) / ((1-eta)(f_r*k)(y) + eta e^(-max(y, u-y)/b))]; outside 0..u
-    the ratio is that of the nearer end. eta = 0 is `exact`; eta = 1 gives u/b, which is `range`.
-
-    >>> round(laplace_loss_range(SecretPair.worst_case(1000), 2000.0).max_loss, 9)
-    0.5
-    """
-    wh = np.arange(secret_pair.bound_wh + 1)
-    min_kernel = np.exp(-np.maximum(wh, secret_pair.bound_wh - wh) / scale_wh)
-    away, home = ((1 - eta) * convolve_laplace_kernel(pmf, scale_wh) for pmf in (secret_pair.away, secret_pair.home))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        plus = np.log((home + eta) / (away + eta * min_kernel))
-        minus = np.log((away + eta) / (home + eta * min_kernel))
-    worst = [np.where(np.isnan(loss), np.inf, loss).max() for loss in (minus, plus)]  # 0/0: too little noise to compute
-    return LossRange(minus=max(float(worst[0]), 0.0), plus=max(float(worst[1]), 0.0))
 
 
 def laplace_scale(sensitivity_wh: int, epsilon: Fraction) -> float:
@@ -119,28 +66,6 @@ def laplace_scales(sensitivity_wh: Any, epsilon: Fraction) -> FloatArray:
     distinct, position = np.unique(whole, return_inverse=True)
     scales = np.array([laplace_scale(int(wh), epsilon) for wh in distinct])
     return scales[position.reshape(whole.shape)]
-
-
-def calibrate_scale(secret_pair: SecretPair, epsilon: Fraction, calibration: Calibration, eta: float = 0.0) -> float:
-    """Return the least scale b [Wh] of discrete Laplace noise that hides the pair within e^epsilon, at least 1 Wh.
-
-    The result is rounded up.
-
-    >>> pair = SecretPair.from_pmfs([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)  # U(0, u/2) and U(0, u), u = 1000
-    >>> kinds = (Calibration.RANGE, Calibration.SHIFT, Calibration.EXACT)
-    >>> [round(calibrate_scale(pair, Fraction(1, 2), kind)) for kind in kinds]
-    [2000, 1000, 601]
-    """
-    if calibration is Calibration.RANGE:
-        return max(laplace_scale(secret_pair.bound_wh, epsilon), MIN_SCALE_WH)
-    if calibration is Calibration.SHIFT:
-        return max(laplace_scale(secret_pair.shift_wh(), epsilon), MIN_SCALE_WH)
-    if calibration is Calibration.ROBUST and not 0 < eta < 1:
-        raise PrivacyError("eta", eta, "must lie between 0 (exact) and 1 (range), for example 0.05")
-    share = eta if calibration is Calibration.ROBUST else 0.0
-    ceiling = laplace_scale(secret_pair.bound_wh, epsilon)
-    target = round_down_to_double(epsilon) * (1 - _SAFETY_MARGIN)
-    return min_scale(lambda scale: laplace_loss_range(secret_pair, scale, share).max_loss <= target, ceiling)
 
 
 def min_scale(is_sufficient: Callable[[float], bool], max_scale: float, tolerance: float = 1e-9) -> float:

@@ -8,6 +8,9 @@ largest change of the log odds of S^t,
 without unit (natural logarithms). A release also leaks about nearby moments, because occupancy persists. If the chain
 mixes, the leakage of an infinite stream is bounded. All probabilities are logarithms: an impossible state is exactly
 -inf, and a possible state is never -inf. The kind of household is the last axis.
+
+The loss of a release bounds |log p(r_t | S^t = 1) / p(r_t | S^t = 0)|. It is one number, or an array [interval] or
+[interval, kind] that repeats cyclically.
 """
 
 from __future__ import annotations
@@ -33,23 +36,6 @@ from murmurate.units import BoolArray, FloatArray, raise_where
 _MAX_TRANSIENT_DAYS = 30  # simulated days after the start; the rest is bounded
 
 
-class ReleaseLoss(NamedTuple):
-    """The loss of each release: log p(r_t | S^t = 1) / p(r_t | S^t = 0) lies in [-minus, plus]. It repeats cyclically.
-
-    >>> ReleaseLoss.symmetric([0.5, 0.1]).minus.tolist()
-    [0.5, 0.1]
-    """
-
-    minus: FloatArray  # [interval] or [interval, kind]; one number for all intervals
-    plus: FloatArray  # likewise
-
-    @classmethod
-    def symmetric(cls, epsilon: Any) -> ReleaseLoss:
-        """Return the loss of releases that keep the paper's promise epsilon in each interval."""
-        loss = np.asarray(epsilon, np.float64)
-        return cls(loss, loss)
-
-
 class ChainDistributions(NamedTuple):
     """A two-state chain conditioned on each moment, in logarithms. A certain moment gets no evidence."""
 
@@ -67,7 +53,7 @@ class PeriodicRegime(NamedTuple):
     future_evidence: FloatArray  # likewise
 
 
-def periodic_leakage(chains: OccupancyChains, loss: ReleaseLoss) -> FloatArray:
+def periodic_leakage(chains: OccupancyChains, loss: Any) -> FloatArray:
     """Return the leakage [interval of the day, kind] of an infinite stream, rounded up.
 
     The prior is the periodic one, the limit of `initial`. The leakage is infinite if both states are possible at the
@@ -75,23 +61,23 @@ def periodic_leakage(chains: OccupancyChains, loss: ReleaseLoss) -> FloatArray:
     first axis is their least common multiple.
 
     >>> lasting = OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.1]])
-    >>> periodic_leakage(lasting, ReleaseLoss.symmetric(0.5)).round(4).tolist()
+    >>> periodic_leakage(lasting, 0.5).round(4).tolist()
     [[3.1193]]
     >>> always_the_same = OccupancyChains.independent(initial=[0.5], arrive=[[0.0]], leave=[[0.0]])
-    >>> periodic_leakage(always_the_same, ReleaseLoss.symmetric(0.5)).tolist()
+    >>> periodic_leakage(always_the_same, 0.5).tolist()
     [[inf]]
     """
     return periodic_regime(chains, loss_ends(chains, loss)).leakage
 
 
-def worst_leakage(chains: OccupancyChains, loss: ReleaseLoss) -> float:
+def worst_leakage(chains: OccupancyChains, loss: Any) -> float:
     """Return the largest leakage of any moment of an infinite stream with a start, of any kind.
 
     The first days count too, because `initial` may be far from the periodic prior. They are computed one by one until
     they agree with the periodic days, for at most 30 days. The rest is bounded (`leakage.md`).
 
     >>> lasting = OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.1]])
-    >>> round(worst_leakage(lasting, ReleaseLoss.symmetric(0.5)), 4)
+    >>> round(worst_leakage(lasting, 0.5), 4)
     3.1193
     """
     ends = loss_ends(chains, loss)
@@ -125,29 +111,26 @@ def epsilon_for_leakage(chains: OccupancyChains, target: float) -> float:
     if not 0 < target < inf:
         raise PrivacyError("target", target, "must be positive and finite")
     low, high = 0.0, float(target)  # a moment that is not certain leaks at least its epsilon
-    max_leakage, min_high = worst_leakage(chains, ReleaseLoss.symmetric(high)), high * LEAKAGE_SLACK
+    max_leakage, min_high = worst_leakage(chains, high), high * LEAKAGE_SLACK
     if max_leakage in {0.0, inf}:
         raise PrivacyError("leakage", max_leakage, "occupancy must be uncertain, and change in the course of days")
     while high - low > 1e-9 * high and high > min_high:
         middle = (low + high) / 2
-        keeps = worst_leakage(chains, ReleaseLoss.symmetric(middle)) <= target
+        keeps = worst_leakage(chains, middle) <= target
         low, high = (middle, high) if keeps else (low, middle)
     if low == 0:
         raise PrivacyError("target", target, "must exceed the leakage of a start this far from the periodic prior")
     return low
 
 
-def loss_ends(chains: OccupancyChains, loss: ReleaseLoss) -> FloatArray:
-    """Check the loss and return it over one cycle, as [interval, lo and hi, kind]."""
-    sides = [np.atleast_1d(np.asarray(side, np.float64)) for side in loss]
-    intervals = lcm(len(chains.period), *map(len, sides))
-    ends = np.empty((intervals, 2, chains.initial.shape[-1]))
-    for end, (name, side) in enumerate(zip(loss._fields, sides, strict=True)):
-        raise_where(~((side >= 0) & (side < inf)), name, side, "must be 0 or more, and finite", PrivacyError)
-        rows = side[:, None] if side.ndim == 1 else side
-        ends[:, end] = rows[np.arange(intervals) % len(rows)]
-    ends[:, 0] *= -1
-    return ends
+def loss_ends(chains: OccupancyChains, loss: Any) -> FloatArray:
+    """Check the loss and return the ends of its range over one cycle, [interval, lo and hi, kind]."""
+    limit = np.atleast_1d(np.asarray(loss, np.float64))
+    raise_where(~((limit >= 0) & (limit < inf)), "loss", limit, "must be 0 or more, and finite", PrivacyError)
+    rows = limit[:, None] if limit.ndim == 1 else limit
+    intervals = lcm(len(chains.period), len(rows))
+    cycle = rows[np.arange(intervals) % len(rows)] * np.ones(chains.initial.shape[-1])
+    return np.stack([-cycle, cycle], axis=1)
 
 
 def _log(probability: FloatArray) -> FloatArray:
@@ -224,12 +207,12 @@ def leakage_from_start(
 
         B[0]   = 0,                B[t] = sorted(phi(q_t, B[t-1] + ends[t-1]))
         F[T-1] = future_evidence,  F[t] = sorted(phi(g_t, F[t+1] + ends[t+1]))
-        leakage[t] = max(B_hi[t] + plus[t] + F_hi[t], -(B_lo[t] - minus[t] + F_lo[t])), 0 where S^t is certain
+        leakage[t] = max(B_hi[t] + hi[t] + F_hi[t], -(B_lo[t] + lo[t] + F_lo[t])), 0 where S^t is certain
 
     Raises `ModelError` for groups of more than one household.
 
     >>> lasting = OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.1]])
-    >>> ends = np.tile(loss_ends(lasting, ReleaseLoss.symmetric(0.5)), (3, 1, 1))
+    >>> ends = np.tile(loss_ends(lasting, 0.5), (3, 1, 1))
     >>> leakage_from_start(lasting, ends, np.zeros(()))[0][:, 0].round(4).tolist()
     [1.2004, 1.294, 1.2004]
     """

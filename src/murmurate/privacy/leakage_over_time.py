@@ -17,7 +17,6 @@ from murmurate.household.occupancy import OccupancyChains
 from murmurate.privacy.evidence import OUTWARD_SIGNS, evidence_ranges, rounding_bound
 from murmurate.privacy.leakage import (
     PeriodicRegime,
-    ReleaseLoss,
     chain_distributions,
     is_certain,
     log_odds_distance,
@@ -81,7 +80,7 @@ def mixing_time_days(chains: OccupancyChains) -> int:
 
 def local_time_leakage(
     chains: OccupancyChains,
-    loss: ReleaseLoss,
+    loss: FloatArray,
     shifts: Iterable[int] = (0,),
     changes: Iterable[tuple[int, int, int]] = (),
 ) -> float:

@@ -91,6 +91,10 @@ class LossDistribution:
         above = losses > epsilon
         return float(self.infinite - np.expm1(epsilon - losses[above]) @ self.probability[above])
 
+    def tail(self, epsilon: float) -> float:
+        """Return the probability of a loss above epsilon - step: at least that of a loss above epsilon."""
+        return float(self.infinite + self.probability[self._losses() > epsilon - self.step].sum())
+
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon, from 0 on, at which `delta` is enough; infinity if there is none.
 
@@ -103,7 +107,7 @@ class LossDistribution:
         losses = losses[losses > 0]
         probability = self.probability[::-1][: len(losses)]
         excess = self.infinite + np.cumsum(probability) - delta
-        with np.errstate(divide="ignore", invalid="ignore"):  # e^-loss is 0 for large losses
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # e^-loss is about 0 for large losses
             solution = np.where(excess > 0, np.log(excess / np.cumsum(probability * np.exp(-losses))), -np.inf)
         found = np.flatnonzero(solution >= np.append(losses[1:], 0.0))
         if not len(found):

@@ -75,6 +75,13 @@ class HabitGuessBound(NamedTuple):
     home_by_day: float  # home from 08:00 to 16:00 every day, or away then, and otherwise alike
 
 
+class AbsenceGuessBound(NamedTuple):
+    """The largest probability of a right guess whether a household was away for all of `days`, or there throughout."""
+
+    days: int
+    right_guesses: float  # without prices it is 0.5
+
+
 def parse_promise(text: str, intervals_per_day: int) -> Promise:
     """Return the promise that a text states: of one interval, of any window, or of any moment.
 

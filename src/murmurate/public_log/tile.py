@@ -44,7 +44,7 @@ class RowKind(IntEnum):
     """What a row of a release decides about its zone."""
 
     MEASURED = 1  # a price from the noised demand of the interval
-    FALLBACK = 2  # the price of the plan's forecast: uses no reading, costs nothing
+    FALLBACK = 2  # the price of the plan's forecast, or a prediction from earlier releases: no new reading, no cost
     WITHHELD = 3  # no price
 
 

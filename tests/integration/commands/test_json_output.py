@@ -1,5 +1,6 @@
 """`--json` of each command: one object on standard output, with the keys that docs/reference/json-output.md names."""
 
+import calendar
 import json
 import re
 import time
@@ -49,7 +50,15 @@ def test_a_script_gets_what_the_page_names(operator, run):  # noqa: F811
     assert run("release")["up_to_date"] == 1
     operator.write("less.toml", small_zone(promise="any 24 h: epsilon 2"))
     less = run("plan less.toml --out less.json")["digest"]
-    assert run("change less.json")["changed"] == ["harbour"]
+    changed = run("change less.json")
+    assert changed["changed"] == ["harbour"]
+    (promise,) = changed["promises"]
+    assert (promise["zones"], promise["change"]) == (["harbour"], "stronger")
+    assert (promise["before"], promise["after"]) == ("any 24 h: epsilon 3", "any 24 h: epsilon 2")
+    every_stretch_s = calendar.timegm(time.strptime(promise["every_stretch_from"], "%Y-%m-%dT%H:%M:%SZ"))
+    earliest_s = begin_s + 3600 + 86_400 - STEP_S  # a stretch that begins with the interval of now, or with a later one
+    assert earliest_s <= every_stretch_s <= earliest_s + 10 * STEP_S
+    assert every_stretch_s % STEP_S == 0
     changed = run("change less.json")
     assert (changed["plan"], changed["changed"], changed["unchanged"]) == (less, [], ["harbour"])
     rotated = run("rotate")

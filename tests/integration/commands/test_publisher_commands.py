@@ -295,7 +295,9 @@ def test_a_change_that_breaks_windows_across_it_is_refused_and_a_safe_one_is_mad
         operator.run("murmurate plan half.toml --out half.json && murmurate plan wider.toml --out wider.json")
         refused = operator.run("murmurate change half.json", status=2)
         assert "must keep 'any 24 h: epsilon 3' across the change" in refused
-        assert "from the next interval on" in operator.run("murmurate change wider.json")
+        said, _, done = operator.run("murmurate change wider.json").partition("harbour: under plan")
+        assert said == ("harbour: 'any 24 h: epsilon 3' becomes WEAKER: 'any 24 h: epsilon 4'. Pages say so at once.\n")
+        assert "from the next interval on" in done
         assert "already" in operator.run("murmurate change wider.json")
         operator.run("murmurate rotate && murmurate rotate")
         kinds = decided_kinds(operator.export())

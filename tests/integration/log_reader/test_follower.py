@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 from dataclasses import replace
@@ -13,14 +14,18 @@ from tests.support.api_servers import plan_of
 from tests.support.postgres_stores import ShardWriter
 from tests.support.sample_shards import NEW_KEY, OLD_KEY
 
+from murmurate.planning.plan import make_plan
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import parse_zone
 from murmurate.public_log.make_tile import release_interval
 from murmurate.public_log.tile import sign_tile
-from murmurate.publisher.desired_state import Change
+from murmurate.publisher.desired_state import Change, PlanChange
 from murmurate.service.log_reader import follower
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import TILES_PER_QUERY, Follower
 from murmurate.service.log_reader.plan_terms import PlanTerms
 from murmurate.service.log_reader.tile_notices import TileNotices
+from murmurate.service.log_reader.zone_view import PlanEnd
 from murmurate.service.log_reader.zone_views import ZoneViews
 from murmurate.service.settings import ZoneDisplay
 
@@ -254,3 +259,37 @@ def test_a_zone_that_entered_later_has_its_prices_and_the_others_keep_theirs(wri
         assert one.views["late"].opened_s == one.views["late"].row.since * one.views[ZONE].interval_s
         assert min(one.shown("late")) == max(before) + 1
     later.close()
+
+
+def test_plans_that_ended_are_found_in_memory_and_in_the_log(writer, reader, plans):
+    """A page must know them: a stretch of time across a change keeps the weaker of two promises."""
+    before = writer.terms[ZONE]
+    text = make_plan(parse_zone(json.loads(plans[ZONE])["zone_file"].replace("epsilon 3", "epsilon 2"))).to_json()
+    after = ReleaseTerms.from_json(text)
+    writer.log.publish_documents({after.plan_digest: text})
+    writer.write(5, 400_000)
+    writer.write(key_change=Change(OLD_KEY.public_key, NEW_KEY.public_key))  # is no change of plan
+    writer.write(2, 400_000)
+    change = PlanChange(before.plan_digest, after.plan_digest, after.currency, after.tick)
+    writer._by_digest[after.plan_digest] = after
+    writer.zones[ZONE] = replace(writer.zones[ZONE], plan=after.plan_digest)
+    writer.write(plan_changes={ZONE: change})
+    writer.write(6, 400_000)
+    reader.refresh()
+    reader.backfill()
+    view, other = reader.views[ZONE], reader.views[OTHER]
+    ended = [PlanEnd(before.plan_digest, FIRST + 7)]
+    assert view.plan_digest == after.plan_digest
+    assert view.earlier_plans == ended
+    assert other.earlier_plans == []
+    for first in (FIRST + 7, FIRST + 10):  # as if memory began there
+        later = replace(view, shard=replace(view.shard, first=first))
+        assert later.earlier_plans == []
+        assert reader.archive.read_older_plans(later, FIRST + 7) == tuple(ended)
+        assert reader.archive.read_older_plans(later, FIRST - 900) == tuple(ended)
+        assert reader.archive.read_older_plans(later, FIRST + 8) == ()
+        assert replace(later, older_plans=tuple(ended)).earlier_plans == ended
+        assert reader.archive.read_older_plans(replace(other, shard=later.shard), FIRST) == ()
+    first = replace(view, shard=replace(view.shard, first=FIRST + 6))
+    assert first.earlier_plans == ended  # in memory
+    assert reader.archive.read_older_plans(first, FIRST) == ()

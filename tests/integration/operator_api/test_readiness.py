@@ -30,8 +30,9 @@ from murmurate.service.operator_api.ingest_metrics import IngestCollector
 from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.settings import MqttBroker, ServiceSettings
 from murmurate.service.storage.databases import Databases
-from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT
+from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT, record_heartbeat
 from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.worker.zone_warnings import warn_of_household_counts
 
 OPEN_S = 1_794_657_600
 
@@ -67,13 +68,14 @@ def private(tmp_path, state_dsn, monkeypatch):
     state.close()
 
 
-def fetch(private, path):
+def fetch(private, path, *, with_login=True):
     coded = base64.b64encode(f"boss:{private.secret}".encode()).decode()
+    headers = {"authorization": f"Basic {coded}"} if with_login else {}
 
     async def get():
         transport = httpx.ASGITransport(app=private.app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://private") as client:
-            return await client.get(path, headers={"authorization": f"Basic {coded}"})
+            return await client.get(path, headers=headers)
 
     return asyncio.run(get())
 
@@ -140,7 +142,8 @@ def test_what_lasts_and_needs_an_operator_is_in_readiness_and_on_the_page(privat
             "INSERT INTO curator.heartbeat VALUES (%s, clock_timestamp(), %s)", (WORKER_HEARTBEAT, json.dumps(report))
         )
     broker = "MQTT broker is not connected: no readings come over MQTT; start the broker"
-    assert_warned(private, broker, "harbour has 2 meters")
+    assert_warned(private, broker)
+    assert "harbour has 2 meters" in page_text(private)
     assert "meter table" not in fetch(private, "/readyz").text
     (private.root / "meters.csv").unlink()
     assert_warned(private, broker, "meter table is not there: put it back")
@@ -151,13 +154,31 @@ def test_what_lasts_and_needs_an_operator_is_in_readiness_and_on_the_page(privat
     assert "meter table" not in fetch(private, "/readyz").text
 
 
+def page_text(private):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", fetch(private, "/operator").text))
+
+
 def assert_warned(private, *warnings):
     """Readings can be taken, and both places show what needs an operator."""
-    answer, page = fetch(private, "/readyz"), re.sub(r"<[^>]*>|\s+", " ", fetch(private, "/operator").text)
+    answer, page = fetch(private, "/readyz"), page_text(private)
     assert answer.status_code == 200
     for warning in warnings:
         assert f"warning: {warning}" in answer.text
-        assert warning in re.sub(r"\s+", " ", page)
+        assert warning in page
+
+
+def test_no_answer_without_a_login_depends_on_how_many_meters_a_zone_has(private):
+    """Whoever reaches the private port could else see a household join or leave."""
+    paths, seen = ("/readyz", "/healthz", "/operator", "/metrics", "/openapi.json"), set()
+    for meters in (2, 400):
+        warnings = warn_of_household_counts({"harbour": 801}, {"harbour": meters})
+        assert f"has {meters} households" in warnings["harbour"]
+        record_heartbeat(private.status.state, WORKER_HEARTBEAT, {"zone_warnings": warnings, "warnings": warnings})
+        answers = [fetch(private, path, with_login=False) for path in paths]
+        assert "warning: " in answers[0].text
+        assert not any("households in the meter table" in answer.text for answer in answers)
+        seen.add(tuple((answer.status_code, answer.text) for answer in answers))
+    assert len(seen) == 1
 
 
 def test_a_check_that_never_ends_delays_no_answer_for_long_and_is_not_ready(monkeypatch):

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 from tools.screenshots import BASE_URL, NOW_S, town, view_of
 
-from murmurate.service.public_api.pages.language import ENGLISH, GERMAN
 from murmurate.service.public_api.pages.plan_page import plan_page
+from murmurate.translations.language import ENGLISH, GERMAN
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]

@@ -4,28 +4,28 @@ from tests.support.interval_workers import GRACE_S, HOMES
 from tests.support.operator_cli import STEP_S
 
 from murmurate.publisher.desired_state import ShardOpening
-from murmurate.service.worker.zone_warnings import warn_of_home_counts, warn_of_short_leads
+from murmurate.service.worker.zone_warnings import warn_of_household_counts, warn_of_short_leads
 
 
-def write_meters(setup, homes):
-    rows = [f"{home},harbour,1000,100" for home in range(homes)]
-    (setup.root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh", *rows]) + "\n")
+def write_meters(setup, homes, meters_each=1):
+    rows = [f"{meter},harbour,500,100,h{meter // meters_each}" for meter in range(homes * meters_each)]
+    (setup.root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh,household", *rows]) + "\n")
 
 
 def said(setup, event):
     return [facts["reasons"] for name, facts in setup.logged if name == event]
 
 
-def test_two_meters_under_a_plan_for_many_homes_are_said_in_log_and_report(worker_setup):
+def test_two_households_under_a_plan_for_many_are_said_in_log_and_report(worker_setup):
     write_meters(worker_setup, 2)
     for number in (0, 1):
         worker_setup.report(number, homes=2)
         worker_setup.at(number, GRACE_S)
-    words = f"has 2 meters, and its plan is made for {HOMES} homes"
+    words = f"has 2 households in the meter table, and its plan is made for {HOMES}: its prices are off"
     report = worker_setup.release_report()
     assert report["zone_warnings"]["harbour"].startswith(words)
     assert report["warnings"]["harbour"].startswith(words)
-    assert [list(reasons) for reasons in said(worker_setup, "meters do not fit plans")] == [["harbour"]]
+    assert [list(reasons) for reasons in said(worker_setup, "households do not fit plans")] == [["harbour"]]
 
 
 def test_a_grace_that_is_longer_than_the_lead_is_said_in_log_and_report(worker_setup):
@@ -41,8 +41,19 @@ def test_a_right_number_of_homes_and_a_short_grace_are_not_warned_of(worker_setu
     worker_setup.report(0)
     worker_setup.at(0, GRACE_S)
     assert worker_setup.release_report()["zone_warnings"] == {}
-    assert warn_of_home_counts({"a": 100, "b": 100}, {"a": 80, "b": 200, "c": 5}) == {}
-    assert warn_of_home_counts({"a": 100, "b": 100}, {"a": 79, "b": 201}).keys() == {"a", "b"}
+    assert warn_of_household_counts({"a": 100, "b": 100, "d": 5}, {"a": 75, "b": 125, "c": 5, "d": 2}) == {}
+    assert warn_of_household_counts({"a": 100, "b": 100}, {"a": 74, "b": 126}).keys() == {"a", "b"}
+
+
+def test_meters_of_one_household_are_counted_as_one_household(worker_setup):
+    write_meters(worker_setup, HOMES, meters_each=2)
+    worker_setup.report(0, homes=2 * HOMES)
+    worker_setup.at(0, GRACE_S)
+    assert worker_setup.release_report()["zone_warnings"] == {}
+    write_meters(worker_setup, HOMES // 2, meters_each=2)  # as many meters as the plan has households
+    for number in (1, 2):  # a table that loses meters is in force at the second deadline
+        worker_setup.at(number, GRACE_S)
+    assert worker_setup.release_report()["zone_warnings"]["harbour"].startswith("has 400 households")
 
 
 def test_the_grace_must_end_before_the_interval_that_pays_begins():

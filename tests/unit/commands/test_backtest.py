@@ -55,6 +55,19 @@ def test_findings_page_and_results_are_written_and_no_home_is_named(folder, done
     assert "http" not in page  # nothing is loaded from elsewhere
 
 
+@pytest.mark.slow
+def test_a_demand_that_is_scaled_is_said(folder, tmp_path):
+    (tmp_path / "plan.json").write_text(plan_text(households=49), encoding="utf-8")
+    (tmp_path / "readings.csv").symlink_to(folder / "readings.csv")
+    done = backtest(tmp_path, "--out", tmp_path / "out")
+    assert (
+        "The demand is multiplied by 1.250: the plan is made for 50 households, and these are readings of 40"
+        in " ".join(done.output.split())
+    )
+    results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert (results["plan_households"], results["demand_times"]) == (50, 1.25)
+
+
 def test_bills_of_each_home_are_written_if_asked_for_and_only_the_owner_may_read_them(folder, done):
     assert "personal data" in done.stderr
     asked = folder / "homes.csv"

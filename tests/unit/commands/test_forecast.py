@@ -8,10 +8,12 @@ from tests.support.predicted_zones import zone_text
 
 from murmurate.commands.forecast import ForecastOptions, make_forecast
 from murmurate.commands.plan import plan_zone
-from murmurate.errors import ModelError, ZoneFileError
+from murmurate.commands.sample_ledger import ledger_path
+from murmurate.errors import ModelError, MurmurateError, PrivacyError, ZoneFileError
 from murmurate.lab.forecast_files import read_h25, read_history, read_holidays
 from murmurate.planning.plan_file import load_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
+from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
 from murmurate.prediction.public_forecast import PublicForecast
 
 NOTHING = {
@@ -20,6 +22,8 @@ NOTHING = {
     "history": None,
     "households": None,
     "sample": None,
+    "epsilon": None,
+    "max_day_kwh": 25.0,
     "start": None,
     "temperature": None,
     "holidays": None,
@@ -81,6 +85,7 @@ def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys
     made = run(
         tmp_path,
         sample=tmp_path / "sample.csv",
+        epsilon="1000",
         start="2025-01-06T00:00+00:00",
         temperature=hourly_csv(tmp_path / "temperature.csv", hours),
         holidays=tmp_path / "holidays.txt",
@@ -92,13 +97,64 @@ def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys
     text = text.replace('"any 24 h: epsilon 1, delta 1e-6", "any moment: 1"', '"any 24 h: epsilon 1"')
     zone = tmp_path / "zone.toml"
     zone.write_text(text + '\n[forecast]\nfile = "forecast.json"\nlevel = 1.1\nelasticity = 0.1\n', encoding="utf-8")
-    plan_zone(zone, tmp_path / "plan.json", None)
+    plan_zone(zone, tmp_path / "plan.json")
     shown = capsys.readouterr().out
     assert "Prices are predicted for the interval that pays" in shown
     assert "of what exact data would add" in shown
     plan = load_plan((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert plan.prediction.scale == pytest.approx(801 * 1.1)
     assert plan.prediction.price_response.elasticity == 0.1
+    assert plan.prediction.model.public.sample == (8, 1000)
+    assert "a sample of 8 households that agreed; each of them spent ε = 1000 on it." in " ".join(shown.split())
+
+
+def write_sample(path, homes, days=7, largest=500):
+    """Homes that use the same in every hour, but for one reading."""
+    rows = [
+        f"{t},{home},{largest if (t, home) == (50, 0) else 400},1" for t in range(24 * days) for home in range(homes)
+    ]
+    path.write_text("\n".join(["interval,household,energy_wh,occupied", *rows]), encoding="utf-8")
+    return path
+
+
+MONDAY = {"start": "2025-01-06T00:00+00:00", "interval_minutes": 60}
+
+
+def test_a_sample_of_one_household_is_refused_before_anything_is_spent(tmp_path):
+    sample = write_sample(tmp_path / "sample.csv", homes=1)
+    with pytest.raises(PrivacyError, match="households is 1: must be 503 or more at epsilon 1; nothing was spent"):
+        run(tmp_path, sample=sample, epsilon="1", **MONDAY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sample.csv"]
+
+
+def test_forecasts_of_a_sample_state_the_sum_of_what_was_spent_and_hold_no_largest_reading(tmp_path, capsys):
+    sample = write_sample(tmp_path / "sample.csv", homes=3, largest=7431)
+    with pytest.raises(ZeroDivisionError):
+        make_forecast(
+            ForecastOptions(**NOTHING | MONDAY | {"sample": sample, "epsilon": "400"}),
+            tmp_path / "failed.json",
+            BrokenNoise(),
+        )
+    assert not (tmp_path / "failed.json").exists()
+    made = run(tmp_path, sample=sample, epsilon="300", **MONDAY)
+    assert made.sample == (3, 700)
+    assert "7431" not in made.to_json()
+    assert {sensor.bound_wh for sensor in made.sensors} == set(SENSOR_BOUNDS_WH)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Spent epsilon 300 of each of these households" in shown
+    assert "This sample has spent epsilon 700 in 2 runs, this one included." in shown
+    written = (tmp_path / "forecast.json").read_text(encoding="utf-8")
+    with pytest.raises(FileExistsError):
+        run(tmp_path, sample=sample, epsilon="300", **MONDAY)
+    assert (tmp_path / "forecast.json").read_text(encoding="utf-8") == written
+    assert len(ledger_path(sample).read_text(encoding="utf-8").splitlines()) == 2
+
+
+class BrokenNoise:
+    """Noise whose machine fails while it is drawn."""
+
+    def draw(self, *_):
+        raise ZeroDivisionError
 
 
 @pytest.mark.slow
@@ -107,11 +163,13 @@ def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path,
     used = np.rint(rng.gamma(0.6, 700, (hours, homes)) * (1 + 0.1 * np.sin(np.arange(hours) / 40))[:, None]).astype(int)
     rows = [f"{t},{home},{used[t, home]},{home % 2}" for t in range(hours) for home in range(homes)]
     (tmp_path / "sample.csv").write_text("\n".join(["interval,household,energy_wh,occupied", *rows]), encoding="utf-8")
-    made = run(tmp_path, sample=tmp_path / "sample.csv", start="2025-01-06T00:00+00:00", interval_minutes=60)
+    made = run(
+        tmp_path, sample=tmp_path / "sample.csv", epsilon="300", start="2025-01-06T00:00+00:00", interval_minutes=60
+    )
     zone = tmp_path / "zone.toml"
     zone.write_text(zone_text(800).replace("bound_wh = 1000", 'bound_wh = "choose"'), encoding="utf-8")
     capsys.readouterr()
-    plan_zone(zone, tmp_path / "plan.json", None)
+    plan_zone(zone, tmp_path / "plan.json")
     shown = " ".join(capsys.readouterr().out.split())
     plan = load_plan((tmp_path / "plan.json").read_text(encoding="utf-8"))
     bound_wh = plan.zone.kinds[0].bound_wh
@@ -121,14 +179,14 @@ def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path,
     for words in (
         f"Bound of flat: {bound_wh:,} Wh, chosen by the plan.",
         f"is least at {bound_wh:,} Wh",
-        "public or consented",
+        "no reading is used",
         f"Put bound_wh = {bound_wh} into the meter table for each flat.",
     ):
         assert words in shown, words
     noise = f"rms {np.sqrt(plan.noise_variance[0]) / 1000:.2f} kWh"
     assert noise in shown
     with pytest.raises(ZoneFileError, match="without --noise-of"):
-        plan_zone(zone, tmp_path / "again.json", None, tmp_path / "plan.json")
+        plan_zone(zone, tmp_path / "again.json", tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize(
@@ -141,16 +199,17 @@ def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path,
         ({"h25_kwh": 3500.0, "interval_minutes": 17}, "must divide a day"),
         ({"h25_kwh": 3500.0, "time_zone": "Mars/Crater"}, "Mars/Crater"),
         ({"history": "demand.csv"}, "--households 1000"),
-        ({"sample": "sample.csv"}, "start is missing"),
-        ({"sample": "sample.csv", "start": "2025-01-06"}, "with its offset"),
-        ({"sample": "sample.csv", "start": "soon"}, "with its offset"),
-        ({"sample": "sample.csv", "start": "2025-01-06T00:07+00:00"}, "start of an interval"),
+        ({"sample": "sample.csv", "start": "2025-01-06T00:00+00:00"}, "epsilon is missing"),
+        ({"sample": "sample.csv", "epsilon": "1"}, "start is missing"),
+        ({"sample": "sample.csv", "epsilon": "1", "start": "2025-01-06"}, "with its offset"),
+        ({"sample": "sample.csv", "epsilon": "1", "start": "soon"}, "with its offset"),
+        ({"sample": "sample.csv", "epsilon": "1", "start": "2025-01-06T00:07+00:00"}, "start of an interval"),
     ],
 )
 def test_what_cannot_be_made_says_what_is_needed(tmp_path, options, says):
     (tmp_path / "h25.csv").write_text(h25_text(), encoding="utf-8")
     paths = {name: tmp_path / value for name, value in options.items() if name in {"profile", "history", "sample"}}
-    with pytest.raises(ModelError, match=says):
+    with pytest.raises(MurmurateError, match=says):
         run(tmp_path, **options | paths)
 
 
@@ -183,12 +242,12 @@ def test_a_mistake_in_a_table_or_a_list_of_holidays_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("forecast", "says"),
     [
-        ('file = "missing.json"', ":38: file is missing.json"),
-        ('file = "forecast.json"\nlevel = 0', ":39: level is 0"),
-        ('file = "forecast.json"\nelasticity = 1', ":39: elasticity is 1"),
-        ('file = "forecast.json"\nreference_price = "0"', ":39: reference_price is 0"),
+        ('file = "missing.json"', ":37: file is missing.json"),
+        ('file = "forecast.json"\nlevel = 0', ":38: level is 0"),
+        ('file = "forecast.json"\nelasticity = 1', ":38: elasticity is 1"),
+        ('file = "forecast.json"\nreference_price = "0"', ":38: reference_price is 0"),
         ('file = "forecast.json"\nfrom = "occupancy"', "file and from"),
-        ('from = "above"', ":38: from is 'above': must be 'occupancy'"),
+        ('from = "above"', ":37: from is 'above': must be 'occupancy'"),
         ('file = "forecast.json"\nlevl = 1', "levl"),
     ],
 )
@@ -198,7 +257,7 @@ def test_a_mistake_in_the_zone_file_is_found_in_its_line(tmp_path, forecast, say
     zone = tmp_path / "zone.toml"
     zone.write_text(f"{EXAMPLE_ZONE_FILE}\n[forecast]\n{forecast}\n", encoding="utf-8")
     with pytest.raises(ZoneFileError, match=says):
-        plan_zone(zone, tmp_path / "plan.json", None)
+        plan_zone(zone, tmp_path / "plan.json")
 
 
 def test_a_forecast_for_other_clocks_is_refused(tmp_path):
@@ -207,11 +266,11 @@ def test_a_forecast_for_other_clocks_is_refused(tmp_path):
     zone = tmp_path / "zone.toml"
     zone.write_text(f'{EXAMPLE_ZONE_FILE}\n[forecast]\nfile = "forecast.json"\n', encoding="utf-8")
     with pytest.raises(ZoneFileError, match="on those of Europe/Lisbon"):
-        plan_zone(zone, tmp_path / "plan.json", None)
+        plan_zone(zone, tmp_path / "plan.json")
 
 
 def test_a_tariff_that_falls_with_demand_is_refused(tmp_path):
     zone = tmp_path / "zone.toml"
     zone.write_text(EXAMPLE_ZONE_FILE.replace('alpha = "0.0002"', 'alpha = "-0.0002"'), encoding="utf-8")
     with pytest.raises(ZoneFileError, match="must not fall where demand rises"):
-        plan_zone(zone, tmp_path / "plan.json", None)
+        plan_zone(zone, tmp_path / "plan.json")

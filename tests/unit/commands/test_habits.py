@@ -1,10 +1,12 @@
 """`murmurate habits`, from a sample to a plan that is proven with what was learned."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,12 @@ import pytest
 from tests.support.labeled_samples import resident_chains, write_labeled_sample
 
 from murmurate.commands.habits import HabitOptions, learn_habits, make_cells
+from murmurate.commands.sample_ledger import ledger_path
 from murmurate.errors import ModelError, MurmurateError, PrivacyError, ReadingError, ZoneFileError
 from murmurate.planning.plan import make_plan
 from murmurate.planning.plan_file import load_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.privacy.leakage import ReleaseLoss, periodic_leakage, with_periodic_prior
+from murmurate.privacy.leakage import periodic_leakage, with_periodic_prior
 from murmurate.privacy.noise import SeededNoise
 
 COMMAND = Path(sys.executable).with_name("murmurate")
@@ -58,7 +61,8 @@ def sample(tmp_path_factory):
 @pytest.fixture(scope="module")
 def learned(sample, tmp_path_factory):
     out = tmp_path_factory.mktemp("learned") / "habits.toml"
-    learn_habits(sample, out, OPTIONS, SeededNoise(1))
+    own = shutil.copy(sample, out.with_name("sample.csv"))  # nothing was drawn from this copy
+    learn_habits(own, out, OPTIONS, SeededNoise(1))
     return out.read_text(encoding="utf-8")
 
 
@@ -81,7 +85,7 @@ def test_a_plan_is_proven_with_learned_habits_and_states_what_they_cost(learned)
     assert load_plan(plan.to_json()).zone.learned == plan.zone.learned
     by_hand = make_plan(parse_zone(HOURLY))
     assert by_hand.noise_variance.max() < plan.noise_variance.max()
-    loss = ReleaseLoss.symmetric(float(1000 / plan.scale_wh[0]))
+    loss = float(1000 / plan.scale_wh[0])
     truth = with_periodic_prior(resident_chains(1))
     assert float(periodic_leakage(truth, loss).max()) <= 2  # the habits that the sample was drawn from
 
@@ -102,6 +106,19 @@ def test_the_estimate_is_near_the_truth_and_the_first_model(learned):
 def test_the_estimate_alone_is_refused(learned):
     with pytest.raises(ZoneFileError, match="must name learned_bound too"):
         parse_zone(with_models(HOURLY, learned, "learned"))
+
+
+@pytest.mark.parametrize(
+    "names", [("learned_saturday",), ("learned_sunday", "resident"), ("learned", "learned_sunday")]
+)
+def test_an_estimate_of_any_type_of_day_is_refused_without_the_bound(learned, names):
+    estimate = learned[learned.index("[occupancy.learned]") : learned.index("[occupancy.learned_bound]")]
+    others = "".join(
+        estimate.replace("occupancy.learned", f"occupancy.learned_{day}") for day in ("saturday", "sunday")
+    )
+    with pytest.raises(ZoneFileError, match=f"must name learned_bound too: {names[0]} is an estimate with noise"):
+        parse_zone(with_models(HOURLY, learned + others, *names))
+    parse_zone(with_models(HOURLY, learned + others, *names, "learned_bound"))
 
 
 @pytest.mark.parametrize(
@@ -165,10 +182,8 @@ def test_the_bound_without_a_proof_leaks_less(sample, learned, tmp_path):
         parse_zone(with_models(HOURLY, text, "learned", "learned_bound"))
         for text in (out.read_text(encoding="utf-8"), learned)
     ]
-    tested, proven = (
-        float(periodic_leakage(zone.kinds[0].models[1], ReleaseLoss.symmetric(0.1)).max()) for zone in zones
-    )
-    estimate = float(periodic_leakage(zones[0].kinds[0].models[0], ReleaseLoss.symmetric(0.1)).max())
+    tested, proven = (float(periodic_leakage(zone.kinds[0].models[1], 0.1).max()) for zone in zones)
+    estimate = float(periodic_leakage(zones[0].kinds[0].models[0], 0.1).max())
     assert estimate < tested < proven
     assert [zone.learned[0].proven for zone in zones] == [False, True]
 
@@ -186,7 +201,7 @@ def test_a_spread_covers_households_that_are_slower_than_the_others(sample, lear
     half[:, 0, 1], half[:, 1, 0] = half[:, 0, 1] / 2, half[:, 1, 0] / 2
     half[:, 0, 0], half[:, 1, 1] = 1 - half[:, 0, 1], 1 - half[:, 1, 0]
     slow = with_periodic_prior(replace(truth, transition=half))
-    loss = ReleaseLoss.symmetric(0.1)
+    loss = 0.1
     leaks = [float(periodic_leakage(model, loss).max()) for model in (slow, wide, narrow)]
     assert leaks[0] <= leaks[1]
     assert leaks[2] < leaks[1]
@@ -216,6 +231,54 @@ def test_noise_that_hides_everything_is_said_to_be_spent_and_leaves_no_file(samp
         learn_habits(sample, out, replace(OPTIONS, epsilon="3/2"), NegativeNoise())
     assert "Spent epsilon 3/2" in capsys.readouterr().out
     assert not out.exists()
+
+
+class LedgerNoise(SeededNoise):
+    """Noise that notes the lines of a ledger when it is drawn."""
+
+    def draw(self, *scales):
+        self.lines = self.ledger.read_text(encoding="utf-8").splitlines()
+        return super().draw(*scales)
+
+
+@pytest.mark.slow
+def test_each_run_stands_in_the_ledger_before_its_draw_and_files_state_the_sum(sample, tmp_path, capsys):
+    own = shutil.copy(sample, tmp_path / "sample.csv")
+    with pytest.raises(PrivacyError, match="nothing was spent"):
+        learn_habits(own, tmp_path / "few.toml", replace(OPTIONS, epsilon="1/10"), UnusedNoise())
+    assert not ledger_path(own).exists()
+    with pytest.raises(PrivacyError, match="take more households"):
+        learn_habits(own, tmp_path / "failed.toml", replace(OPTIONS, epsilon="3/2"), NegativeNoise())
+    with pytest.raises(AssertionError):
+        learn_habits(own, tmp_path / "stopped.toml", OPTIONS, UnusedNoise())
+    noise = LedgerNoise(1)
+    noise.ledger = ledger_path(own)
+    (tmp_path / "link.csv").symlink_to(own)
+    learn_habits(tmp_path / "link.csv", tmp_path / "third.toml", OPTIONS, noise)
+    runs = [json.loads(line) for line in noise.lines]
+    assert [(run["command"], run["epsilon"], run["out"]) for run in runs] == [
+        ("habits", "3/2", "failed.toml"),
+        ("habits", "20", "stopped.toml"),
+        ("habits", "20", "third.toml"),
+    ]
+    assert len({run["sample_sha256"] for run in runs}) == 1
+    text = (tmp_path / "third.toml").read_text(encoding="utf-8")
+    assert parse_zone(with_models(HOURLY, text, "learned", "learned_bound")).learned[0].epsilon == Fraction(83, 2)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "This sample has spent epsilon 3/2 in 1 run, this one included." in shown
+    assert "This sample has spent epsilon 83/2 in 3 runs, this one included." in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ['{"epsilon": "1"', '{"epsilon": "0"}\n', "\n", '{"spent": 1}\n', "[]\n"])
+def test_a_ledger_that_cannot_be_read_stops_a_run_before_it_draws(sample, tmp_path, wrong):
+    own = shutil.copy(sample, tmp_path / "sample.csv")
+    text = '{"epsilon": "1"}\n' + wrong
+    ledger_path(own).write_text(text, encoding="utf-8")
+    with pytest.raises(PrivacyError, match=r"sample.csv.spent.jsonl is unreadable in line 2: .*; nothing was spent"):
+        learn_habits(own, tmp_path / "habits.toml", OPTIONS, UnusedNoise())
+    assert ledger_path(own).read_text(encoding="utf-8") == text
+    assert not (tmp_path / "habits.toml").exists()
 
 
 @pytest.mark.slow

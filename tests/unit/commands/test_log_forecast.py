@@ -4,6 +4,8 @@ import json
 import re
 import shlex
 import threading
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.logged_demand import line_items, play_log, true_demand_wh
-from tests.support.predicted_zones import SLOTS, plan_text, zone_text
+from tests.support.predicted_zones import SLOTS, plan_text, public_forecast, zone_text
 from tests.support.sample_logs import OLD
 from typer.testing import CliRunner
 
@@ -21,7 +23,7 @@ from murmurate.commands.log_forecast import LogOptions, forecast_from_log
 from murmurate.errors import MurmurateError
 from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import parse_zone
-from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.public_forecast import ConsentedSample, PublicForecast
 from murmurate.public_log.noised_demand import DemandTerms
 
 HOURS, HOMES = 36 * SLOTS, 3001
@@ -66,6 +68,17 @@ def here(tmp_path, monkeypatch):
 
 def read_forecast(path):
     return PublicForecast.from_json((path / "forecast.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_a_forecast_from_a_log_states_what_the_sample_of_its_plan_has_spent(here):
+    """Its sensor and how households deviate come from the plan."""
+    forecast = replace(public_forecast(), sample=ConsentedSample(700, Fraction(3, 2)))
+    plan = make_plan(parse_zone(zone_text(3000), read_forecast=lambda _: forecast))
+    text = json.dumps(json.loads(plan.to_json()), separators=(",", ":"))
+    write_log(here / "log.jsonl", shard=played(text), plans=(text,))
+    assert run("--log", "log.jsonl", "--zone", "harbour")[0] == 0
+    assert read_forecast(here).sample == (700, Fraction(3, 2))
 
 
 @pytest.mark.slow

@@ -44,7 +44,6 @@ MISTAKES = [
     Mistake("murmurate plan plan.json", "plan.json:1: '{' is not TOML", 'must be TOML, such as name = "harbour"'),
     Mistake("murmurate plan forecast.toml", "file is gone.json", "murmurate forecast writes one"),
     Mistake("murmurate plan right.toml --out gone/p.json", "there is no folder gone", "mkdir -p gone"),
-    Mistake("murmurate plan right.toml --sample letters.csv", "letters.csv is with columns", "must have the columns"),
     Mistake("murmurate plan right.toml --registry plan.json", "plan.json is there already", "name another file"),
     # plans
     Mistake("murmurate audit gone.json", "gone.json", NO_FILE),
@@ -72,8 +71,17 @@ MISTAKES = [
     Mistake("murmurate forecast --history utf16-history.csv --households 9", "is UTF-16", AS_UTF_8),
     Mistake("murmurate forecast --history local.csv --households 9", "local.csv line 2", "must have an offset"),
     Mistake("murmurate forecast --history folder --households 9", "folder is a folder", "name a file in it"),
-    Mistake("murmurate forecast --sample sample.csv --start 2025-01-06", "start is 2025-01-06", "with its offset"),
-    Mistake("murmurate forecast --sample sample.csv --start 2025-01-06T00:00Z", "sample is 96 intervals", "five weeks"),
+    Mistake("murmurate forecast --sample sample.csv", "epsilon is missing", "--epsilon 1"),
+    Mistake(
+        "murmurate forecast --sample sample.csv --epsilon 1 --start 2025-01-06",
+        "start is 2025-01-06",
+        "with its offset",
+    ),
+    Mistake(
+        "murmurate forecast --sample sample.csv --epsilon 1 --start 2025-01-06T00:00Z",
+        "sample is 96 intervals",
+        "7 days",
+    ),
     Mistake("murmurate forecast --h25 3500 --holidays holidays.txt", "holidays.txt line 1 is 25.12.2025", "2025-12-25"),
     Mistake(
         "murmurate forecast --log plan.json --zone harbour", "plan.json: is no public log", "zones/<zone>/log.jsonl"

@@ -18,7 +18,6 @@ from murmurate.planning.learned_habits import LearnedHabits
 from murmurate.planning.plan import make_plan
 from murmurate.planning.plan_file import load_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.promise import parse_promise
 
 COMMAND = Path(sys.executable).with_name("murmurate")
@@ -119,14 +118,6 @@ def test_the_longest_window_heads_the_entry_and_a_moment_stands_alone():
     assert main_promise(both) is both[1]
 
 
-def test_another_calibration_protects_occupancy_alone_and_is_no_standard_variant(plans):
-    zone = replace(plans["window"].zone, calibration=Calibration.SHIFT)
-    entry = read_entry(replace(plans["window"], zone=zone))["deployment"]
-    assert entry["dp_variant"]["variant_name"] == "Custom"
-    assert "differ in the occupancy of one household" in entry["privacy_loss"]["privacy_unit_details"]
-    assert "joining and leaving may show" in entry["privacy_loss"]["privacy_unit_details"]
-
-
 def test_a_window_without_delta_is_pure(plans):
     zone = replace(plans["window"].zone, promises=(parse_promise("any 6 h: epsilon 2", 96),))
     entry = read_entry(replace(plans["window"], zone=zone))["deployment"]
@@ -209,3 +200,16 @@ def test_a_value_to_fill_in_is_marked_and_texts_of_lines_stay_lines(plans):
     assert 'data_curator_name: "" # fill in: who publishes the prices\n' in written
     assert "    actors: |\n      - Households, whose occupancy is protected.\n      - The curator," in written
     assert not re.search(r"[ {}]\n", written)
+
+
+def test_the_entry_claims_nothing_that_a_plan_does_not_know(plans):
+    """Nobody tells the program from which data a bound was chosen, and the noise hides no public household."""
+    entry = read_entry(plans["window"])["deployment"]
+    text = format_registry_entry(plans["window"])
+    assert "without private data" not in text
+    clipping = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
+    assert clipping.startswith("- Readings are clipped to a bound which is public. # fill in: from which data")
+    assert "while it is not public by the plan" in entry["privacy_loss"]["privacy_unit_details"]
+    assert "Readings and occupancy of fish market, at all times." in entry["dp_variant"]["unprotected_quantities"]
+    hidden = replace(plans["window"], zone=replace(plans["window"].zone, kinds=plans["window"].zone.private_kinds))
+    assert "while it is not public" not in format_registry_entry(hidden)

@@ -19,7 +19,7 @@ from murmurate.habits.bound_model import (
     reverse_chances,
 )
 from murmurate.household.occupancy import OccupancyChains
-from murmurate.privacy.leakage import ReleaseLoss, periodic_leakage, with_periodic_prior
+from murmurate.privacy.leakage import periodic_leakage, with_periodic_prior
 from murmurate.privacy.leakage_over_time import local_time_leakage
 
 PERIOD = np.repeat([3, 0, 1, 2, 3], [28, 4, 32, 28, 4])  # the day of the example zone
@@ -38,7 +38,7 @@ def chains_of(model):
 
 
 def leakage_of(model, losses):
-    return float(periodic_leakage(chains_of(model), ReleaseLoss.symmetric(losses)).max())
+    return float(periodic_leakage(chains_of(model), losses).max())
 
 
 def repeated(model, days):
@@ -100,7 +100,7 @@ def test_the_bound_of_a_real_day_holds_for_every_loss_and_clock(factor):
     assert is_bounded(bound, low, reversed_low)
     for _ in range(6):
         model = random_model(rng, low, high)
-        loss = ReleaseLoss.symmetric(rng.uniform(0.005, 0.05, 96 if rng.random() < 0.5 else 1))
+        loss = rng.uniform(0.005, 0.05, 96 if rng.random() < 0.5 else 1)
         clock = (0, 4), ((4, 0, 4), (4, 4, 0))  # an hour of summer time, both changes at 01:00
         inside, most = (local_time_leakage(chains_of(m), loss, *clock) for m in (model, bound))
         assert inside <= most + 1e-9

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.support.audited_zone import attacks, convicting, plan, weaker
+from tests.support.audited_zone import attacks, convicting, plan
 
-from murmurate.lab.audit.run_attacks import audit_samples_needed, run_audit
-from murmurate.privacy.calibration import laplace_loss_range
+from murmurate.lab.audit.run_attacks import audit_samples_needed
 from murmurate.privacy.noise import SeededNoise
 from murmurate.release import protect
 
@@ -139,21 +138,6 @@ def test_noise_that_is_skipped_once_in_a_thousand_is_found_from_the_samples_that
     assert convicting(made, samples=2 * needed, days=2, noise_source=SkippedOnceInAThousand) == {"skipped"}
     assert convicting(made, samples=needed // 4, days=2, noise_source=SkippedOnceInAThousand) == set()
     assert audit_samples_needed(made, 1e-9) is None
-
-
-@pytest.mark.parametrize("divided_by", [3, 10])
-def test_a_tenth_of_the_noise_is_convicted_where_the_exposed_kind_has_not_the_largest_bound(divided_by):
-    """Away and home of the hut (100 Wh) are nearly one law; those of a neighbour (60 Wh) are not."""
-    made = plan(calibration="exact", hut_away=97, away=0)
-    weak = weaker(made, divided_by)
-    hut, neighbour = (
-        laplace_loss_range(kind.secret_pair, float(weak.scale_wh[0])).max_loss for kind in made.zone.kinds
-    )
-    assert hut < 0.5
-    assert neighbour > 1.5
-    found = run_audit(weak, 20, 1, lambda _: None, samples=60_000)
-    assert {attack.target for attack in found if attack.name == "interval" and not attack.ok} == {"neighbour"}
-    assert all(attack.ok for attack in found if attack.target == "hut")
 
 
 def price_of_the_demand(demand_wh, *, curve, **asked):

@@ -49,7 +49,7 @@ def echo_terms(curve=CURVE, forecast_ticks=(20, 30), scale_wh=1.0):
 
 def past(energy_wh, first_interval=0, interval_s=HALF_DAY_S):
     names = tuple(f"home {n}" for n in range(energy_wh.shape[1]))
-    return PastReadings(energy_wh, first_interval, interval_s, names, 0, 0)
+    return PastReadings(energy_wh, first_interval, interval_s, names, (), 0, 0)
 
 
 def test_a_world_computed_by_hand():
@@ -191,7 +191,7 @@ def test_gaps_are_filled_and_a_home_with_many_of_them_is_left_out(tmp_path):
         for home in ("a", "b")
         if (home, day, hour) != ("a", 1, 5) and not (home == "b" and day == 2)
     ]
-    found = read_past_readings(write_readings(tmp_path / "r.csv", rows), 3600)
+    found = read_past_readings(write_readings(tmp_path / "r.csv", rows), 3600, "town")
     assert (found.names, found.left_out, found.filled, found.intervals) == (("a",), 1, 1, 72)
     assert_array_equal(found.energy_wh[:, 0], np.tile(100 + np.arange(24), 3))
 
@@ -201,14 +201,46 @@ def test_readings_that_cannot_be_billed_are_refused(tmp_path, hours, interval_s,
     rows = [(f"2026-01-01T{hour:02}:00:00+00:00", "a", 100) for hour in range(hours)]
     rows += [("2026-01-02T00:00:00+00:00", "a", 100)] * (interval_s == 900)
     with pytest.raises(ReadingError, match=said):
-        read_past_readings(write_readings(tmp_path / "r.csv", rows), interval_s)
+        read_past_readings(write_readings(tmp_path / "r.csv", rows), interval_s, "town")
+
+
+def write_zone_readings(path, meters):
+    """A day of hours of meters with household, zone and kind, each 100 Wh more than the one before."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("interval", "meter", "household", "zone", "kind", "energy_wh"))
+        for hour in range(24):
+            rows.writerows((hour, f"m{n}", *told, 100 * (n + 1)) for n, told in enumerate(meters))
+    return path
+
+
+def test_households_of_the_zone_are_summed_over_their_meters(tmp_path):
+    meters = [("a", "east", "flat"), ("b", "east", "shop"), ("a", "east", "flat"), ("c", "west", "flat")]
+    path = write_zone_readings(tmp_path / "r.csv", meters)
+    found = read_past_readings(path, 3600, "east")
+    assert (found.names, found.kinds) == (("a", "b"), ("flat", "shop"))
+    assert_array_equal(found.energy_wh, np.tile([100 + 300, 200], (24, 1)))
+    with pytest.raises(ReadingError, match=r"without a reading of zone 'hill': .* east, west"):
+        read_past_readings(path, 3600, "hill")
+
+
+def test_a_household_counts_up_to_the_bound_of_its_kind(tmp_path):
+    path = write_zone_readings(tmp_path / "r.csv", [("a", "z", "flat"), ("b", "z", "shop")])
+    plan = ZonePlan(echo_terms(), households=2, bound_wh=150, time_zone="UTC", bounds={"flat": 60, "shop": 150})
+    assert plan.zone_demand(read_past_readings(path, 3600, "z")).tolist() == [60 + 150] * 24
+
+
+@pytest.mark.parametrize(("planned", "ratio"), [(8, 1.0), (10, 1.0), (12, 1.5), (15, 1.875)])
+def test_a_rounded_number_of_households_does_not_scale_the_demand(planned, ratio):
+    plan = ZonePlan(echo_terms(), households=planned, bound_wh=1500, time_zone="UTC")
+    assert plan.scale_of(past(np.ones((4, 8), np.int32))) == ratio
 
 
 def test_a_plan_for_other_numbers_of_homes_is_refused_or_scaled():
     plan = ZonePlan(echo_terms(), households=4, bound_wh=1500, time_zone="UTC")
     assert plan.zone_demand(past(ENERGY_WH)).tolist() == [2000, 2000, 4000, 3000]  # twice; 2000 counts as 1500
-    with pytest.raises(ReadingError, match="5 households, with readings of 2"):
-        replace(plan, households=5).zone_demand(past(ENERGY_WH))
+    with pytest.raises(ReadingError, match="6 households, with readings of 2"):
+        replace(plan, households=6).zone_demand(past(ENERGY_WH))
 
 
 def test_the_whole_back_test_of_a_predicted_plan():

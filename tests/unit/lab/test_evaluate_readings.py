@@ -61,9 +61,55 @@ def test_readings_of_a_parquet_file_are_read_and_gaps_filled(energy_wh, tmp_path
 
 
 @pytest.mark.slow
+def test_meters_of_one_household_are_read_as_their_sum(energy_wh, tmp_path):
+    """Every third household has a second meter, with a third of what it uses."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    second = np.arange(0, 210, 3)
+    part = energy_wh[:, second] // 3
+    table = np.concatenate([energy_wh.copy(), part], axis=1).astype(np.float64)
+    table[:, second] -= part
+    owner = np.concatenate([np.arange(210), second])
+    table[100, 210] = np.nan  # of the second meter of household 0: filled
+    table[:500, 211] = np.nan  # of household 3: it is left out
+    intervals, meters = table.shape
+    keep = ~np.isnan(table.ravel())
+    columns = {
+        "interval": FIRST_DAY * DAY + np.repeat(np.arange(intervals), meters),
+        "meter_id": np.tile([f"m{n}" for n in range(meters)], intervals),
+        "household": np.tile([f"home {n}" for n in owner], intervals),
+        "energy_wh": table.ravel(),
+    }
+    parquet.write_table(arrow.table({name: values[keep] for name, values in columns.items()}), tmp_path / "r.parquet")
+    found = read_households(tmp_path / "r.parquet")
+    assert (found.households, found.left_out, found.is_by_meter) == (209, 1, False)
+    expected = np.delete(energy_wh, 3, axis=1).astype(np.float32)
+    expected[100, 0] = found.energy_wh[100, 0]
+    assert_array_equal(found.energy_wh, expected)
+    assert found.energy_wh[100, 0] > table[100, 0]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "message"),
+    [
+        (["household"], [["960", "a", "5"], ["960", "a", "6"]], "several readings of one household in an interval"),
+        (["meter"], [["960", "a", "5"], ["960", "a", "6"]], "several readings of one meter in an interval"),
+        (
+            ["meter", "household"],
+            [["1", "a", "x", "5"], ["2", "a", "y", "6"]],
+            "with several values of household for one meter",
+        ),
+    ],
+)
+def test_readings_of_two_meters_are_never_taken_for_one(header, rows, message, tmp_path):
+    rows = [*rows, ["0", *rows[0][1:]], ["9600", *rows[0][1:]]]
+    with pytest.raises(ReadingError, match=message):
+        read_households(write_csv(tmp_path / "readings.csv", ["interval", *header, "energy_wh"], rows))
+
+
+@pytest.mark.slow
 def test_own_readings_are_evaluated(energy_wh):
     readings = HouseholdReadings(energy_wh, FIRST_DAY, 0)
-    assert choose_sizes(readings.households, ()) == (100,)
+    assert choose_sizes(readings.households, ()) == (100, 210)  # the size of the file is always one of them
     region = region_of_readings(readings, (100,), seed=1)
     found = evaluate_region(region, [NOISE], Setting())
     assert (found.counted_days, found.zones) == (9, {100: 2})

@@ -28,7 +28,7 @@ from murmurate.privacy.paper_algorithm1 import run_algorithm_1
 HONEST = {
     "an interval": {},
     "a moment": {"promise": '["any moment: 1"]', "neighbours": 40},
-    "a day": {"promise": '["any 24 h: epsilon 2"]', "calibration": "shift"},
+    "a day": {"promise": '["any 24 h: epsilon 2"]'},
     "a day but for a delta": {"promise": '["any 24 h: epsilon 2, delta 1e-5"]', "noise": 'noise = "gaussian"'},
     "a day and a moment": {
         "promise": '["any 24 h: epsilon 2, delta 1e-5", "any moment: 1"]',

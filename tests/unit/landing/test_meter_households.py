@@ -94,7 +94,7 @@ def test_columns_of_other_types_are_refused(tmp_path, landing, column):
         pin_table(landing, tmp_path / "meters.parquet")
 
 
-NEW_NUMBER = "a household keeps what it is while promises run; keep it, or give the meter a new number"
+MUST_STAY = "must stay: a plan proves its promises for households that keep their kind and their protection"
 CHANGES = {
     "another kind": (["4,hill,5,a,inn"], "kind of meter 4 is 'inn', was 'flat'"),
     "no kind any more": (["4,hill,5,a,"], "kind of meter 4 is '', was 'flat'"),
@@ -113,7 +113,7 @@ def test_a_household_does_not_change_its_kind(landing, how, between):
     kept = sorted(path.name for path in landing.root.glob("_meters/*"))
     with pytest.raises(MeterError) as refusal:
         pin_text(landing, *rows)
-    assert str(refusal.value) == f"{says}: {NEW_NUMBER}"
+    assert str(refusal.value) == f"{says}: {MUST_STAY}"
     assert sorted(path.name for path in landing.root.glob("_meters/*")) == kept
 
 
@@ -129,7 +129,7 @@ def test_a_household_does_not_change_whether_it_is_protected(landing, before, af
     pin_text(landing, f"0,hill,5,{before}", "1,hill,5,true", head=head)
     with pytest.raises(MeterError) as refusal:
         pin_text(landing, f"0,hill,5,{after}", "1,hill,5,true", head=head)
-    assert str(refusal.value) == f"protected of meter 0 is {after}, was {before}: {NEW_NUMBER}"
+    assert str(refusal.value) == f"protected of meter 0 is {after}, was {before}: {MUST_STAY}"
 
 
 def test_a_table_that_was_pinned_without_bounds_is_not_known_until_it_is_pinned_again(tmp_path, landing):

@@ -258,6 +258,21 @@ def test_a_table_that_is_there_is_not_written_again(tmp_path, landing):
     assert {stat.S_IMODE(path.stat().st_mode) for path in table.folder.iterdir()} == {0o600}
 
 
+def test_a_pinned_table_has_the_number_of_households_of_each_zone(tmp_path, landing):
+    source = tmp_path / "meters.csv"
+    rows = ["0,hill,5,h0", "1,hill,5,h0", "2,hill,5,h1", "3,dale,5,h2"]
+    source.write_text("\n".join([f"{HEAD},household", *rows]), encoding="utf-8")
+    table = pin_table(landing, source)
+    assert dict(zip(table.zones, table.households, strict=True)) == {"dale": 1, "hill": 2}
+    contents = json.loads((table.folder / "table.json").read_bytes())
+    del contents["households"]  # as an earlier version has pinned it
+    (table.folder / "table.json").write_text(json.dumps(contents), encoding="utf-8")
+    meter_table.load_table.cache_clear()
+    assert pin_table(landing, source) == table
+    source.write_text("\n".join([HEAD, *(row[: row.rindex(",")] for row in rows)]), encoding="utf-8")
+    assert pin_table(landing, source).households == (1, 3)  # each meter is one
+
+
 def test_several_that_pin_a_table_at_once_pin_one(tmp_path, landing):
     source, start = meter_csv(tmp_path / "meters.csv"), threading.Barrier(4)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.predicted_zones import public_forecast, zone_text
+from tests.support.sample_forecasts import sample_forecast
 
 from murmurate.errors import ZoneFileError
 from murmurate.planning.bound_choice import choose_bound
@@ -16,26 +17,23 @@ from murmurate.planning.plan_file import load_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.bound_search import TriedBound, find_highest_as_good, find_least_error, try_bounds
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast_sources import forecast_from_sample
-from murmurate.prediction.sensor import SampleMoments
+from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
 
 SLOTS, DAYS = 24, 42
-BOUNDS_WH = (300, 700, 1500, 3000)
 
 
 @cache
-def sample_forecast():
+def made_forecast():
     """What a consented sample tells: few readings are large, and the common level wanders."""
     rng = np.random.default_rng(5)
     when = locate_intervals(np.arange(20_000 * SLOTS, (20_000 + DAYS) * SLOTS), SLOTS, 0)
     level = (400 + 150 * np.sin(when.slot * 2 * np.pi / SLOTS)) * np.exp(0.03 * np.sin(np.arange(len(when)) / 37))
     readings = np.rint(rng.gamma(0.8, level[:, None] / 0.8, (len(when), 80))).astype(np.int64)
-    sample = SampleMoments.from_readings(readings, BOUNDS_WH, SLOTS)
-    return forecast_from_sample(sample, when, None, source="a made sample", time_zone="Europe/Lisbon")
+    return sample_forecast(readings, when)
 
 
 def read_zone(text):
-    return parse_zone(text, read_forecast=lambda _: sample_forecast())
+    return parse_zone(text, read_forecast=lambda _: made_forecast())
 
 
 def choosing(households=3000, **choices):
@@ -61,7 +59,7 @@ def test_no_bound_has_a_smaller_error_than_the_chosen_one(pairs, stop_at):
 @pytest.mark.parametrize("households", [300, 3000, 300_000])
 def test_the_chosen_bound_has_the_least_error_of_plans_that_state_each_bound(households):
     choice = choose_bound(choosing(households), read_zone)
-    assert [each.bound_wh for each in choice.tried][:-1] == list(BOUNDS_WH)
+    assert tuple(each.bound_wh for each in choice.tried) == SENSOR_BOUNDS_WH
     stated = {
         each.bound_wh: make_plan(read_zone(choosing(households).replace('"choose"', str(each.bound_wh))))
         for each in choice.tried
@@ -125,10 +123,9 @@ def test_a_file_without_a_choice_is_left_alone():
     [
         ('file = "forecast.json"\nelasticity = 0.0', 'from = "occupancy"', "murmurate forecast --sample readings.csv"),
         ("\n[forecast]\n", "\n[tariff.x]\n", "needs a forecast file of a sample"),
-        ('"range"', '"shift"', 'needs calibration = "range"'),
         ("count = 3000", 'meters = "meters.csv"', "cannot be chosen with meters"),
         ("count = 1\n", "count = 5000\n", "can be chosen for 'fish market' alone, the kind of most households"),
-        ("bound_wh = 20000", 'bound_wh = "choose"', "line 31: bound_wh is 'choose' twice"),
+        ("bound_wh = 20000", 'bound_wh = "choose"', "line 30: bound_wh is 'choose' twice"),
     ],
 )
 def test_a_bound_that_cannot_be_chosen_says_what_to_do(old, new, says):
@@ -140,7 +137,7 @@ def test_a_bound_that_cannot_be_chosen_says_what_to_do(old, new, says):
 
 def test_a_forecast_without_a_sample_cannot_choose():
     with pytest.raises(
-        ZoneFileError, match="line 23: bound_wh is 'choose': needs a forecast that knows single readings"
+        ZoneFileError, match="line 22: bound_wh is 'choose': needs a forecast that knows single readings"
     ):
         choose_bound(choosing(), lambda text: parse_zone(text, read_forecast=lambda _: public_forecast()))
 
@@ -149,5 +146,5 @@ def test_a_choice_in_another_form_and_a_choice_without_a_plan_are_refused():
     inline = 'households = [{ bound_wh = "choose" }]\nforecast = { file = "x" }'
     with pytest.raises(ZoneFileError, match="must stand on a line of its own"):
         choose_bound(inline, read_zone)
-    with pytest.raises(ZoneFileError, match="line 23: bound_wh is 'choose': must be a number here"):
+    with pytest.raises(ZoneFileError, match="line 22: bound_wh is 'choose': must be a number here"):
         read_zone(choosing())

@@ -15,11 +15,10 @@ from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import make_plan, prove_plan
 from murmurate.planning.plan_file import load_plan
-from murmurate.planning.utility import best_clipping_bound, plan_utility
+from murmurate.planning.utility import plan_utility
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.pricing.rate import RateCurve
-from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import parse_promise
@@ -35,7 +34,7 @@ def habits(day=96):
     return OccupancyChains.independent(initial=[0.5], arrive=arrive, leave=leave, period=period)
 
 
-def zone(*promises, calibration=Calibration.RANGE, shop=(), day=96, **more):
+def zone(*promises, shop=(), day=96, **more):
     """A thousand of the paper's homes, and perhaps a shop whose hours are public."""
     kinds = [HouseholdKind(name="home", count=1000, secret_pair=PAPER, models=(habits(day),), public=(False,) * day)]
     if shop:
@@ -49,44 +48,32 @@ def zone(*promises, calibration=Calibration.RANGE, shop=(), day=96, **more):
         curve=RateCurve.affine(alpha="0.0002", beta="0.08", tick="0.00001"),
         kinds=tuple(kinds),
         promises=tuple(parse_promise(words, day) for words in promises),
-        calibration=calibration,
         **more,
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("promises", "calibration", "law", "rms"),
+    ("promises", "law", "rms"),
     [
-        (["interval: 0.5"], Calibration.RANGE, NoiseDistribution.LAPLACE, 2.828),
-        (["interval: 0.5"], Calibration.EXACT, NoiseDistribution.LAPLACE, 0.850),
-        ([WINDOW], Calibration.RANGE, NoiseDistribution.GAUSSIAN, 41.4),
-        ([WINDOW], Calibration.SHIFT, NoiseDistribution.GAUSSIAN, 20.7),
-        ([WINDOW], Calibration.EXACT, NoiseDistribution.GAUSSIAN, 10.5),
-        ([MOMENT], Calibration.RANGE, NoiseDistribution.LAPLACE, 25.7 * 2**0.5),
-        ([MOMENT], Calibration.SHIFT, NoiseDistribution.LAPLACE, 12.9 * 2**0.5),
-        (
-            [MOMENT],
-            Calibration.EXACT,
-            NoiseDistribution.LAPLACE,
-            6.30 * 2**0.5,
-        ),  # 6.55 where only the worse side counts
-        ([WINDOW, MOMENT], Calibration.RANGE, NoiseDistribution.HUBER, 43.3),  # 57.4 for Laplace noise
-        (["any 24 h: epsilon 1"], Calibration.RANGE, NoiseDistribution.LAPLACE, 135.8),
+        (["interval: 0.5"], NoiseDistribution.LAPLACE, 2.828),
+        ([WINDOW], NoiseDistribution.GAUSSIAN, 41.4),
+        ([MOMENT], NoiseDistribution.LAPLACE, 25.7 * 2**0.5),
+        ([WINDOW, MOMENT], NoiseDistribution.HUBER, 43.3),  # 57.4 for Laplace noise
+        (["any 24 h: epsilon 1"], NoiseDistribution.LAPLACE, 135.8),
     ],
 )
-def test_golden_plans(promises, calibration, law, rms):
+def test_golden_plans(promises, law, rms):
     """docs/explanation/theory.md, sections 3.4 and 4.8, through the planner: rms noise in units of u."""
-    plan = make_plan(zone(*promises, calibration=calibration, tested=True))
+    plan = make_plan(zone(*promises))
     assert plan.distribution is law
     assert np.sqrt(plan.noise_variance) / U == pytest.approx(rms, rel=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("promises", [["interval: 0.5"], [WINDOW], [MOMENT], [WINDOW, MOMENT, "interval: 0.03"]])
-@pytest.mark.parametrize("calibration", list(Calibration), ids=lambda c: c.value)
-def test_a_plan_keeps_each_promise_and_two_percent_less_noise_would_break_one(promises, calibration):
-    made = make_plan(zone(*promises, calibration=calibration, eta=0.05, tested=True))
+def test_a_plan_keeps_each_promise_and_two_percent_less_noise_would_break_one(promises):
+    made = make_plan(zone(*promises))
     assert all(cost.spent <= cost.promised for cost in made.costs)
     with pytest.raises(PrivacyError, match="noise is too little for"):
         prove_plan(made.zone, made.distribution, made.scale_wh * 0.98, (made.core_wh * 0.98).astype(int))
@@ -114,21 +101,6 @@ def test_a_premise_that_is_always_public_needs_no_noise_of_its_own():
     assert with_shop.scale_wh == pytest.approx(without.scale_wh)
 
 
-@pytest.mark.parametrize("promise", ["interval: 0.5", WINDOW, MOMENT])
-@pytest.mark.parametrize("calibration", [Calibration.EXACT, Calibration.ROBUST])
-def test_exact_and_robust_need_tested_laws_for_every_promise(calibration, promise):
-    """Even one interval is judged given the prices before it: a rank that lasts costs 0.83 after 100 prices."""
-    untested = zone(promise, calibration=calibration, eta=0.05)
-    for plan in (
-        lambda: make_plan(untested),
-        lambda: prove_plan(untested, NoiseDistribution.LAPLACE, np.full(96, 1e9)),
-    ):
-        with pytest.raises(
-            PrivacyError, match=r"consumption is untested: .* needs a sample that passes the model test"
-        ):
-            plan()
-
-
 def test_gaussian_noise_is_refused_where_it_can_keep_no_promise():
     with pytest.raises(PrivacyError, match="noise is gaussian: cannot keep these promises; take laplace or huber"):
         make_plan(zone(WINDOW, MOMENT, distribution=NoiseDistribution.GAUSSIAN))
@@ -137,9 +109,9 @@ def test_gaussian_noise_is_refused_where_it_can_keep_no_promise():
 
 
 @pytest.mark.slow
-def test_gaussian_noise_keeps_no_pure_window_under_exact_laws_either():
+def test_gaussian_noise_keeps_no_pure_window():
     """Its loss grows with the output, so no scale keeps a window without a delta."""
-    pure = zone("any 24 h: epsilon 10", calibration=Calibration.EXACT, tested=True)
+    pure = zone("any 24 h: epsilon 10")
     for sigma in (5e3, 6e4, 1e9):
         with pytest.raises(PrivacyError, match="it would cost inf"):
             prove_plan(pure, NoiseDistribution.GAUSSIAN, np.full(96, sigma))
@@ -215,29 +187,6 @@ def test_a_changed_plan_is_noticed(example):
         load_plan('{"murmurate_plan": 1}')
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("promise", ["interval: 0.5", WINDOW])
-def test_an_untested_exact_plan_is_not_read(promise):
-    text = EXAMPLE_ZONE_FILE.replace('"range"', '"exact"').replace(f'"{WINDOW}", "{MOMENT}"', f'"{promise}"')
-    made = make_plan(parse_zone(text, tested=True))
-    assert load_plan(made.to_json()).zone.tested
-    assert json.loads(made.to_json())["tested"] is True
-    for untrue in (False, None, 1, "true", {"passed": True}):
-        with pytest.raises(PrivacyError, match="consumption is untested"):
-            load_plan(changed(made, seal=True, tested=untrue))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("calibration", ["range", "shift"])
-def test_a_plan_that_needs_no_sample_says_nothing_of_one(calibration):
-    text = EXAMPLE_ZONE_FILE.replace('"range"', f'"{calibration}"')
-    with_sample, without = (make_plan(parse_zone(text, tested=tested)).to_json() for tested in (True, False))
-    assert with_sample == without
-    assert json.loads(without)["tested"] is False
-    with pytest.raises(PrivacyError, match="not what its zone file gives"):
-        load_plan(changed(make_plan(parse_zone(text)), seal=True, tested=True))
-
-
 # --- what it costs
 
 
@@ -258,18 +207,6 @@ def test_the_forecast_of_the_papers_town_is_off_by_what_theory_says():
     cost = plan_utility(make_plan(zone("interval: 0.5")))
     spread = np.sqrt(1 / 3)  # rms of a uniform bound
     assert cost.forecast_error_wh / 1000 * spread == pytest.approx(4.2, abs=0.6)
-
-
-def test_the_best_cap_is_the_best_of_all():
-    rng = np.random.default_rng(3)
-    sample = rng.lognormal(5, 1.2, (96, 200)).astype(np.int64)
-    chosen = best_clipping_bound(sample, households=200, scale_per_bound=2.0)
-
-    def error(bound):
-        return np.hypot(2**0.5 * 2 * bound, 200 * np.maximum(sample - bound, 0).mean())
-
-    assert chosen.error == pytest.approx(error(chosen.bound_wh))
-    assert chosen.error <= min(error(bound) for bound in np.quantile(sample, [0.5, 0.8, 0.9, 0.95, 0.99, 1.0])) * 1.02
 
 
 @pytest.mark.parametrize(

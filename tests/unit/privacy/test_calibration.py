@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.calibration import (
-    Calibration,
-    calibrate_scale,
     group_sensitivity,
     laplace_scale,
     laplace_scales,
+    min_scale,
     naive_sensitivity,
 )
-from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.exact_noise import opendp_laplace
 from murmurate.units import round_down_to_double
 
@@ -60,11 +58,16 @@ def test_a_budget_that_is_not_positive_is_refused(epsilon):
         laplace_scale(1000, epsilon)
 
 
-@pytest.mark.parametrize("kind", list(Calibration), ids=lambda kind: kind.value)
-def test_no_calibration_gives_noise_below_a_watt_hour(kind):
-    """2 Wh at epsilon 100 would take a scale of 0.02 Wh, under which nearly every draw is 0."""
-    assert laplace_scale(2, Fraction(100)) < 0.03
-    assert calibrate_scale(SecretPair.from_pmfs([1, 0, 0], [0.5, 0, 0.5]), Fraction(100), kind, eta=0.1) >= 1.0
+def test_staircase_noise_would_gain_one_percent():
+    """docs/explanation/theory.md, section 3.4: least variance of any noise for a shift (Geng, Viswanath 2014)."""
+    b = np.exp(-0.5)
+    staircase = (2 ** (-2 / 3) * b ** (2 / 3) * (1 + b) ** (2 / 3) + b) / (1 - b) ** 2
+    assert 1 - staircase / (2 / 0.5**2) == pytest.approx(0.01, abs=0.001)
+
+
+def test_the_least_scale_is_found_from_above():
+    found = min_scale(lambda b: b >= 3.25, 100.0)
+    assert 3.25 <= found < 3.25 * (1 + 1e-8)
 
 
 def test_an_empty_kappa_has_scale_zero():

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from research.consumption_laws import laplace_pair_curve
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant
-from murmurate.privacy.divergence import GaussianCurve, SecretPair, laplace_curve
+from murmurate.privacy.divergence import GaussianCurve, SecretPair
 from murmurate.privacy.huber import HuberCurve, HuberDistribution, huber_log_pmf, huber_variance
 from murmurate.privacy.noise import laplace_log_pmf
 
@@ -122,7 +123,7 @@ def test_the_curve_is_that_of_a_large_lattice_and_never_below_it(case):
 @given(shift=st.integers(1, 14), scale=SCALES, share=st.floats(-1.2, 1.2))
 def test_without_a_core_the_curve_is_laplaces(shift, scale, share):
     epsilon = np.array([share * shift / scale])
-    expected = laplace_curve(SecretPair.worst_case(shift), scale).delta(epsilon)
+    expected = laplace_pair_curve(SecretPair.worst_case(shift), scale).delta(epsilon)
     assert HuberCurve(shift, scale, 0).delta(epsilon) == pytest.approx(np.maximum(expected, 0), abs=1e-13)
 
 

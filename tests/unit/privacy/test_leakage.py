@@ -13,7 +13,6 @@ from murmurate.lab.paper.related_mechanisms import cao_leakage, group_privacy_sc
 from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from murmurate.privacy.evidence import evidence_ranges, propagate_evidence
 from murmurate.privacy.leakage import (
-    ReleaseLoss,
     epsilon_for_leakage,
     periodic_distributions,
     periodic_leakage,
@@ -35,11 +34,11 @@ def chain(initial, arrive, leave):
 
 @st.composite
 def cases(draw, chances=CHANCES, most=7):
-    """A chain that changes in each of up to seven intervals, and a loss with two different sides."""
+    """A chain that changes in each of up to seven intervals, and a loss for each of them."""
     days = draw(st.integers(1, most))
     arrive, leave = (draw(st.lists(chances, min_size=days, max_size=days)) for _ in range(2))
-    minus, plus = (np.array(draw(st.lists(LOSSES, min_size=days, max_size=days))) for _ in range(2))
-    return chain(draw(chances), arrive, leave), ReleaseLoss(minus, plus)
+    loss = np.array(draw(st.lists(LOSSES, min_size=days, max_size=days)))
+    return chain(draw(chances), arrive, leave), loss
 
 
 def paper_chain(initial=None):
@@ -52,13 +51,14 @@ def paper_chain(initial=None):
     return OccupancyChains.independent(initial=[start], arrive=arrive, leave=leave, period=calendar)
 
 
-def brute_force(chains, loss, horizon):
+def brute_force(chains, low, high):
     """Every hidden trajectory under every corner of the releases' log ratios: the most the odds of S^t change."""
+    horizon = len(low)
     trajectories = np.array(list(product((0, 1), repeat=horizon)))
     probability = chains.initial[trajectories[:, 0], 0]
     for t in range(1, horizon):
         probability = probability * chains.transition_at(t)[trajectories[:, t - 1], trajectories[:, t], 0]
-    corners = np.array(list(product(*zip(-loss.minus[:horizon], loss.plus[:horizon], strict=True))))
+    corners = np.array(list(product(*zip(low, high, strict=True))))
     likelihood = np.exp(corners @ trajectories.T)  # p(r_t | 0) = 1: only ratios matter
     found = []
     for t in range(horizon):
@@ -78,7 +78,7 @@ def brute_force(chains, loss, horizon):
 def test_the_recursion_equals_brute_force_over_trajectories_and_corners(case):
     chains, loss = case
     horizon = len(chains.period)
-    assert moment_leakage(chains, loss, horizon)[:, 0] == pytest.approx(brute_force(chains, loss, horizon), abs=1e-9)
+    assert moment_leakage(chains, loss, horizon)[:, 0] == pytest.approx(brute_force(chains, -loss, loss), abs=1e-9)
 
 
 @given(case=cases(most=5), inner=st.lists(st.floats(0, 1), min_size=5, max_size=5))
@@ -86,10 +86,8 @@ def test_the_recursion_equals_brute_force_over_trajectories_and_corners(case):
 def test_no_release_between_the_corners_tells_more(case, inner):
     """The extremes are at corners: ranges shrunk to one value between them, [l, l], never leak more."""
     chains, loss = case
-    at = np.array(inner[: len(loss.minus)]) * (loss.plus + loss.minus) - loss.minus
-    horizon = len(at)
-    between = brute_force(chains, ReleaseLoss(-at, at), horizon)
-    assert (between <= moment_leakage(chains, loss, horizon)[:, 0] + 1e-9).all()
+    at = (2 * np.array(inner[: len(loss)]) - 1) * loss
+    assert (brute_force(chains, at, at) <= moment_leakage(chains, loss, len(at))[:, 0] + 1e-9).all()
 
 
 def without_future(laws, ends):
@@ -123,27 +121,27 @@ def test_brute_force_catches_a_recursion_that_is_wrong(recursion, right):
     chains = chain(0.2, [0.1, 0.95, 0.3, 0.2], [0.2, 0.9, 0.05, 0.6])
     laws, _ = periodic_distributions(chains, 4)
     chains = chain(float(np.exp(laws.belief[0, 1, 0])), [0.1, 0.95, 0.3, 0.2], [0.2, 0.9, 0.05, 0.6])
-    loss = ReleaseLoss(np.array([0.3, 1.0, 0.2, 0.7]), np.array([1.5, 0.1, 0.8, 0.4]))
-    log_odds = recursion(laws, np.stack([-loss.minus, loss.plus], 1)[..., None])
+    low, high = np.array([-0.3, -1.0, -0.2, -0.7]), np.array([1.5, 0.1, 0.8, 0.4])
+    log_odds = recursion(laws, np.stack([low, high], 1)[..., None])
     found = np.maximum(log_odds[:, 1], -log_odds[:, 0])[:, 0]
-    assert (np.abs(found - brute_force(chains, loss, 4)).max() < 1e-9) == right
+    assert (np.abs(found - brute_force(chains, low, high)).max() < 1e-9) == right
 
 
 def test_a_certain_moment_leaks_nothing_and_parts_its_past_from_its_future():
     """The shop is shut for certain in interval 2: intervals before and after leak as if the others did not exist."""
     chains = chain(0.5, [0.1, 0.1, 0.0, 0.4, 0.1], [0.2, 0.2, 1.0, 0.5, 0.2])
-    leaked = moment_leakage(chains, ReleaseLoss.symmetric(1.0), 5)[:, 0]
-    alone = moment_leakage(chain(0.5, [0.1, 0.1], [0.2, 0.2]), ReleaseLoss.symmetric(1.0), 2)[:, 0]
+    leaked = moment_leakage(chains, 1.0, 5)[:, 0]
+    alone = moment_leakage(chain(0.5, [0.1, 0.1], [0.2, 0.2]), 1.0, 2)[:, 0]
     assert leaked[2] == 0
     assert leaked[:2] == pytest.approx(alone)
-    after = moment_leakage(chain(0.4, [0.4, 0.1], [0.5, 0.2]), ReleaseLoss.symmetric(1.0), 2)[:, 0]
+    after = moment_leakage(chain(0.4, [0.4, 0.1], [0.5, 0.2]), 1.0, 2)[:, 0]
     assert leaked[3:] == pytest.approx(after)
 
 
 def test_a_state_that_is_merely_improbable_is_not_certain():
     """After 400 intervals the state has probability 1e-400, which no double holds."""
     chains = OccupancyChains.independent(initial=[0.5], arrive=[[0.0]], leave=[[0.9]])
-    leaked = moment_leakage(chains, ReleaseLoss.symmetric(0.5), 400)[:, 0]
+    leaked = moment_leakage(chains, 0.5, 400)[:, 0]
     assert (leaked > 0.5).all()
     assert leaked[-1] == pytest.approx(200, abs=0.5)  # who is still there was there all along
 
@@ -154,7 +152,7 @@ def test_a_load_that_remembers_breaks_the_precondition_even_for_range_noise():
     ratio = {0: np.exp(-epsilon / 2), 1: np.exp(epsilon / 2)}
     likelihood = [sum(ratio[before] * ratio[before] / 2 for _ in (0, 1)) for before in (0, 1)]
     assert np.log(likelihood[1] / likelihood[0]) == pytest.approx(2 * epsilon)
-    assert moment_leakage(coin, ReleaseLoss.symmetric(epsilon), 2)[0, 0] == pytest.approx(epsilon)
+    assert moment_leakage(coin, epsilon, 2)[0, 0] == pytest.approx(epsilon)
 
 
 @pytest.mark.slow
@@ -163,23 +161,19 @@ def test_a_load_that_remembers_breaks_the_precondition_even_for_range_noise():
 def test_leakage_lies_between_its_own_epsilon_and_the_sum_of_all_and_grows_with_them(case, more):
     chains, loss = case
     horizon = len(chains.period)
-    larger = np.maximum(*loss)
-    leaked, found = (moment_leakage(chains, ReleaseLoss.symmetric(k * larger), horizon)[:, 0] for k in (1, more))
+    leaked, found = (moment_leakage(chains, k * loss, horizon)[:, 0] for k in (1, more))
     uncertain = leaked > 0
-    assert (leaked[uncertain] >= larger[uncertain]).all()
-    assert (leaked <= larger.sum() + 1e-9).all()
+    assert (leaked[uncertain] >= loss[uncertain]).all()
+    assert (leaked <= loss.sum() + 1e-9).all()
     assert (found >= leaked - 1e-9).all()
-    assert (moment_leakage(chains, loss, horizon)[:, 0] <= leaked + 1e-9).all()
 
 
 @given(home=st.floats(0.01, 0.99), epsilon=LOSSES)
 @settings(max_examples=20)
 def test_independent_moments_leak_exactly_epsilon(home, epsilon):
     chains = OccupancyChains.independent(initial=[home], arrive=[[home]], leave=[[1 - home]])
-    assert moment_leakage(chains, ReleaseLoss.symmetric(epsilon), 5) == pytest.approx(np.full((5, 1), epsilon))
-    assert periodic_leakage(chains, ReleaseLoss.symmetric(epsilon)) == pytest.approx(
-        np.full((1, 1), epsilon), abs=1e-10
-    )
+    assert moment_leakage(chains, epsilon, 5) == pytest.approx(np.full((5, 1), epsilon))
+    assert periodic_leakage(chains, epsilon) == pytest.approx(np.full((1, 1), epsilon), abs=1e-10)
 
 
 def phi(p1, p0, a):
@@ -214,7 +208,7 @@ def test_kinds_together_leak_what_they_leak_one_by_one():
     rng = np.random.default_rng(5)
     initial, arrive, leave = rng.random(50), rng.random((3, 50)), rng.random((3, 50))
     arrive[0, :9], leave[1, 5:20], initial[:3] = 0, 1, 0
-    loss = ReleaseLoss(rng.random((3, 50)), rng.random((3, 50)))
+    loss = rng.random((3, 50))
     together = OccupancyChains.independent(initial=initial, arrive=arrive, leave=leave, period=[0, 1, 2])
     for solve in (lambda c, x: moment_leakage(c, x, 7), periodic_leakage):
         alone = [
@@ -222,7 +216,7 @@ def test_kinds_together_leak_what_they_leak_one_by_one():
                 OccupancyChains.independent(
                     initial=initial[[k]], arrive=arrive[:, [k]], leave=leave[:, [k]], period=[0, 1, 2]
                 ),
-                ReleaseLoss(loss.minus[:, [k]], loss.plus[:, [k]]),
+                loss[:, [k]],
             )[:, 0]
             for k in range(50)
         ]
@@ -243,8 +237,8 @@ def test_kinds_together_leak_what_they_leak_one_by_one():
 )
 def test_chains_that_never_mix_leak_without_bound_unless_certain(initial, arrive, leave, leaks):
     chains = chain(initial, arrive, leave)
-    assert (periodic_leakage(chains, ReleaseLoss.symmetric(0.1)) == leaks).all()
-    assert periodic_leakage(chains, ReleaseLoss.symmetric(0.0)) == pytest.approx(0, abs=1e-10)
+    assert (periodic_leakage(chains, 0.1) == leaks).all()
+    assert periodic_leakage(chains, 0.0) == pytest.approx(0, abs=1e-10)
     with pytest.raises(
         PrivacyError, match=f"leakage is {leaks}: occupancy must be uncertain, and change in the course"
     ):
@@ -255,7 +249,7 @@ def test_chains_that_never_mix_leak_without_bound_unless_certain(initial, arrive
 def test_chains_that_hardly_mix_leak_much_but_not_without_bound(chance):
     """Evidence settles where an interval's epsilon is lost to the chance of change: e^-B - e^-(B+eps) ~ chance."""
     chains = OccupancyChains.independent(initial=[0.5], arrive=[[chance]], leave=[[chance]])
-    leaked = periodic_leakage(chains, ReleaseLoss.symmetric(0.5))[0, 0]
+    leaked = periodic_leakage(chains, 0.5)[0, 0]
     before = (leaked - 0.5) / 2
     assert before == pytest.approx(phi(1 - chance, chance, before + 0.5), rel=1e-6)
     assert leaked == pytest.approx(2 * np.log(1 / chance), rel=0.2)
@@ -264,7 +258,7 @@ def test_chains_that_hardly_mix_leak_much_but_not_without_bound(chance):
 def test_a_start_far_from_the_periodic_prior_counts():
     """The first days of a household thought to be away leak more than its later ones, and worst_leakage says so."""
     chains = OccupancyChains.independent(initial=[1e-6], arrive=[[0.05]], leave=[[0.05]])
-    loss = ReleaseLoss.symmetric(0.5)
+    loss = 0.5
     first = moment_leakage(chains, loss, 300)[:, 0].max()
     assert first > periodic_leakage(chains, loss).max() + 0.1
     assert first <= worst_leakage(chains, loss)
@@ -283,25 +277,22 @@ def test_no_horizon_leaks_more_than_the_worst(case):
 @pytest.mark.parametrize("target", [0.01, 1.0, 7.0])
 def test_the_solver_keeps_the_promise_and_wastes_less_than_a_millionth(target):
     chains = paper_chain(initial=0.3)
-    leaked = worst_leakage(chains, ReleaseLoss.symmetric(epsilon_for_leakage(chains, target)))
+    leaked = worst_leakage(chains, epsilon_for_leakage(chains, target))
     assert target * (1 - 1e-6) < leaked <= target
 
 
 def test_the_worst_is_over_kinds():
     slow, pair = chain(0.5, [0.05], [0.05]), [0.4, 0.01]
     both = OccupancyChains.independent(initial=[0.5, 0.5], arrive=[pair], leave=[pair])
-    loss = ReleaseLoss.symmetric(0.3)
+    loss = 0.3
     assert worst_leakage(both, loss) == worst_leakage(chain(0.5, [0.01], [0.01]), loss) > worst_leakage(slow, loss)
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda c: moment_leakage(c, ReleaseLoss.symmetric([0.1, -1.0]), 2), r"minus\[1\] is -1.0: must be 0 or more"),
-        (
-            lambda c: periodic_leakage(c, ReleaseLoss(np.array(1.0), np.array(inf))),
-            r"plus\[0\] is inf: must be 0 or more",
-        ),
+        (lambda c: moment_leakage(c, [0.1, -1.0], 2), r"loss\[1\] is -1.0: must be 0 or more"),
+        (lambda c: periodic_leakage(c, inf), r"loss\[0\] is inf: must be 0 or more"),
         (lambda c: epsilon_for_leakage(c, 0.0), r"target is 0.0: must be positive"),
     ],
 )
@@ -314,7 +305,7 @@ def test_groups_of_several_households_are_refused_by_name():
     pair = OccupancyChains(
         members=[[0], [1]], initial=np.full((4, 1), 0.25), transition=np.full((1, 4, 4, 1), 0.25), period=[0], kind=[0]
     )
-    for solve in (lambda: moment_leakage(pair, ReleaseLoss.symmetric(1), 3), lambda: epsilon_for_leakage(pair, 1.0)):
+    for solve in (lambda: moment_leakage(pair, 1, 3), lambda: epsilon_for_leakage(pair, 1.0)):
         with pytest.raises(ModelError, match="members is groups of 2: must be single households"):
             solve()
 
@@ -323,7 +314,7 @@ def test_groups_of_several_households_are_refused_by_name():
 def test_the_papers_chain_leaks_what_theory_section_4_says(epsilon, ours, cao):
     """Source: docs/explanation/theory.md, section 4.8; Cao et al. (ICDE 2017) for comparison; eps T is 96 eps."""
     chains = paper_chain()
-    exact = periodic_leakage(chains, ReleaseLoss.symmetric(epsilon))
+    exact = periodic_leakage(chains, epsilon)
     bound = cao_leakage(chains, np.full(96, epsilon))
     assert exact.max() == pytest.approx(ours, abs=0.005)
     assert bound.max() == pytest.approx(cao, abs=0.005)

@@ -12,7 +12,6 @@ from tests.support.finite_leakage import moment_leakage, periodic_prior
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.leakage import (
-    ReleaseLoss,
     epsilon_for_leakage,
     periodic_distributions,
     periodic_leakage,
@@ -47,7 +46,7 @@ def test_a_stream_may_begin_at_any_interval_of_the_day(case, first):
     model, day = chain(arrive, leave), len(losses)
     slots = [(first + t) % day for t in range(8)]
     found = exact_leakage(model, slots, np.array([losses[s] for s in slots]))
-    assert (found <= periodic_leakage(model, ReleaseLoss.symmetric(losses))[slots, 0] + 1e-9).all()
+    assert (found <= periodic_leakage(model, losses)[slots, 0] + 1e-9).all()
 
 
 @pytest.mark.slow
@@ -57,7 +56,7 @@ def test_one_prior_for_every_first_interval_would_break_the_promise():
     model = replace(zone.kinds[0].models[0], initial=np.array([[0.5], [0.5]]))
     epsilon = epsilon_for_leakage(model, 1.0)
     starts = [
-        local_time_leakage(with_periodic_prior(model), ReleaseLoss.symmetric(epsilon)),
+        local_time_leakage(with_periodic_prior(model), epsilon),
         *(moment_of_start(shift_calendar(model, at), epsilon) for at in (0, 31)),
     ]
     assert starts[0] <= 1 < starts[2]
@@ -65,7 +64,7 @@ def test_one_prior_for_every_first_interval_would_break_the_promise():
 
 
 def moment_of_start(model, epsilon):
-    return moment_leakage(model, ReleaseLoss.symmetric(epsilon), 96 * 4).max()
+    return moment_leakage(model, epsilon, 96 * 4).max()
 
 
 @pytest.mark.slow
@@ -82,13 +81,13 @@ def test_a_change_of_the_clocks_is_covered(case, first, at, by):
         slots = ((time + np.where(np.arange(8) < at, before, after)) % day).tolist()
         found = exact_leakage(model, slots, loss[time % day])
         change = ((first + at) % day, before, after)
-        assert found.max() <= local_time_leakage(model, ReleaseLoss.symmetric(loss), (0, by), (change,)) + 1e-9
+        assert found.max() <= local_time_leakage(model, loss, (0, by), (change,)) + 1e-9
 
 
 def test_a_change_of_the_clocks_leaks_more_than_the_days_around_it():
     """The hour in which people come home is skipped once: the days around it tell of each other."""
     model = chain([0.02, 0.9, 0.02, 0.02], [0.02, 0.02, 0.9, 0.02])
-    loss = ReleaseLoss.symmetric([0.3] * 4)
+    loss = [0.3] * 4
     assert local_time_leakage(model, loss, (0, 1), ((1, 0, 1),)) > 1.2 * local_time_leakage(model, loss, (0, 1))
 
 
@@ -143,7 +142,7 @@ def test_somebody_who_is_not_told_the_habits_learns_them_and_more_about_a_moment
     models = parse_zone(text.replace('occupancy = "resident"\n\n', 'occupancy = ["resident", "retired"]\n\n', 1))
     habits = models.kinds[0].models
     epsilon = min(epsilon_for_leakage(model, 1.0) for model in habits)
-    assert all(local_time_leakage(model, ReleaseLoss.symmetric(epsilon)) <= 1 for model in habits)
+    assert all(local_time_leakage(model, epsilon) <= 1 for model in habits)
     at_home = [[periodic_prior(model, t)[1, 0] for t in range(96)] for model in habits]
     telling = np.tile(epsilon * np.sign(np.subtract(*at_home[::-1])), 14)
     moment = 96 * 7 + 48

@@ -9,29 +9,24 @@ import pytest
 from dp_accounting.pld import pld_pmf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from research.consumption_laws import PairCurve
 from scipy.special import ndtr
+from tests.support.privacy_curves import randomised_response
 
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
 from murmurate.privacy.divergence import (
     GaussianCurve,
-    PairCurve,
-    PureDpCurve,
-    SecretPair,
-    gaussian_curve,
-    laplace_curve,
 )
 from murmurate.privacy.huber import HuberCurve, normal_cdf
 from murmurate.privacy.loss_distribution import LossDistribution, _fast_length
 
-PAPER = SecretPair.from_pmfs([1 / 501] * 501 + [0] * 500, [1 / 1001] * 1001)
 CURVES = [
-    PureDpCurve(0.3),
+    randomised_response(0.3),
     HuberCurve(1000, 20_000.0, 0),
     HuberCurve(1000, 25_702.064, 53_293),
     HuberCurve(3000, 4000.0, 20),
     GaussianCurve(1000, 3730.0),
-    laplace_curve(PAPER, 9000.0),
-    gaussian_curve(PAPER, 9000.0),
+    GaussianCurve(500, 9000.0),
     PairCurve(np.array([0.6, 0.3999, 0.0001]), np.array([0.5, 0.5, 0.0])),  # an output that tells all
 ]
 
@@ -154,7 +149,7 @@ def test_the_normal_distribution_is_that_of_scipy():
 
 def test_an_accountant_without_a_margin_for_rounding_would_fail_somewhere():
     """What the margin is for: a cost that is exactly 0, above the largest loss, is not so after Fourier transforms."""
-    one = PrivacyEvent((PureDpCurve(0.3),))
+    one = PrivacyEvent((randomised_response(0.3),))
     raw = PldAccountant()._compose_events([(one, 96)]).delta(0.3 * 96 + 1)
     assert raw != 0
     assert abs(raw) < 1e-11

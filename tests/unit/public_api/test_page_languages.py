@@ -12,16 +12,21 @@ from tests.support.zone_views import seconds, view_of, with_terms
 from tests.unit.public_api.test_pages import BASE, KEY, NOW_S, Parsed, live_state_of, promising
 
 import murmurate.service
+from murmurate.planning import promise_text
 from murmurate.service.clock import ServiceClock
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.pages.formatting import format_day
-from murmurate.service.public_api.pages.language import ENGLISH, GERMAN, LANGUAGES, preferred_language
 from murmurate.service.public_api.pages.plan_page import plan_page
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.public_api.pages.zone_page import zone_page
+from murmurate.translations.language import ENGLISH, GERMAN, LANGUAGES, preferred_language
 
 SERVICE = Path(murmurate.service.__file__).parent
-SOURCES = [*(SERVICE / "web" / "templates").glob("*.html"), *(SERVICE / "public_api" / "pages").glob("*.py")]
+SOURCES = [
+    *(SERVICE / "web" / "templates").glob("*.html"),
+    *(SERVICE / "public_api" / "pages").glob("*.py"),
+    Path(promise_text.__file__),
+]
 CHOSEN_BY_DATA = ("number.", "subunit.", "subunit_short.")  # a country, a currency
 
 

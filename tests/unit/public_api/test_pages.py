@@ -223,7 +223,7 @@ def test_every_link_leads_to_a_route(zone, currency):
 
 def test_the_words_for_each_kind_are_on_the_page():
     kinds = (PriceKind.MEASURED, PriceKind.FALLBACK, PriceKind.WITHHELD)
-    for kind, words in zip(kinds, ("with noise added", "uses no reading", "No price"), strict=True):
+    for kind, words in zip(kinds, ("with noise added", "comes from the public plan", "No price"), strict=True):
         view = view_of((100,) * 4)
         at = view.first_priced + 1
         price = Price(at, kind, None if kind is PriceKind.WITHHELD else 100, TICK, None, 0.0)
@@ -246,7 +246,9 @@ def test_each_hour_of_a_day_on_which_the_clock_changes_has_its_own_name():
 def test_the_band_is_the_tariff_at_the_95_percent_points_of_the_noise(law, factor):
     terms = terms_of(law)
     ticks = int(terms.curve.price_ticks(300_000))
-    ((low, high),) = noise_band(terms, [Price(7, PriceKind.MEASURED, ticks, TICK, 5000.0, 0.0)]).values()
+    ((low, high),) = noise_band(
+        terms, [Price(7, PriceKind.MEASURED, ticks, TICK, 5000.0, 0.0)], lead=2, since=0
+    ).values()
     assert low == pytest.approx(0.08 + 0.0002 * (300 - 5 * factor), abs=3e-5)
     assert high == pytest.approx(0.08 + 0.0002 * (300 + 5 * factor), abs=3e-5)
 
@@ -287,7 +289,7 @@ def test_the_band_holds_the_price_without_noise_wherever_the_noise_stays_within_
     scale_wh = (abs(noise_wh) + 1) / log(20)
     noised = int(curve.price_ticks(demand_wh + noise_wh))
     ((low, high),) = noise_band(
-        terms_of(curve=curve), [Price(7, PriceKind.MEASURED, noised, TICK, scale_wh, 0.0)]
+        terms_of(curve=curve), [Price(7, PriceKind.MEASURED, noised, TICK, scale_wh, 0.0)], lead=2, since=0
     ).values()
     assert low <= float(curve.price(demand_wh)) <= high
 
@@ -298,14 +300,17 @@ def test_prices_at_and_beyond_the_cap_have_a_band_beside_others():
         Price(n, PriceKind.MEASURED, ticks, TICK, 5000.0, 0.0)
         for n, ticks in enumerate((8120, 0, -7, 200_000, 10**7, 199_999, 12_345))
     ]
-    band = noise_band(terms_of(), prices)
+    band = noise_band(terms_of(), prices, lead=2, since=0)
     assert list(band) == list(range(7))
     assert all(0 <= low <= high <= 2 for low, high in band.values())
 
 
 def test_a_tariff_that_falls_has_no_band():
     falling = RateCurve.affine(alpha="-0.0002", beta="2", tick="0.00001")
-    assert noise_band(terms_of(curve=falling), [Price(7, PriceKind.MEASURED, 100, TICK, 5000.0, 0.0)]) == {}
+    assert (
+        noise_band(terms_of(curve=falling), [Price(7, PriceKind.MEASURED, 100, TICK, 5000.0, 0.0)], lead=2, since=0)
+        == {}
+    )
 
 
 def test_a_page_is_sent_with_headers_that_keep_anything_foreign_out():
@@ -352,9 +357,11 @@ def test_the_page_tells_how_to_verify_and_which_key_signs():
     assert "successor" not in zone_page(with_keys(view, "ab" * 32, "ab" * 32), NOW_S, BASE, KEY)
 
 
-def test_the_cost_on_the_page_is_that_of_the_chain():
+def test_the_cost_of_the_chain_is_on_the_page_of_the_plan_alone():
     view = with_totals(view_of(), 12_345_678)
-    assert "ε = 12.345678" in Parsed(zone_page(view, NOW_S, BASE, KEY)).text
+    assert "ε = 12.345678" in Parsed(plan_page(view, NOW_S, BASE, KEY)).text
+    assert "12.345678" not in zone_page(view, NOW_S, BASE, KEY)
+    assert "costs of all releases" not in plan_page(view_of(), NOW_S, BASE, KEY)
 
 
 def test_all_text_can_be_read_by_day_and_by_night():

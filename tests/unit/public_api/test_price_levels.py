@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.support.zone_views import seconds, view_of, views
 from tests.unit.public_api.test_pages import BASE, KEY, NOW_S, Parsed
 
-from murmurate.service.public_api.pages.language import GERMAN
 from murmurate.service.public_api.pages.price_levels import PriceLevel, day_levels, known_prices, windows_ahead
 from murmurate.service.public_api.pages.zone_page import zone_page
+from murmurate.translations.language import GERMAN
 
 
 @pytest.mark.slow

@@ -6,14 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.logged_demand import NoNoise, line_items, play_log, tile_items, true_demand_wh
 from tests.support.predicted_zones import FIRST, SLOTS, PredictedShard, plan_text, zone_text
+from tests.support.sample_forecasts import sample_forecast
 from tests.support.sample_logs import plan
 
 from murmurate.errors import ModelError
 from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast_sources import forecast_from_sample
-from murmurate.prediction.sensor import SampleMoments
 from murmurate.public_log.noised_demand import DemandTerms, extract_demand
 from murmurate.verification.zone_releases import read_zone_history
 
@@ -101,8 +100,7 @@ def sample_plan_text():
     when = locate_intervals(np.arange(20_000 * SLOTS, (20_000 + days) * SLOTS), SLOTS)
     mean = (400 + 200 * np.sin(when.slot * 2 * np.pi / SLOTS))[:, None]
     readings = np.rint(np.random.default_rng(5).gamma(1.5, mean / 1.5, (len(when), homes))).astype(np.int64)
-    sample = SampleMoments.from_readings(readings, (1000,), SLOTS)
-    forecast = forecast_from_sample(sample, when, None, source="a made sample", time_zone="Europe/Lisbon")
+    forecast = sample_forecast(readings, when)
     return make_plan(parse_zone(zone_text(), read_forecast=lambda _: forecast)).to_json()
 
 

@@ -12,8 +12,7 @@ from murmurate.lab.audit.noise_model import noise_log_pmf
 from murmurate.lab.audit.simulated_zone import AuditScenario
 from murmurate.planning.privacy_cost import kind_leakage, kind_losses
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
-from murmurate.privacy.divergence import GaussianCurve, gaussian_curve
-from murmurate.privacy.leakage import ReleaseLoss
+from murmurate.privacy.divergence import GaussianCurve
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
 from murmurate.units import FloatArray
 
@@ -39,7 +38,7 @@ def max_auc(epsilon: float, delta: float) -> float:
 def interval_loss_bounds(scene: AuditScenario) -> FloatArray:
     """Return the largest loss of each release under pure noise: the loss at its scale, or the promise if smaller."""
     plan = scene.plan
-    losses = np.maximum(*kind_losses(plan.zone, plan.noise, scene.kind))
+    losses = kind_losses(plan.zone, plan.noise, scene.kind)
     promised = [cost.spent for cost in plan.costs if isinstance(cost.promise, IntervalPromise)]
     return np.where(scene.kind.public, 0.0, np.minimum(losses, min(promised, default=np.inf)))
 
@@ -55,11 +54,7 @@ def interval_bound(scene: AuditScenario) -> IntervalBound:
         return IntervalBound(t, min(pure), 0.0)
     delta = max(float(cost.promise.delta) for cost in plan.costs if isinstance(cost.promise, WindowPromise))
     sigma = float(plan.scale_wh[t])
-    curve = (
-        GaussianCurve(scene.worst_pair.bound_wh, sigma)
-        if scene.covers_any_reading
-        else gaussian_curve(scene.worst_pair, sigma)
-    )
+    curve = GaussianCurve(scene.kind.bound_wh, sigma)
     return IntervalBound(t, PldAccountant().epsilon([(PrivacyEvent((curve,)), 1)], delta), delta)
 
 
@@ -74,7 +69,7 @@ def stream_bounds(scene: AuditScenario) -> tuple[float | None, float | None]:
     if moments:
         leakage = min(moments)
     elif plan.noise.is_pure:
-        leakage = kind_leakage(plan.zone, scene.kind, ReleaseLoss.symmetric(interval_loss_bounds(scene)))
+        leakage = kind_leakage(plan.zone, scene.kind, interval_loss_bounds(scene))
     windows = [
         max_auc(cost.spent, float(cost.promise.delta))
         for cost in plan.costs
@@ -91,7 +86,7 @@ def samples_to_detect_skipped_noise(scene: AuditScenario, chance: float, failure
     10**12 samples do not detect it, because the skipped noise stays within the bound.
     """
     t, epsilon, delta = interval_bound(scene)
-    noise_wh = np.array([0, scene.worst_pair.bound_wh])
+    noise_wh = np.array([0, scene.kind.bound_wh])
     reach = int(40 * scene.plan.scale_wh[t] + scene.plan.core_wh[t]) + 1
     log_pmf = noise_log_pmf(scene.plan, t)
     at_zero, at_bound = np.exp(log_pmf(noise_wh)) / np.exp(log_pmf(np.arange(-reach, reach + 1))).sum()

@@ -43,18 +43,11 @@ def strong_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult
 
 
 def extreme_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:
-    """The same attack on the worst consumption that the calibration covers (`range` and `shift` only)."""
-    if scene.covers_any_reading:
-        extreme_scene = scene._replace(
-            history=worst_case_history(scene, _EXTREME_DAYS_FACTOR * len(scene.history.occupied))
-        )
-        knows = "all but the target, which uses nothing or all it may"
-        yield _posterior_attack(
-            extreme_scene,
-            AttackResult(name="extreme", knows=knows, target=scene.target_name),
-            scene.worst_pair,
-            failure,
-        )
+    """The same attack on the worst consumption: nothing when away, the bound when home."""
+    days = _EXTREME_DAYS_FACTOR * len(scene.history.occupied)
+    knows = "all but the target, which uses nothing or all it may"
+    attack = AttackResult(name="extreme", knows=knows, target=scene.target_name)
+    yield _posterior_attack(scene._replace(history=worst_case_history(scene, days)), attack, scene.worst_pair, failure)
 
 
 def public_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:

@@ -1,7 +1,7 @@
 """Attacks on one release by an attacker who knows all but the target.
 
-The hypotheses differ in the target's reading of one interval. If the calibration covers any two readings, several pairs
-are compared. Under `exact` and `robust` the distributions home and away are compared.
+The hypotheses differ in the target's reading of one interval. The noise covers any two readings up to its bound, so
+several pairs are compared.
 """
 
 from __future__ import annotations
@@ -26,14 +26,11 @@ from murmurate.lab.audit.claimed_bounds import interval_bound, max_auc
 from murmurate.lab.audit.noise_model import log_likelihood_ratio
 from murmurate.lab.audit.simulated_zone import (
     AuditScenario,
-    draw_readings,
     noisy_demand,
     release_demand,
     rest_demand_moments,
 )
-from murmurate.units import FloatArray, IntArray
-
-ReadingHypothesis = int | FloatArray  # a reading [Wh], or a distribution of readings
+from murmurate.units import IntArray
 
 MODULI = (*range(2, 17), 100, 1000)
 _OTHER_PAIR_SAMPLE_DIVISOR = 4  # pairs other than the worst get this fraction of the samples
@@ -41,35 +38,20 @@ _RESIDUE_SAMPLE_DIVISOR = 8  # each hypothesis of the residues gets this fractio
 _CURVE_POINTS = 4096  # demands at which the curve is evaluated
 
 
-def worst_case_hypotheses(scene: AuditScenario) -> tuple[ReadingHypothesis, ReadingHypothesis]:
-    """Return the pair of hypotheses that is easiest to distinguish."""
-    return (
-        (0, scene.worst_pair.bound_wh) if scene.covers_any_reading else (scene.worst_pair.away, scene.worst_pair.home)
-    )
-
-
 def single_release_attacks(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:
     """Four attacks on the noisy demand of one interval: likelihood ratio, values, the true value, residues."""
-    t, worlds = interval_bound(scene).t, _named_hypotheses(scene)
+    t, top = interval_bound(scene).t, scene.kind.bound_wh
     drawn = {
-        name: noisy_demand(scene, draw_readings(scene, world, (scene.samples,)), t) for name, world in worlds.items()
+        f"{reading:,} Wh": noisy_demand(scene, np.full(scene.samples, reading), t)
+        for reading in sorted({0, 1, top - 1, top})
     }
-    first, *_, last = drawn
+    first, *_, last = drawn  # the two that are easiest to distinguish
     worst = drawn[first], drawn[last]
     yield interval_attack(scene, worst, failure)
     yield _interval_attack_without_noise(scene, failure)
     yield value_attack(scene, drawn, failure)
     yield skipped_noise_attack(scene, worst, failure)
     yield residue_attack(scene, failure)
-
-
-def _named_hypotheses(scene: AuditScenario) -> dict[str, ReadingHypothesis]:
-    """Return the hypotheses by name. The first and the last are the easiest to distinguish."""
-    away, home = worst_case_hypotheses(scene)
-    if not scene.covers_any_reading:
-        return {"away": away, "home": home}
-    top = scene.worst_pair.bound_wh
-    return {f"{reading:,} Wh": reading for reading in sorted({0, 1, top - 1, top})}
 
 
 def interval_attack(scene: AuditScenario, outputs: tuple[IntArray, IntArray], failure: float) -> AttackResult:
@@ -82,7 +64,7 @@ def interval_attack(scene: AuditScenario, outputs: tuple[IntArray, IntArray], fa
 
 
 def _interval_attack_without_noise(scene: AuditScenario, failure: float) -> AttackResult:
-    away, home = (draw_readings(scene, world, (scene.samples,)) for world in worst_case_hypotheses(scene))
+    away, home = (np.full(scene.samples, reading) for reading in (0, scene.kind.bound_wh))
     attack = replace(_single_release_result(scene, "interval", "all but the target; one demand"), bound=None, delta=0.0)
     judged = judge_epsilon(attack, [([""], count_values(away, home))], failure / 2)
     ranked = judge_score_auc(judged, away.astype(np.float64), home.astype(np.float64), failure / 2)
@@ -109,10 +91,8 @@ def skipped_noise_attack(scene: AuditScenario, outputs: tuple[IntArray, IntArray
     The event is fixed beforehand, once for each hypothesis, so that all samples measure it.
     """
     attack = _single_release_result(scene, "skipped", "all but the target; one noised demand")
-    gain = scene.worst_pair.home - scene.worst_pair.away
     bounds = []
-    for sign, order in ((1, [1, 0]), (-1, [0, 1])):
-        reading = int((sign * gain).argmax())
+    for reading, order in ((scene.kind.bound_wh, [1, 0]), (0, [0, 1])):
         hits = np.array([np.count_nonzero(outputs[world] == reading) for world in order])
         bounds.append((log_ratio_bound(hits, np.full(2, scene.samples), failure / 2, attack.delta), reading))
     measured, reading = max(bounds)
@@ -125,24 +105,16 @@ def residue_attack(scene: AuditScenario, failure: float) -> AttackResult:
     """Attack by the noisy demand modulo small numbers: detects noise on a coarser grid than 1 Wh."""
     attack = _single_release_result(scene, "residues", "all but the target; one noised demand, modulo 2..16, 100, 1000")
     t, samples = interval_bound(scene).t, max(16, scene.samples // _RESIDUE_SAMPLE_DIVISOR)
-    away, home = worst_case_hypotheses(scene)
-    worlds: dict[str, ReadingHypothesis] = {"away against home": home}
-    if scene.covers_any_reading:
-        top = scene.worst_pair.bound_wh
-        shifts = sorted({*range(1, 17), 50, top - 1, top} & set(range(1, top + 1)))
-        worlds = {f"0 against {shift} Wh": shift for shift in shifts}
-    away_wh = noisy_demand(scene, draw_readings(scene, away, (samples,)), t)
-    drawn = {words: noisy_demand(scene, draw_readings(scene, world, (samples,)), t) for words, world in worlds.items()}
+    top = scene.kind.bound_wh
+    shifts = sorted({*range(1, 17), 50, top - 1, top} & set(range(1, top + 1)))
+    away_wh = noisy_demand(scene, np.zeros(samples, np.int64), t)
+    drawn = {shift: noisy_demand(scene, np.full(samples, shift), t) for shift in shifts}
     candidates: list[Candidate] = []
     for modulus in MODULI:
-        apart = [
-            words
-            for words, world in worlds.items()
-            if not isinstance(world, int) or _separates_residues(world, modulus)
-        ]
+        apart = [shift for shift in shifts if _separates_residues(shift, modulus)]
         if apart:
-            labels = [f"{name}, modulo {modulus}" for name in apart]
-            candidates.append((labels, count_residues(away_wh, [drawn[name] for name in apart], modulus)))
+            labels = [f"0 against {shift} Wh, modulo {modulus}" for shift in apart]
+            candidates.append((labels, count_residues(away_wh, [drawn[shift] for shift in apart], modulus)))
     return judge_epsilon(attack, candidates, failure)
 
 
@@ -154,12 +126,12 @@ def _separates_residues(shift: int, modulus: int) -> bool:
 def price_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:
     """Attack by the published price of one interval, at the demands where it leaks most."""
     attack = _single_release_result(scene, "prices", "all but the target; one price")
-    t, worlds = interval_bound(scene).t, worst_case_hypotheses(scene)
-    samples = max(4, scene.samples // 2)
+    t, samples = interval_bound(scene).t, max(4, scene.samples // 2)
     candidates = []
     for rest_wh in _probe_demands(scene, t):
         away, home = (
-            release_demand(scene, rest_wh + draw_readings(scene, world, (samples,)), t).price_ticks for world in worlds
+            release_demand(scene, np.full(samples, rest_wh + reading), t).price_ticks
+            for reading in (0, scene.kind.bound_wh)
         )
         candidates.append(([f"the others use {rest_wh:,} Wh"], count_values(away, home)))
     yield judge_epsilon(attack, candidates, failure)
@@ -167,7 +139,7 @@ def price_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]
 
 def _probe_demands(scene: AuditScenario, t: int) -> list[int]:
     """Return demands of the other households: the mean, and those at which the price changes most or meets a limit."""
-    curve, top = scene.plan.zone.curve, scene.worst_pair.bound_wh
+    curve, top = scene.plan.zone.curve, scene.kind.bound_wh
     usual = round(float(rest_demand_moments(scene)[0][t]))
     edges = [segment.from_wh - top for segment in curve.segments]
     wh = np.unique(np.concatenate([np.linspace(0, 2 * usual + 10 * top, _CURVE_POINTS).astype(np.int64), edges]))
@@ -188,8 +160,8 @@ def differencing_attack(scene: AuditScenario, failure: float) -> Iterator[Attack
     score = adversary.differencing_score(
         noisy_demand(scene, history.rest_wh + history.energy_wh), noisy_demand(scene, history.rest_wh)
     )
-    for world in worst_case_hypotheses(scene):
-        with_target = noisy_demand(scene, draw_readings(scene, world, (scene.samples,)), t)
+    for reading in (0, scene.kind.bound_wh):
+        with_target = noisy_demand(scene, np.full(scene.samples, reading), t)
         without = noisy_demand(scene, np.zeros(scene.samples, np.int64), t)
         scores.append(adversary.differencing_score(with_target, without))
     attack = AttackResult(

@@ -19,7 +19,6 @@ from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occup
 from murmurate.lab.audit.noise_model import remove_noise
 from murmurate.planning.plan import Plan
 from murmurate.planning.zone import HouseholdKind, Zone
-from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution, NoiseSampler
 from murmurate.release import protect
@@ -58,7 +57,6 @@ class AuditScenario(NamedTuple):
     plan: Plan
     kind: HouseholdKind
     model_index: int  # number of the target's model among those of `kind`
-    worst_pair: SecretPair  # the worst distributions that the calibration covers
     history: TargetHistory
     initial: FloatArray  # [occupied] at midnight
     transition: FloatArray  # [interval, from, to]
@@ -75,9 +73,9 @@ class AuditScenario(NamedTuple):
         return self.kind.name if len(self.kind.models) == 1 else f"{self.kind.name}, model {self.model_index + 1}"
 
     @property
-    def covers_any_reading(self) -> bool:
-        """Whether the calibration covers any two readings up to a bound, rather than two distributions."""
-        return self.worst_pair is not self.kind.secret_pair
+    def worst_pair(self) -> SecretPair:
+        """The consumption that is easiest to tell apart: nothing when away, the bound when home."""
+        return SecretPair.worst_case(self.kind.bound_wh)
 
     def without_noise(self) -> AuditScenario:
         """Return the same scenario without noise."""
@@ -121,7 +119,6 @@ def make_scenarios(
                 plan=plan,
                 kind=kind,
                 model_index=model,
-                worst_pair=worst_secret_pair(zone.calibration, kind.secret_pair),
                 history=target_history,
                 initial=start,
                 transition=transition,
@@ -150,15 +147,6 @@ def target_kinds(zone: Zone) -> list[HouseholdKind]:
     if not zone.private_kinds:
         raise PrivacyError("households", "public at all hours", "must have one kind with something to protect")
     return list(zone.private_kinds)
-
-
-def worst_secret_pair(calibration: Calibration, secret_pair: SecretPair) -> SecretPair:
-    """Return the pair of distributions that is easiest to distinguish among those that a calibration covers."""
-    if calibration is Calibration.RANGE:
-        return SecretPair.worst_case(secret_pair.bound_wh)
-    if calibration is Calibration.SHIFT:
-        return SecretPair.worst_case(max(1, secret_pair.shift_wh()))
-    return secret_pair
 
 
 def midnight_prior(chains: OccupancyChains) -> FloatArray:
@@ -232,9 +220,9 @@ def sample_target_occupancy(scene: AuditScenario, days: int) -> BoolArray:
 
 
 def worst_case_history(scene: AuditScenario, days: int) -> TargetHistory:
-    """Simulate a target without other households: 0 Wh when away, the largest covered reading when home."""
+    """Simulate a target without other households: 0 Wh when away, its bound when home."""
     occupied = sample_target_occupancy(scene, days)
-    return TargetHistory(occupied, np.where(occupied, scene.worst_pair.bound_wh, 0), np.zeros(occupied.shape, np.int64))
+    return TargetHistory(occupied, np.where(occupied, scene.kind.bound_wh, 0), np.zeros(occupied.shape, np.int64))
 
 
 def _resample_target(scene: AuditScenario) -> TargetHistory:
@@ -259,11 +247,9 @@ def rest_demand_moments(scene: AuditScenario) -> tuple[FloatArray, FloatArray]:
     return demand_moments(zone, [kind.count - (kind is scene.kind) for kind in zone.kinds])
 
 
-def draw_readings(scene: AuditScenario, hypothesis: int | FloatArray, shape: tuple[int, ...]) -> IntArray:
-    """Return readings under one hypothesis: a constant [Wh], or samples of a distribution on 0, 1, .. [Wh]."""
-    if isinstance(hypothesis, int):
-        return np.full(shape, hypothesis)
-    below = np.cumsum(hypothesis)
+def draw_readings(scene: AuditScenario, law: FloatArray, shape: tuple[int, ...]) -> IntArray:
+    """Return samples of a distribution on 0, 1, .. [Wh]."""
+    below = np.cumsum(law)
     drawn: IntArray = np.searchsorted(below, scene.rng.random(shape) * below[-1], side="right")
     return drawn
 

@@ -14,8 +14,7 @@ from murmurate.audit.event_search import count_values
 from murmurate.lab.audit.attack_result import AttackResult, Candidate, judge_epsilon, judge_score_auc
 from murmurate.lab.audit.claimed_bounds import interval_bound
 from murmurate.lab.audit.noise_model import group_intervals_by_noise, log_likelihood_ratio
-from murmurate.lab.audit.release_attacks import worst_case_hypotheses
-from murmurate.lab.audit.simulated_zone import AuditScenario, draw_readings, noisy_demand
+from murmurate.lab.audit.simulated_zone import AuditScenario, noisy_demand
 from murmurate.privacy.promise import WindowPromise
 from murmurate.units import BoolArray, FloatArray, IntArray
 
@@ -51,9 +50,8 @@ def _release_pairs(scene: AuditScenario, lag: int, offset: int, *, differ: bool)
     day = scene.plan.zone.intervals_per_day
     blocks = max(8, scene.samples // _PAIR_SAMPLE_DIVISOR // (2 * lag))
     days = -(-(offset + blocks * 2 * lag) // day)
-    away, home = (draw_readings(scene, world, (days * day,)) for world in worst_case_hypotheses(scene))
     late = (np.arange(days * day) - offset) // lag % 2 == 1
-    demand_wh = np.where(late, home, away) if differ else away
+    demand_wh = np.where(late & differ, scene.kind.bound_wh, 0)
     noisy_wh = noisy_demand(scene, demand_wh.reshape(days, day)).ravel()
     whole = slice(offset, offset + (days * day - offset) // (2 * lag) * 2 * lag)
     earlier, later = np.moveaxis(noisy_wh[whole].reshape(-1, 2, lag), 1, 0).reshape(2, -1)
@@ -106,8 +104,7 @@ def _window_scores(scene: AuditScenario, times: IntArray, home: BoolArray, sampl
     batch_size = max(1, _MAX_BATCH_RELEASES // len(times))
     for start in range(0, samples, batch_size):
         shape = (min(batch_size, samples - start), len(times))
-        away_wh, home_wh = (draw_readings(scene, world, shape) for world in worst_case_hypotheses(scene))
-        noisy_wh = _noisy_window(scene, np.where(home, home_wh, away_wh), times)
+        noisy_wh = _noisy_window(scene, np.broadcast_to(np.where(home, scene.kind.bound_wh, 0), shape), times)
         log_ratio = sum((reader(noisy_wh[:, columns]).sum(axis=1) for columns, reader in read), np.zeros(len(noisy_wh)))
         parts.append({"likelihood ratio": log_ratio} | _dependence_statistics(noisy_wh[:, scene.hidden[times]]))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -34,6 +34,7 @@ def source_sentence(test: ZoneBackTest, file: str) -> str:
         readings.left_out
     )
     filled = f" {readings.filled:,} missing readings were filled in." * bool(readings.filled)
+    filled += " Each meter is taken for a household: the file names none." * readings.is_by_meter
     return (
         f"{readings.households:,} households, {first_day} to {last_day} ({int(test.bills.days.sum())} days), "
         f"{test.bills.energy_kwh.sum():,.0f} kWh, from {file}.{without}{filled}"
@@ -49,12 +50,18 @@ def rules_sentences(test: ZoneBackTest) -> list[str]:
         "private price collects; the prices of the others are multiplied by one number for that. The flat rate is "
         f"{statistics.flat_price:.4f} {currency}/kWh."
     )
-    clipped = f"In the demand that prices follow, a reading counts up to {plan.bound_wh:,} Wh; it is billed in full."
-    scaled = f" The demand is scaled up to the {plan.households:,} households of the plan."
+    by_kind = test.readings.kinds and len(plan.bounds) > 1
+    bounds = [f"{wh:,} Wh ({kind})" for kind, wh in plan.bounds.items()] if by_kind else [f"{plan.bound_wh:,} Wh"]
+    clipped = f"In the demand that prices follow, a household counts up to {', '.join(bounds)}; it is billed in full."
+    times = plan.scale_of(test.readings)
+    scaled = (
+        f" The demand is multiplied by {times:.3f}: the plan is made for {plan.households:,} households, and these are "
+        f"readings of {test.readings.households:,}."
+    )
     return [
         f"Rate curve: {curve}. A price is made {test.options.lead} intervals before it is paid.",
         equal,
-        clipped + scaled * (plan.households != test.readings.households),
+        clipped + scaled * (times != 1),
     ]
 
 

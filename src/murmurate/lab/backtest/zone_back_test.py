@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from murmurate.lab.backtest.bills import Bills, make_bills
 from murmurate.lab.backtest.past_readings import PastReadings
 from murmurate.lab.backtest.replayed_prices import draw_noise, replay_prices
 from murmurate.planning.digest import parse_plan
+from murmurate.planning.household_count import round_household_count
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.time_zones import utc_offset_min
@@ -32,6 +34,7 @@ class ZonePlan:
     households: int
     bound_wh: int  # the largest
     time_zone: str
+    bounds: Mapping[str, int] = field(default_factory=dict)  # by kind
 
     @classmethod
     def from_json(cls, text: str) -> ZonePlan:
@@ -40,15 +43,24 @@ class ZonePlan:
         document = parse_plan(text)[0]
         kinds = document["households"]
         count, bound_wh = sum(int(kind["count"]) for kind in kinds), max(int(kind["bound_wh"]) for kind in kinds)
-        return cls(terms, count, bound_wh, str(document["clock"]["time_zone"]))
+        bounds = {str(kind["name"]): int(kind["bound_wh"]) for kind in kinds}
+        return cls(terms, count, bound_wh, str(document["clock"]["time_zone"]), bounds)
+
+    def scale_of(self, readings: PastReadings) -> float:
+        """Return how many times the demand of these households the plan is made for: 1 where numbers are rounded."""
+        by_kind = Counter(readings.kinds or ("",) * readings.households)
+        rounded = sum(round_household_count(count) for count in by_kind.values())
+        is_same = self.households in (rounded, readings.households)
+        return 1.0 if is_same else self.households / readings.households
 
     def zone_demand(self, readings: PastReadings) -> IntArray:
-        """Return the demand of the zone: clipped readings, scaled up to the households of the plan [Wh, interval]."""
-        ratio = self.households / readings.households
+        """Return the demand of the zone: clipped readings, scaled to the households of the plan [Wh, interval]."""
+        ratio = self.scale_of(readings)
         if not 1 / _MAX_RATIO <= ratio <= _MAX_RATIO:
             found = f"for {self.households:,} households, with readings of {readings.households:,}"
             raise ReadingError("plan", found, "must be a plan for about as many: set count or meters in its zone file")
-        clipped = np.minimum(readings.energy_wh, self.bound_wh).sum(axis=1, dtype=np.int64)
+        bounds = [self.bounds.get(kind, self.bound_wh) for kind in readings.kinds] or [self.bound_wh]
+        clipped = np.minimum(readings.energy_wh, np.array(bounds)).sum(axis=1, dtype=np.int64)
         return np.asarray(np.rint(clipped * ratio).astype(np.int64))
 
 
@@ -96,6 +108,8 @@ class ZoneBackTest:
             "last_day": last_day,
             "time_zone": self.plan.time_zone,
             "households": self.readings.households,
+            "plan_households": self.plan.households,
+            "demand_times": self.plan.scale_of(self.readings),
             "left_out": self.readings.left_out,
             "readings_filled": self.readings.filled,
             "energy_kwh": float(self.bills.energy_kwh.sum()),

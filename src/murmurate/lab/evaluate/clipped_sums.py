@@ -6,7 +6,7 @@ import numpy as np
 
 from murmurate.lab.evaluate.homes import MAX_READING_WH
 from murmurate.lab.evaluate.random_stream import Float32Array
-from murmurate.prediction.sensor import SampleMoments
+from murmurate.lab.evaluate.sample_moments import SampleMoments
 from murmurate.units import QUARTER_HOURS_PER_DAY, FloatArray
 
 BOUNDS_WH = (300, 500, 700, 1000, 1500, 2100, 3000, MAX_READING_WH)  # the last one clips nothing

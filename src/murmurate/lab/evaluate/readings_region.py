@@ -26,17 +26,17 @@ _MAX_ZONES = 16  # of one size
 
 
 def choose_sizes(households: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """The sizes that are wanted, or those of which there are two zones or more.
+    """The sizes that are wanted, or those of which there are two zones or more, and that of the whole file.
 
     Raises ReadingError if a zone would have more homes than there are.
 
     >>> choose_sizes(2500, ())
-    (100, 300, 1000)
+    (100, 300, 1000, 2500)
     """
     if max(wanted, default=0) > households:
         found = f"{max(wanted):,} homes, with readings of {households:,} households"
         raise ReadingError("sizes", found, f"must be at most {households:,}; leave --sizes out to see which do")
-    return wanted or tuple(size for size in _USUAL_SIZES if 2 * size <= households)
+    return wanted or (*(size for size in _USUAL_SIZES if 2 * size <= households), households)
 
 
 def region_of_readings(readings: HouseholdReadings, sizes: Sequence[int], seed: int) -> Region:

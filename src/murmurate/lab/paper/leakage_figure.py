@@ -12,7 +12,7 @@ from murmurate.household.occupancy import OccupancyChains
 from murmurate.lab.paper.related_mechanisms import cao_leakage, group_privacy_scale, markov_quilt_scale
 from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title
-from murmurate.privacy.leakage import ReleaseLoss, epsilon_for_leakage, periodic_distributions, periodic_leakage
+from murmurate.privacy.leakage import epsilon_for_leakage, periodic_distributions, periodic_leakage
 from murmurate.units import QUARTER_HOURS_PER_DAY
 
 _POINTS = 60
@@ -42,7 +42,7 @@ def _draw_leakage(axes: Axes, chains: OccupancyChains) -> None:
     at = 0.5  # the paper's epsilon
     epsilon = np.sort(np.append(np.geomspace(0.01, 1, _POINTS), at))
     day = np.ones(QUARTER_HOURS_PER_DAY)
-    exact = np.array([periodic_leakage(chains, ReleaseLoss.symmetric(e)).max() for e in epsilon])
+    exact = np.array([periodic_leakage(chains, e).max() for e in epsilon])
     cao = np.array([cao_leakage(chains, e * day).max() for e in epsilon])
     lines = (
         (epsilon * QUARTER_HOURS_PER_DAY, MUTED_COLOR, "--", "sum over a day, ε T"),

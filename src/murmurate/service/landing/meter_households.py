@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurate.errors import MeterError
-from murmurate.planning.household_bounds import UNKNOWN_KIND, Households, household_bounds
+from murmurate.planning.household_bounds import UNKNOWN_KIND, Households, count_households, household_bounds
 from murmurate.types import Meters
 from murmurate.units import BoolArray, IntArray
 
-_RENUMBER_HINT = "a household keeps what it is while promises run; keep it, or give the meter a new number"
+_KEEP_HINT = "must stay: a plan proves its promises for households that keep their kind and their protection"
 
 
 class MeterAttributes(NamedTuple):
@@ -45,10 +45,15 @@ def read_attributes(table: pa.Table) -> MeterAttributes:
     return MeterAttributes(table["meter"].to_numpy(), protected, code, kinds)
 
 
-def household_bounds_by_zone(
-    table: pa.Table, meters: Meters, attributes: MeterAttributes
-) -> tuple[Mapping[str, int], ...]:
-    """The largest bound of a household in each zone, by kind [Wh]."""
+class ZoneHouseholds(NamedTuple):
+    """The households of a zone."""
+
+    number: int  # how many
+    bounds: Mapping[str, int]  # the largest bound of a household by kind [Wh]: see `household_bounds`
+
+
+def read_zone_households(table: pa.Table, meters: Meters, attributes: MeterAttributes) -> tuple[ZoneHouseholds, ...]:
+    """The households of each zone. Raises MeterError where the meters of one differ in zone, kind or protection."""
     named = None
     if "household" in table.column_names:
         named = pc.dictionary_encode(table["household"]).combine_chunks()
@@ -64,7 +69,9 @@ def household_bounds_by_zone(
     def name(household: int) -> str:
         return str(household if named is None else named.dictionary[household].as_py())
 
-    return household_bounds(households, len(meters.zones), name)
+    bounds = household_bounds(households, len(meters.zones), name)
+    counts = count_households(households, len(meters.zones)).tolist()
+    return tuple(ZoneHouseholds(*each) for each in zip(counts, bounds, strict=True))
 
 
 def check_unchanged(before: MeterAttributes, after: MeterAttributes) -> None:
@@ -77,13 +84,13 @@ def check_unchanged(before: MeterAttributes, after: MeterAttributes) -> None:
     if kind_changed.any():
         at = int(kind_changed.argmax())
         old, new = before.kinds[int(kind[at])], after.kinds[int(after.kind[now[at]])]
-        raise MeterError(f"kind of meter {after.number[now[at]]}", f"{new!r}, was {old!r}", _RENUMBER_HINT)
+        raise MeterError(f"kind of meter {after.number[now[at]]}", f"{new!r}, was {old!r}", _KEEP_HINT)
     protection_changed = before.protected[was] != after.protected[now]
     if protection_changed.any():
         at = int(protection_changed.argmax())
         protected = bool(after.protected[now[at]])
         value = f"{protected}, was {not protected}".lower()
-        raise MeterError(f"protected of meter {after.number[now[at]]}", value, _RENUMBER_HINT)
+        raise MeterError(f"protected of meter {after.number[now[at]]}", value, _KEEP_HINT)
 
 
 def merge_attributes(before: MeterAttributes, after: MeterAttributes) -> MeterAttributes:

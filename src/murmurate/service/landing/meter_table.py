@@ -33,10 +33,11 @@ from murmurate.service.landing.meter_file import (
 )
 from murmurate.service.landing.meter_households import (
     MeterAttributes,
+    ZoneHouseholds,
     check_unchanged,
-    household_bounds_by_zone,
     merge_attributes,
     read_attributes,
+    read_zone_households,
 )
 from murmurate.service.storage import durable
 from murmurate.types import Meters
@@ -59,7 +60,8 @@ class MeterTable:
     digests: tuple[str, ...]  # SHA-256 of the file of each shard
     shard_meters: int  # meter m is in shard m // shard_meters
     meters: int
-    bounds: tuple[Mapping[str, int], ...] | None = field(default=None, hash=False)  # [zone] see `curator.bounds`
+    bounds: tuple[Mapping[str, int], ...] | None = field(default=None, hash=False)  # [zone] see `household_bounds`
+    households: tuple[int, ...] | None = None  # [zone] how many
 
     @property
     def version(self) -> str:
@@ -85,25 +87,34 @@ def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> Meter
 
 def _pin_new_table(landing: Landing, folder: Path, table: pa.Table, *, rewrite: bool) -> None:
     meters, attributes = _meters(table), read_attributes(table)
-    bounds = household_bounds_by_zone(table, meters, attributes)
+    households = read_zone_households(table, meters, attributes)
     if (before := _previous_attributes(folder)) is not None:
         check_unchanged(before, attributes)
         attributes = merge_attributes(before, attributes)
-    part = _write_table(folder, meters, attributes, bounds, landing)
+    part = _write_table(folder, meters, attributes, households, landing)
     _replace_folder(part, folder, rewrite=rewrite)
     load_table.cache_clear()
     load_shard.cache_clear()
 
 
+def read_households_by_zone(source: Path) -> dict[str, ZoneHouseholds]:
+    """The households of each zone of the operator's table. Raises MeterError where it cannot be used."""
+    with arrow_errors_as_meter_errors(source):
+        table = read_table(source)
+        meters = _meters(table)
+        return dict(zip(meters.zones, read_zone_households(table, meters, read_attributes(table)), strict=True))
+
+
 def is_complete(folder: Path) -> bool:
-    """Whether every file is there and whole. A table that an earlier version has pinned lacks one."""
+    """Whether every file is there and whole. A table that an earlier version has pinned lacks something."""
     if not folder.is_dir():
         return False
     try:
-        names = [f"shard={shard}.parquet" for shard in _read_contents(folder).shards]
+        contents = _read_contents(folder)
     except MeterError:
         return False
-    return all(_is_whole(folder / name) for name in (*names, _HOUSEHOLDS_FILE))
+    names = [f"shard={shard}.parquet" for shard in contents.shards]
+    return contents.households is not None and all(_is_whole(folder / name) for name in (*names, _HOUSEHOLDS_FILE))
 
 
 def _is_whole(path: Path) -> bool:
@@ -230,7 +241,11 @@ def _meters(table: pa.Table) -> Meters:
 
 
 def _write_table(
-    folder: Path, meters: Meters, attributes: MeterAttributes, bounds: tuple[Mapping[str, int], ...], landing: Landing
+    folder: Path,
+    meters: Meters,
+    attributes: MeterAttributes,
+    households: tuple[ZoneHouseholds, ...],
+    landing: Landing,
 ) -> Path:
     """One file a shard, in a temporary folder beside the one that it will be. Returns the temporary folder."""
     columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
@@ -250,7 +265,8 @@ def _write_table(
         digests.append(hashlib.sha256(data).hexdigest())
         durable.write_file(part / f"shard={shard}.parquet", data)
     size = {"shard_meters": landing.shard_meters, "meters": len(meters)}
-    contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests, "bounds": bounds} | size
+    contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests} | size
+    contents |= {"bounds": [each.bounds for each in households], "households": [each.number for each in households]}
     sink = pa.BufferOutputStream()
     packed = {"meter": "DELTA_BINARY_PACKED"}
     pq.write_table(attributes.to_table(), sink, use_dictionary=["kind"], column_encoding=packed)

@@ -12,8 +12,8 @@ from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.tile import parse_tile
 from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.service.log_reader.zone_history import read_entry_key, read_zone_prices
-from murmurate.service.log_reader.zone_view import Price, ZoneView
+from murmurate.service.log_reader.zone_history import read_entry_key, read_plan_ends, read_zone_prices
+from murmurate.service.log_reader.zone_view import PlanEnd, Price, ZoneView
 from murmurate.service.storage.session import TransactionSource, open_source
 
 _SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
@@ -75,6 +75,14 @@ class Archive:
             return view.key
         with self._session.transaction() as connection:
             return read_entry_key(connection, self._table, view.shard.name, view.row)
+
+    def read_older_plans(self, view: ZoneView, first: int) -> tuple[PlanEnd, ...]:
+        """The plans of a zone that ended in `first` or later, and before the prices in memory begin."""
+        shard, first = view.shard, max(view.row.since, first - 1)
+        if first >= shard.first:
+            return ()
+        with self._session.transaction() as connection:
+            return tuple(read_plan_ends(connection, self._table, shard.name, view.zone, first, shard.first - 1))
 
     def _table(self, connection: Connection, digest: str) -> ZoneTable:
         table = self._tables.get(digest)

@@ -11,7 +11,7 @@ from psycopg import Connection
 from murmurate.errors import ChainError
 from murmurate.public_log.tile import RowKind, TileHeader, TileKind, parse_header, row_dtype
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
-from murmurate.service.log_reader.zone_view import PRICE_KINDS, Price, find_tick
+from murmurate.service.log_reader.zone_view import PRICE_KINDS, PlanEnd, Price, find_tick
 
 LoadTable = Callable[[Connection, str], ZoneTable]  # by digest
 
@@ -19,6 +19,9 @@ _HEADER_BYTES = 4096  # where the header of a tile usually ends
 _SELECT_STARTS = """
     SELECT seq, substring(body FROM 1 FOR %s), extract(epoch FROM taken)::float8
     FROM public_log.tile WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
+_SELECT_TABLE_CHANGES = """
+    SELECT interval FROM public_log.tile WHERE shard = %s AND interval BETWEEN %s AND %s
+    GROUP BY interval HAVING count(*) > 1 ORDER BY interval"""  # beside a release: another table, or another key
 _SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
 _SELECT_ROWS = """
     SELECT t.seq, substring(t.body FROM mine.start FOR mine.size)
@@ -40,6 +43,19 @@ def read_entry_key(connection: Connection, load_table: LoadTable, shard: str, ro
         if row.zone in start.table.position:
             return start.header.key
     raise ChainError("since", str(row.since), f"must be the interval after {row.zone} entered {shard}")
+
+
+def read_plan_ends(
+    connection: Connection, load_table: LoadTable, shard: str, zone: str, first: int, last: int
+) -> list[PlanEnd]:
+    """Return the plans of a zone whose last interval is in a stretch of intervals, the oldest first."""
+    ends: list[PlanEnd] = []
+    for (interval,) in connection.execute(_SELECT_TABLE_CHANGES, (shard, first, last)).fetchall():
+        tables = [start.table for start in _read_starts(connection, load_table, shard, interval, interval)]
+        plans = [table.rows[table.position[zone]].plan for table in tables if zone in table.position]
+        if plans and plans[0] != plans[-1]:
+            ends.append(PlanEnd(plans[0], interval + 1))
+    return ends
 
 
 def read_zone_prices(

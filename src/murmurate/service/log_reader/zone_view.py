@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import RowKind
@@ -127,6 +129,13 @@ def find_tick(table: ZoneTable, zone: str) -> Fraction:
     return parse_tick(table.rows[table.position[zone]].tick)
 
 
+class PlanEnd(NamedTuple):
+    """A plan that is no longer in force."""
+
+    plan: str  # digest
+    end: int  # the first interval that was measured under the next one
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneView:
     """A zone as the log stands now."""
@@ -137,6 +146,7 @@ class ZoneView:
     display: ZoneDisplay
     load_terms: LoadTerms
     archived: Mapping[int, Price] | None = None  # prices of another stretch, from the archive, instead of recent ones
+    older_plans: tuple[PlanEnd, ...] = ()  # from the archive: those that ended before the prices in memory
 
     @property
     def zone(self) -> str:
@@ -215,6 +225,15 @@ class ZoneView:
     def terms(self) -> ReleaseTerms:
         """What the plan says about each release."""
         return self.load_terms(self.row.plan)
+
+    @property
+    def earlier_plans(self) -> list[PlanEnd]:
+        """The plans before the one in force that `older_plans` and the prices in memory know of, the oldest first."""
+        measured = range(max(self.shard.first, self.row.since), self.shard.last + 1)
+        tables = (self.shard.columns.table_of(n) for n in measured)
+        plans = [table.rows[table.position[self.zone]].plan for table in tables] + [self.row.plan]
+        changes = enumerate(pairwise(plans), measured.start + 1)
+        return [*self.older_plans, *(PlanEnd(plan, end) for end, (plan, after) in changes if plan != after)]
 
     def expected_ticks(self, interval: int) -> int:
         """The plan's expected price of the interval that pays; it is not billed."""

@@ -32,6 +32,8 @@ from murmurate.service.web.request_limits import look_up_anonymous
 from murmurate.service.web.responses import problem_response
 
 _OPERATOR_HEADERS = {"cache-control": "no-store", "x-frame-options": "DENY"}
+# /readyz needs no login, and the warning of a zone may count its meters: one more or less is a household that moved
+_ZONES_NEED_OPERATOR = "need an operator: log in at /operator, which names them and the remedy"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,8 +82,8 @@ class OperatorApi:
         if not faults:
             with suppress(psycopg.Error):
                 report = read_heartbeat_ages(self.state).get(WORKER_HEARTBEAT, (0.0, {}))[1]
-                of_zones = report.get("zone_warnings")
-                self._warnings = {**self._ingest_warnings, **(of_zones if isinstance(of_zones, dict) else {})}
+                of_zones = {"zones": _ZONES_NEED_OPERATOR} if report.get("zone_warnings") else {}
+                self._warnings = {**self._ingest_warnings, **of_zones}
         return faults
 
     @property

@@ -28,7 +28,7 @@ from murmurate.service.landing.table_in_force import TableInForce
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.failures import error_cause, error_reason, may_pass
 from murmurate.service.worker.figures import WorkerFigures
-from murmurate.service.worker.zone_warnings import warn_of_home_counts
+from murmurate.service.worker.zone_warnings import warn_of_household_counts
 from murmurate.types import Demand
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class IntervalAggregation:
     figures: WorkerFigures
     on_progress: Callable[[float], None] = lambda _: None
     zones_without_meters: frozenset[str] = field(default=frozenset(), init=False)  # open, and not in the meter table
-    home_count_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by zone
+    household_count_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by zone
     share_reported: dict[str, float] = field(default_factory=dict, init=False)  # of the meters of each zone
     feed: dict[str, int] = field(default_factory=dict, init=False)  # readings of the last interval: there, and expected
     _table: TableInForce = field(init=False)
@@ -178,22 +178,23 @@ class IntervalAggregation:
             logger.warning("zones without meters", extra={"count": len(without), "zones": sorted(without)[:5]})
         self.zones_without_meters = without
         meters = dict(zip(demand.zones, (demand.reported + demand.imputed).tolist(), strict=True))
-        self._note_home_counts({zone: count for zone, count in meters.items() if zone in opened})
+        households = zip(table.zones, table.households or [0] * len(table.zones), strict=True)
+        self._note_household_counts({zone: count for zone, count in households if zone in opened and count})
         heard = zip(demand.zones, demand.reported.tolist(), strict=True)
         shares = {zone: round(count / max(meters[zone], 1), 4) for zone, count in heard}
         reported, expected = int(demand.reported.sum()), sum(meters.values())
         self.feed = {"interval": interval, "reported": reported, "expected": expected}
         self.share_reported = dict(sorted(shares.items(), key=lambda share: (share[1], share[0]))[:MAX_SHARES])
 
-    def _note_home_counts(self, meters_by_zone: Mapping[str, int]) -> None:
+    def _note_household_counts(self, households_by_zone: Mapping[str, int]) -> None:
         terms = terms_by_zone(self.state)
-        homes = {zone: 0 if its is None else its.household_count for zone, its in terms.items()}
-        found = warn_of_home_counts(homes, meters_by_zone)
-        if found.keys() - self.home_count_warnings.keys():
+        planned = {zone: 0 if its is None else its.household_count for zone, its in terms.items()}
+        found = warn_of_household_counts(planned, households_by_zone)
+        if found.keys() - self.household_count_warnings.keys():
             logger.warning(
-                "meters do not fit plans", extra={"count": len(found), "reasons": dict(list(found.items())[:5])}
+                "households do not fit plans", extra={"count": len(found), "reasons": dict(list(found.items())[:5])}
             )
-        self.home_count_warnings = found
+        self.household_count_warnings = found
 
     def _log_aggregation(self, interval_demand: IntervalDemand, unusable: dict[str, str]) -> None:
         counts = {

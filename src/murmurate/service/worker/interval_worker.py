@@ -151,6 +151,7 @@ class IntervalWorker:
         report |= {"interval_s": self.landing.interval_s, "warnings": _first_reasons(warnings, _MAX_WARNINGS)}
         report |= {"zone_warnings": _first_reasons(zone_warnings, _MAX_WARNINGS)}
         report |= {"zones_without_meters": len(self._aggregation.zones_without_meters)}
+        report |= {"meters": str(self._aggregation.meters.resolve())}
         report |= {"share_reported": self._aggregation.share_reported, "feed": self._aggregation.feed}
         self.context.state.record_heartbeat(WORKER_HEARTBEAT, report)
 
@@ -184,7 +185,7 @@ class IntervalWorker:
         self._lead_warnings = late
         without = "has no meter in the meter table: its fallback price is released"
         no_meters = dict.fromkeys(sorted(self._aggregation.zones_without_meters), without)
-        return late | no_meters | self._aggregation.home_count_warnings
+        return late | no_meters | self._aggregation.household_count_warnings
 
 
 def _shard_counts(outcome: Outcome) -> dict[str, int]:

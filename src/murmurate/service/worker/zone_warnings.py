@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from murmurate.planning.household_count import is_count_off
 from murmurate.publisher.desired_state import ShardOpening
 
-MIN_METERS_PER_HOME, MAX_METERS_PER_HOME = 0.8, 2.0  # beyond that the plan was made for another zone
 MIN_LEAD = 2  # with less the interval that pays has begun before the measured one is over
 
 
-def warn_of_home_counts(homes_by_zone: Mapping[str, int], meters_by_zone: Mapping[str, int]) -> dict[str, str]:
-    """Return the zones whose plan is made for far more or fewer homes than the meter table has meters there.
+def warn_of_household_counts(planned: Mapping[str, int], in_table: Mapping[str, int]) -> dict[str, str]:
+    """Return the zones whose plan is made for far more or fewer households than the meter table has.
 
-    >>> warn_of_home_counts({"harbour": 801, "hill": 100}, {"harbour": 2, "hill": 99})
-    {'harbour': 'has 2 meters, and its plan is made for 801 homes: its price is mostly noise. Add the missing meters to the meter table, or change to a plan for these homes (murmurate plan, murmurate change)'}
+    >>> warn_of_household_counts({"harbour": 801, "hill": 100}, {"harbour": 2, "hill": 99})
+    {'harbour': 'has 2 households in the meter table, and its plan is made for 801: its prices are off, because its forecast and its rate curve are made for another number. Its privacy is not. Correct the meter table, or change to a plan for these households (murmurate plan, murmurate change)'}
     """  # noqa: E501
-    remedy = "or change to a plan for these homes (murmurate plan, murmurate change)"
-    warnings = {}
-    for zone, meters in sorted(meters_by_zone.items()):
-        homes = homes_by_zone.get(zone, 0)
-        found = f"has {meters:,} {'meter' if meters == 1 else 'meters'}, and its plan is made for {homes:,} homes"
-        if 0 < meters < MIN_METERS_PER_HOME * homes:
-            warnings[zone] = f"{found}: its price is mostly noise. Add the missing meters to the meter table, {remedy}"
-        elif 0 < MAX_METERS_PER_HOME * homes < meters:
-            warnings[zone] = f"{found}: its forecast is far too low. Correct the zones of the meter table, {remedy}"
-    return warnings
+    return {
+        zone: f"has {count:,} {'household' if count == 1 else 'households'} in the meter table, and its plan is made "
+        f"for {planned[zone]:,}: its prices are off, because its forecast and its rate curve are made for another "
+        "number. Its privacy is not. Correct the meter table, or change to a plan for these households (murmurate "
+        "plan, murmurate change)"
+        for zone, count in sorted(in_table.items())
+        if planned.get(zone) and is_count_off(planned[zone], count)
+    }
 
 
 def warn_of_short_leads(shards: Mapping[str, ShardOpening], grace_s: int) -> dict[str, str]:

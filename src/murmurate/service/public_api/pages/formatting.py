@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import floor, log10
 
 from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView, format_rfc3339
-from murmurate.service.public_api.pages.language import ENGLISH, Language
+from murmurate.translations.language import ENGLISH, Language
 
 KIND_WORDS = {PriceKind.MEASURED: "measured", PriceKind.FALLBACK: "fallback", PriceKind.WITHHELD: "withheld"}
 _SUBUNITS = 100  # of each currency whose subunit the translations name

@@ -4,6 +4,10 @@ A measured price is f(Y) with Y = Z + K, f the tariff's curve and K the noise. W
 is between f(Y - h) and f(Y + h). Pr[|K| > h] is about e^(-h/b) for Laplace noise of scale b, so h = b ln 20; for
 Gaussian noise h = 1.96 b; for Huber noise it follows from the area of its core and its tails. It is a function of what
 is published, and tells nothing more.
+
+A predicted price is f(D) with D a weighted sum of all draws so far, by the gains of the plan's filter. Their variances
+add up, and h = 1.96 standard deviations of that sum. Where the plan also weighs other zones there is no band: a plan
+does not know their noise.
 """
 
 from __future__ import annotations
@@ -15,13 +19,18 @@ from math import exp, log, pi, sqrt
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.prediction.deviation_states import OWN, SENSOR, STATES
+from murmurate.prediction.structural_filter import gain_at
+from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.service.log_reader.zone_view import Price
 from murmurate.units import IntArray
 
 _TAIL_PROBABILITY = 0.05
+_WARM_UP_DAYS = 10  # draws before that have hardly any weight left
 _MAX_DEMAND_WH = 2**40  # no zone draws more in an interval
 
 
@@ -44,12 +53,19 @@ def half_width_wh(distribution: NoiseDistribution, scale_wh: float, core_wh: int
     return round(deviation * float(ndtri(ndtr(core_wh / deviation) - within)))
 
 
-def noise_band(terms: ReleaseTerms, prices: Sequence[Price]) -> dict[int, tuple[float, float]]:
-    """Lower and upper edge [currency/kWh] by interval, of each measured price that the tariff of `terms` has made."""
+def noise_band(
+    terms: ReleaseTerms, prices: Sequence[Price], *, lead: int, since: int
+) -> dict[int, tuple[float, float]]:
+    """Lower and upper edge [currency/kWh] by interval, of each measured price that the tariff of `terms` has made.
+
+    `lead` is the number of intervals from a measurement to its price, `since` the first interval under these terms.
+    """
     own = [price for price in prices if price.scale_wh is not None and price.tick == terms.curve.tick]
     if not own or not _is_nondecreasing(terms.curve):
         return {}
     ticks = np.array([price.ticks or 0 for price in own], np.int64)
+    if terms.prediction is not None:
+        return _predicted_band(terms, terms.prediction, [price.interval for price in own], ticks, lead, since)
     reach = np.array(
         [half_width_wh(terms.distribution, price.scale_wh or 0.0, price.core_wh) for price in own], np.int64
     )
@@ -57,6 +73,54 @@ def noise_band(terms: ReleaseTerms, prices: Sequence[Price]) -> dict[int, tuple[
     high = terms.curve.price_ticks(_min_demand_wh(terms.curve, ticks + 1) - 1 + reach).tolist()
     tick = terms.curve.tick
     return {price.interval: (float(a * tick), float(b * tick)) for price, a, b in zip(own, low, high, strict=True)}
+
+
+def _predicted_band(
+    terms: ReleaseTerms, prediction: ZonePrediction, paid: list[int], ticks: IntArray, lead: int, since: int
+) -> dict[int, tuple[float, float]]:
+    """The band of predicted prices: of demands at the reference price, each of which meets one price."""
+    if prediction.pool_homes:
+        return {}
+    sd_wh = predicted_noise_sd_wh(terms, prediction, paid[0], paid[-1], lead=lead, since=since)
+    reach = -float(ndtri(_TAIL_PROBABILITY / 2)) * np.array([sd_wh[n] for n in paid])
+    response, curve = prediction.price_response, terms.curve
+    factor = response.factor(ticks.astype(np.float64))
+    low = response.meet(curve, _min_demand_wh(curve, ticks) / factor - reach).tolist()
+    high = response.meet(curve, (_min_demand_wh(curve, ticks + 1) - 1) / factor + reach).tolist()
+    return {n: (float(a * curve.tick), float(b * curve.tick)) for n, a, b in zip(paid, low, high, strict=True)}
+
+
+def predicted_noise_sd_wh(
+    terms: ReleaseTerms, prediction: ZonePrediction, first: int, last: int, *, lead: int, since: int
+) -> dict[int, float]:
+    """Standard deviation [Wh] of what the noise adds to the predicted demand, by the interval that pays.
+
+    The noise of the states has a covariance that follows the steps of `advance_states`: it fades with `keep`, each
+    measurement takes its surprise out and puts its own draw in. The days before are taken to be like the last one.
+    """
+    model, slots = prediction.model, prediction.model.slots_per_day
+    variance = NoiseSchedule.from_scales(terms.distribution, terms.scale_wh, terms.core_wh).variance
+    begin, end = max(since, min(first, last - slots + 1) - lead), last - lead + 1
+    steps = []
+    for measured in range(begin, end):
+        when, pays = model.locate(measured), model.locate(measured + lead)
+        slot, loading = int(when.slot[0]), model.loadings(when)
+        seen = loading.copy()
+        seen[OWN], seen[SENSOR] = model.own_loading[slot], 1.0
+        gain = gain_at(prediction.zone_gain[int(when.hour[0])][:, None], loading)[:, 0]
+        weight_wh = model.sensor.response[slot] * float(model.sensor.forecast.demand_wh(when)[0]) * prediction.scale
+        draw = float(variance[terms.slot_of_day(measured)]) / weight_wh**2
+        demand_wh = float(model.public.demand.demand_wh(pays)[0]) * prediction.scale
+        steps.append((measured + lead, seen, gain, draw, demand_wh * model.loadings(pays) * model.keep**lead))
+    fading, covariance, found = np.outer(model.keep, model.keep), np.zeros((STATES, STATES)), dict[int, float]()
+    for _ in range(1 + min(_WARM_UP_DAYS, (begin - since) // slots)):
+        for paid, seen, gain, draw, ahead in steps:
+            covariance = covariance * fading
+            shown = covariance @ seen
+            crossed = np.outer(gain, shown)
+            covariance = covariance - crossed - crossed.T + (float(seen @ shown) + draw) * np.outer(gain, gain)
+            found[paid] = sqrt(max(float(ahead @ covariance @ ahead), 0.0))
+    return found
 
 
 def _min_demand_wh(curve: RateCurve, ticks: IntArray) -> IntArray:

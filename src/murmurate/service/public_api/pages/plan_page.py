@@ -8,20 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from murmurate.planning.release_terms import PlannedHouseholds, ReleaseTerms
-from murmurate.privacy.promise import MomentPromise
+from murmurate.planning.promise_text import format_length
+from murmurate.planning.release_terms import PlannedHouseholds
 from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView
 from murmurate.service.public_api.pages.formatting import PriceFormat, format_about, format_day, local_datetime
-from murmurate.service.public_api.pages.language import ENGLISH, Language
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
-from murmurate.service.public_api.pages.page_values import page_values
-from murmurate.service.public_api.pages.promise_text import (
-    format_length,
-    promise_rows,
-    promise_sentences,
-    stated_promises,
-)
+from murmurate.service.public_api.pages.page_values import page_values, promise_text
 from murmurate.service.web.html import render_page
+from murmurate.translations.language import ENGLISH, Language
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +33,9 @@ class NoiseCost:
     """What the noise does to demand and price, 95 times in 100, in the interval in which it does most."""
 
     reach: str  # [kWh]
-    price: str | None  # by which a price moves at most; none: the tariff falls somewhere
+    price: str | None  # by which a price moves at most; none: not known, or the tariff falls somewhere
     low: str  # the range of expected prices
     high: str
-    is_predicted: bool
 
 
 def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, language: Language = ENGLISH) -> str:
@@ -59,11 +52,11 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         moment=moment,
         length=format_length(view.interval_s, language),
         lead=format_length(view.lead_intervals * view.interval_s, language),
-        sentences=promise_sentences(terms, language),
-        promises=promise_rows(terms, language),
-        has_forever=any(isinstance(one.promise, MomentPromise) for one in stated_promises(terms)),
+        promise=promise_text(view, now_s, language),
+        is_predicted=terms.prediction is not None,
+        cost_so_far=_cost_so_far(view, unit),
         households=[_households_row(kind, unit) for kind in terms.households],
-        noise=_noise_cost(terms, unit),
+        noise=_noise_cost(view, now_s, unit),
         key_groups=[opening_key[at : at + 8] for at in range(0, len(opening_key), 8)],
     )
 
@@ -74,23 +67,36 @@ def _households_row(kind: PlannedHouseholds, unit: PriceFormat) -> HouseholdsRow
     return HouseholdsRow(kind.kind, unit.language.whole(kind.count), f"{bound} kWh", protection)
 
 
-def _noise_cost(terms: ReleaseTerms, unit: PriceFormat) -> NoiseCost:
+def _cost_so_far(view: ZoneView, unit: PriceFormat) -> str | None:
+    """Sums of the costs of all releases; None: nothing was released yet."""
+    micro = {"ε": view.total_epsilon_micro, "ρ": view.total_rho_micro}
+    return ", ".join(f"{name} = {unit.decimal(f'{value / 1e6:.6f}')}" for name, value in micro.items() if value) or None
+
+
+def _noise_cost(view: ZoneView, now_s: float, unit: PriceFormat) -> NoiseCost:
+    terms, slots = view.terms, len(view.terms.scale_wh)
+    midnight = view.interval_at(now_s) // slots * slots + view.lead_intervals
     noise = zip(terms.scale_wh.tolist(), terms.core_wh.tolist(), strict=True)
     reach_wh = max(half_width_wh(terms.distribution, scale, core) for scale, core in noise)
     ticks = terms.forecast_ticks
     prices = [
         Price(
-            n, PriceKind.MEASURED, int(ticks[n]), terms.curve.tick, float(terms.scale_wh[n]), 0.0, int(terms.core_wh[n])
+            midnight + n,
+            PriceKind.MEASURED,
+            int(ticks[n]),
+            terms.curve.tick,
+            float(terms.scale_wh[n]),
+            0.0,
+            int(terms.core_wh[n]),
         )
         for n in range(len(ticks))
     ]
-    band = noise_band(terms, prices)
-    own = {n: float(price.value or 0.0) for n, price in enumerate(prices)}
+    band = noise_band(terms, prices, lead=view.lead_intervals, since=0)
+    own = {price.interval: float(price.value or 0.0) for price in prices}
     moved = max((max(own[n] - low, high - own[n]) for n, (low, high) in band.items()), default=None)
     return NoiseCost(
         reach=unit.decimal(format_about(Fraction(reach_wh, 1000))),
         price=None if moved is None else unit.about(Fraction(moved)),
         low=unit.about(int(ticks.min()) * terms.curve.tick),
         high=unit.about(int(ticks.max()) * terms.curve.tick),
-        is_predicted=terms.prediction is not None,
     )

@@ -13,16 +13,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from murmurate.planning.promise_text import longest_window
 from murmurate.service.log_reader.zone_view import ShardView, ZoneView
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.pages.language import LANGUAGES, Language, preferred_language
 from murmurate.service.public_api.pages.plan_page import plan_page
 from murmurate.service.public_api.pages.zone_list import MAX_LISTED_ZONES, zones_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.service.public_api.response_cache import CACHE_CONTROL_SHORT, CachedResponse
 from murmurate.service.public_api.response_sender import PreparedResponse
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE
+from murmurate.translations.language import LANGUAGES, Language, preferred_language
 
 _REFRESH_DELAY_S = 2.0  # the live state has seen the next interval by then
 
@@ -78,6 +79,10 @@ class HtmlPages:
         view, language = query_params.zone_param(request, self._live_state.views), _language(request)
         await self._live_state.load_terms([view.plan_digest])
         opening_key, now_s = await self._opening_key(view), self._live_state.clock.now()
+        oldest = view.interval_at(now_s) - longest_window(view.terms)
+        if max(view.row.since, oldest - 1) < view.shard.first:
+            older = await self._live_state.lookup_threads.run(self._live_state.archive.read_older_plans, view, oldest)
+            view = replace(view, older_plans=older)
         page = await self._cached_page(make_page, view, now_s, opening_key, language)
         return self._conditional_response(request, page), view, now_s
 

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.public_api.pages.formatting import KIND_WORDS, PriceFormat, TimeLabel, local_datetime
-from murmurate.service.public_api.pages.language import ENGLISH, Language
 from murmurate.service.public_api.pages.page_values import language_values, zone_url
 from murmurate.service.web.html import render_page
+from murmurate.translations.language import ENGLISH, Language
 
 MAX_LISTED_ZONES = 1000
 

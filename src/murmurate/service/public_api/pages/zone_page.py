@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 
+from murmurate.planning.promise_text import PromiseText
 from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView
 from murmurate.service.public_api.formats.openadr_program import OPENADR_BASE_PATH
 from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day
@@ -20,13 +21,12 @@ from murmurate.service.public_api.pages.formatting import (
     format_day,
     local_datetime,
 )
-from murmurate.service.public_api.pages.language import ENGLISH, Language
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
-from murmurate.service.public_api.pages.page_values import page_values, zone_url
-from murmurate.service.public_api.pages.price_chart import ChartedDay, PriceChart, price_chart
+from murmurate.service.public_api.pages.page_values import page_values, promise_text, zone_url
+from murmurate.service.public_api.pages.price_chart import ChartedDay, NoiseBand, PriceChart, price_chart
 from murmurate.service.public_api.pages.price_levels import DayLevels, PriceWindow, day_levels, windows_ahead
-from murmurate.service.public_api.pages.promise_text import habits_sentence, promise_sentences
 from murmurate.service.web.html import render_page
+from murmurate.translations.language import ENGLISH, Language
 
 _EXPECTED = "expected"
 
@@ -37,6 +37,7 @@ class CurrentPrice:
 
     price: str | None  # none: there is no price
     kind: str | None  # none: nothing is decided
+    meaning: str | None  # key of what its kind means
     level: str | None
     level_percent: int  # from the mean of the day
     start: TimeLabel
@@ -90,10 +91,8 @@ class DayPrices:
 class PlanText:
     """What the plan promises, in words."""
 
-    sentences: list[str]
-    habits: str | None
-    noise_reach: str | None  # [kWh]; none: the price uses no reading
-    cost: str | None  # none: nothing yet
+    promise: PromiseText
+    noise_reach: str | None  # [kWh]; none: the price uses no new reading
 
 
 def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, language: Language = ENGLISH) -> str:
@@ -114,7 +113,7 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         windows=_hour_windows(view, at, unit),
         day=day,
         chart=chart,
-        plan=_plan_text(view, at, unit),
+        plan=PlanText(promise=promise_text(view, now_s, unit.language), noise_reach=_noise_reach(view, at, unit)),
         formats=_format_links(view, base_url),
     )
 
@@ -133,6 +132,7 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
     return CurrentPrice(
         price=unit.exact(price),
         kind=None if price is None else KIND_WORDS[price.kind],
+        meaning=None if price is None else _meaning(view, price.kind),
         level=None if level is None else level.value,
         level_percent=int(100 * distance),
         start=now[0],
@@ -144,6 +144,11 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
         next_expected=unit.about(view.expected_ticks(at + 1) * view.tick) if following is None else None,
         first_price_from=first_price if at < view.first_priced else None,
     )
+
+
+def _meaning(view: ZoneView, kind: PriceKind) -> str:
+    is_predicted = view.terms.prediction is not None and kind is not PriceKind.WITHHELD
+    return f"kind.{KIND_WORDS[kind]}_predicted_meaning" if is_predicted else f"kind.{KIND_WORDS[kind]}_meaning"
 
 
 def _published(view: ZoneView, price: Price) -> TimeLabel:
@@ -194,29 +199,21 @@ def _day_and_chart(
         view=view,
         intervals=intervals,
         current=at,
-        noise_band=noise_band(view.terms, known),
+        noise_band=_noise_band(view, known),
         levels=day.levels,
         unit=unit,
     )
     return prices, price_chart(charted, short_label)
 
 
-def _plan_text(view: ZoneView, at: int, unit: PriceFormat) -> PlanText:
-    reach_kwh = _noise_reach_kwh(view, at)
-    return PlanText(
-        sentences=promise_sentences(view.terms, unit.language),
-        habits=habits_sentence(view.terms, unit.language),
-        noise_reach=None if reach_kwh is None else unit.decimal(f"{reach_kwh:.3g}"),
-        cost=_cost_text(view, unit),
-    )
+def _noise_band(view: ZoneView, prices: list[Price]) -> NoiseBand:
+    """Where prices would lie without noise. After a change of plan a filter still holds draws of the earlier one."""
+    if view.terms.prediction is not None and view.earlier_plans:
+        return {}
+    return noise_band(view.terms, prices, lead=view.lead_intervals, since=view.row.since)
 
 
-def _cost_text(view: ZoneView, unit: PriceFormat) -> str | None:
-    micro = {"ε": view.total_epsilon_micro, "ρ": view.total_rho_micro}
-    return ", ".join(f"{name} = {unit.decimal(f'{value / 1e6:.6f}')}" for name, value in micro.items() if value) or None
-
-
-def _noise_reach_kwh(view: ZoneView, at: int) -> float | None:
+def _noise_reach(view: ZoneView, at: int, unit: PriceFormat) -> str | None:
     """How far the noise of an interval reaches, 95 times in 100 [kWh]; None: there is none."""
     price = view.prices.get(at)
     if price is not None and price.scale_wh is None:
@@ -224,7 +221,7 @@ def _noise_reach_kwh(view: ZoneView, at: int) -> float | None:
     slot = view.terms.slot_of_day(at - view.lead_intervals)
     scale_wh = float(view.terms.scale_wh[slot]) if price is None else price.scale_wh or 0.0
     core_wh = int(view.terms.core_wh[slot]) if price is None else price.core_wh
-    return half_width_wh(view.terms.distribution, scale_wh, core_wh) / 1000
+    return unit.decimal(f"{half_width_wh(view.terms.distribution, scale_wh, core_wh) / 1000:.3g}")
 
 
 def _format_links(view: ZoneView, base_url: str) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""The languages of the pages: texts in `translations/*.toml`, and which one a browser asks for.
+"""The languages of pages and terminal: texts in `*.toml` beside this file, and which one a browser asks for.
 
-A text is HTML with `{placeholders}`. Values that are put into it are escaped, unless they are markup already.
+A text has `{placeholders}`. Those of the tables `promise`, `basis` and `limits` are plain; the others may be HTML.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from functools import lru_cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from markupsafe import Markup
-
 _MAX_HEADER_LENGTH = 200  # [characters] of Accept-Language that are read
 _DEFAULT_CODE = "en"
 
@@ -23,19 +21,15 @@ class Language:
     """The texts of one language, by table and key: `zone.title`. Numbers are written as in a country."""
 
     code: str  # ISO 639-1
-    texts: Mapping[str, Markup]
+    texts: Mapping[str, str]
     country: str | None = None  # ISO 3166-1
 
     def in_country(self, country: str | None) -> Language:
         return replace(self, country=country)
 
-    def text(self, key: str, /, **values: object) -> Markup:
-        """Return a text as markup, with escaped values in the place of its placeholders."""
-        return self.texts[key].format(**values) if values else self.texts[key]
-
     def plain(self, key: str, /, **values: object) -> str:
-        """Return a text that is not HTML, such as a name or a date."""
-        return str(self.texts[key]).format(**values)
+        """Return a text that is not HTML, such as a name, a date or a promise."""
+        return self.texts[key].format(**values)
 
     def find(self, key: str) -> str | None:
         return self.texts.get(key)
@@ -57,17 +51,13 @@ class Language:
         return f"{number:,}".replace(",", self._mark("thousands"))
 
     def _mark(self, name: str) -> str:
-        return str(self.texts.get(f"number.{name}_{self.country}", self.texts[f"number.{name}"]))
+        return self.texts.get(f"number.{name}_{self.country}", self.texts[f"number.{name}"])
 
 
 def _load_language(code: str) -> Language:
-    text = files("murmurate.service.public_api.pages").joinpath("translations", f"{code}.toml").read_text("utf-8")
+    text = files("murmurate.translations").joinpath(f"{code}.toml").read_text("utf-8")
     tables = tomllib.loads(text)
-    flat = {
-        f"{table}.{key}": Markup(value)  # noqa: S704  the files are part of the program
-        for table, entries in tables.items()
-        for key, value in entries.items()
-    }
+    flat = {f"{table}.{key}": value for table, entries in tables.items() for key, value in entries.items()}
     return Language(code, MappingProxyType(flat))
 
 
