@@ -33,6 +33,12 @@ DateText = Annotated[
 MeterColumn = Annotated[str | None, typer.Option(help="Name of the column of the meter.")]
 TimeColumn = Annotated[str | None, typer.Option(help="Name of the column of the time or day.")]
 EnergyColumn = Annotated[str | None, typer.Option(help="Name of the column of the energy.")]
+HouseholdColumn = Annotated[
+    str | None,
+    typer.Option(help="Name of the column of the household or customer: meters with the same value are one household."),
+]
+ZoneColumn = Annotated[str | None, typer.Option(help="Name of the column of the zone, instead of --zone.")]
+KindColumn = Annotated[str | None, typer.Option(help="Name of the column of the kind of household.")]
 OutputZone = Annotated[str, typer.Option(help="Zone of the meters, for meters.csv and zone.toml.")]
 MeterBound = Annotated[
     int | None,
@@ -63,6 +69,9 @@ def run_import_command(
     meter_column: MeterColumn = None,
     time_column: TimeColumn = None,
     energy_column: EnergyColumn = None,
+    household_column: HouseholdColumn = None,
+    zone_column: ZoneColumn = None,
+    kind_column: KindColumn = None,
     zone: OutputZone = "imported",
     bound_wh: MeterBound = None,
     show: ShownPlaces = 5,
@@ -83,9 +92,11 @@ def run_import_command(
         return
     require_parquet()
     from murmurate.commands.import_readings import import_files, make_file_options, make_output  # noqa: PLC0415
+    from murmurate.reading_import.columns import ColumnNames  # noqa: PLC0415
 
     clock = (time_zone, stamps, dates)
-    minutes, names = (interval_minutes, source_minutes), (meter_column, time_column, energy_column)
+    minutes = (interval_minutes, source_minutes)
+    names = ColumnNames(meter_column, time_column, energy_column, household_column, zone_column, kind_column)
     options = make_file_options(clock=clock, minutes=minutes, unit=unit, decimal=decimal, names=names)
     output = make_output(out, zone, interval_minutes, bound_wh)
     summary = import_files(files, options, output, max_places=show, as_json=as_json)

@@ -18,7 +18,7 @@ from murmurate.reading_import.columns import ColumnNames
 from murmurate.reading_import.file_import import FileOptions
 from murmurate.reading_import.import_run import ImportOutput, ImportSummary, import_readings
 from murmurate.reading_import.local_time import DateOrder
-from murmurate.reading_import.output_files import METERS_NAME, READINGS_NAME, USUAL_BOUND_WH, ZONE_NAME
+from murmurate.reading_import.output_files import METERS_NAME, READINGS_NAME, USUAL_BOUND_WH
 from murmurate.time_zones import load_time_zone
 from murmurate.units import SECONDS_PER_DAY
 
@@ -32,12 +32,12 @@ def make_file_options(
     minutes: tuple[int, int | None],
     unit: str | None,
     decimal: str | None,
-    names: tuple[str | None, str | None, str | None],
+    names: ColumnNames,
 ) -> FileOptions:
     """Return how files are read, from the options of the command line.
 
-    `clock` is time zone, stamps and order of dates, `minutes` the interval of the zone and of the files, `names` the
-    columns of meter, time and energy. Raises MurmurateError for a value that is not allowed.
+    `clock` is time zone, stamps and order of dates, `minutes` the interval of the zone and of the files. Raises
+    MurmurateError for a value that is not allowed.
     """
     time_zone, stamps, dates = clock
     interval_minutes, source_minutes = minutes
@@ -55,7 +55,7 @@ def make_file_options(
         date_order=_choose("--dates", dates, {each.value: each for each in DateOrder}, "dmy or mdy"),
         source_length_s=None if source_minutes is None else 60 * source_minutes,
         is_end=_choose("--stamps", stamps, {"start": False, "end": True}, "start or end") is True,
-        names=ColumnNames(*names),
+        names=names,
     )
 
 
@@ -100,10 +100,13 @@ def _print_summary(summary: ImportSummary, options: FileOptions, output: ImportO
     for file in summary.files:
         console.print(_describe_file(file))
     found = summary.to_document()
+    column = "" if summary.household_column is None else f" (column {summary.household_column})"
     console.print(
         f"Taken: {summary.readings:,} readings of {options.interval_s // 60} minutes from {len(summary.meters):,} "
-        f"meters, {found['first']} to {found['last']}."
+        f"meters of {summary.households:,} households{column}, {found['first']} to {found['last']}."
     )
+    for sentence in summary.warnings:
+        console.print(f"Warning: {sentence}")
     days = (summary.last_s + options.interval_s - summary.first_s) / SECONDS_PER_DAY
     if days < MIN_DAYS:
         console.print(
@@ -119,7 +122,7 @@ def _print_summary(summary: ImportSummary, options: FileOptions, output: ImportO
         places = summary.refused.places[reason]
         more = " ..." if count > len(places) else ""
         console.print(f"  {count:,} {reason}\n    {'; '.join(places)}{more}")
-    console.print(f"Written to {output.folder}/: {READINGS_NAME}, {METERS_NAME}, {ZONE_NAME}.")
+    console.print(f"Written to {output.folder}/: {READINGS_NAME}, {METERS_NAME}, {', '.join(summary.zone_files)}.")
 
 
 def _describe_file(file: dict[str, object]) -> str:

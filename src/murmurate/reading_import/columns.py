@@ -10,9 +10,15 @@ from murmurate.errors import ReadingError
 from murmurate.reading_import.cell_values import EnergyUnit
 
 _METERS = (
-    "meter_id", "meter", "meterid", "meter_number", "meter_serial", "household", "household_id", "lclid",
-    "mpan", "mpxn", "nmi", "dataid", "customer_id", "customer", "home", "id", "zaehler", "zähler", "zählpunkt", "pod",
+    "meter_id", "meter", "meterid", "meter_number", "meter_serial", "lclid", "mpan", "mpxn", "nmi", "dataid", "pod",
+    "zaehler", "zähler", "zaehlernummer", "zählernummer", "zaehlpunkt", "zählpunkt",
 )  # fmt: skip
+_HOUSEHOLDS = (  # beside a meter; alone they are the meter too
+    "household", "household_id", "haushalt", "home", "home_id", "customer_id", "customer", "customer_number",
+    "account_id", "account", "account_number", "kunde", "kundennummer", "kunden_nr", "kundennr", "vertragskonto",
+    "anschlussnutzer", "anschluss",
+)  # fmt: skip
+_ROW_NUMBERS = ("id",)  # often the number of the row: a meter where nothing else is
 _TIMES = (
     "interval_start", "timestamp", "datetime", "date_time", "date_&_time", "tstp", "start", "start_time", "from",
     "time", "utc", "local_15min", "localminute", "zeitstempel", "von", "data_collection_log_timestamp", "unix",
@@ -46,6 +52,9 @@ class Columns:
     """Where a file has what. It has `energy` or `slots`."""
 
     meter: int | None  # none: a file is a meter
+    household: int | None  # none: not known; that of the meter, if meters are named by their household
+    zone: int | None
+    kind: int | None
     time: int  # a time; or a day, if there are `slots` or a `clock`
     clock: int | None
     end: int | None
@@ -56,6 +65,12 @@ class Columns:
     unit: EnergyUnit | None
     unit_column: str  # whose name has the unit; empty: none has
 
+    @property
+    def taken(self) -> set[int | None]:
+        """The columns that are something already."""
+        single = {self.meter, self.household, self.zone, self.kind, self.time, self.clock, self.end, self.energy}
+        return single | {slot.column for slot in self.slots}
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
@@ -64,6 +79,9 @@ class ColumnNames:
     meter: str | None = None
     time: str | None = None
     energy: str | None = None
+    household: str | None = None
+    zone: str | None = None
+    kind: str | None = None
 
 
 NO_NAMES = ColumnNames()
@@ -72,16 +90,27 @@ NO_NAMES = ColumnNames()
 def find_columns(header: Sequence[str], place: str, given: ColumnNames) -> Columns:
     """Return the columns of a file. Raises ReadingError with the names that are known."""
     names = [_plain(name) for name in header]
-    meter = _find_given(header, given.meter, place) if given.meter else _find(names, _METERS)
+    known = (*_METERS, *_HOUSEHOLDS, *_ROW_NUMBERS)
+    meter = _find_given(header, given.meter, place) if given.meter else _find(names, known)
+    household, zone, kind = (
+        _find_given(header, name, place) if name else None for name in (given.household, given.zone, given.kind)
+    )
+    if household is None and meter is not None:
+        household = meter if names[meter] in _HOUSEHOLDS else _find(names, _HOUSEHOLDS)
     slots, by_clock = _find_slots(names)
     time, clock = _find_time(header, names, given, place, is_wide=bool(slots))
-    energy = None if slots else _find_energy(header, names, given, place, taken={meter, time, clock})
+    energy = (
+        None if slots else _find_energy(header, names, given, place, taken={meter, household, zone, kind, time, clock})
+    )
     if time is None or (energy is None and not slots) or (slots and meter is None):
         raise ReadingError(place, f"with the columns {_shorten(header)}", _LONG_OR_WIDE)
     of_energy = [slot.column for slot in slots] if energy is None else [energy]
     unit, unit_column = _find_unit([*(header[column] for column in of_energy), *header])
     return Columns(
         meter=meter,
+        household=household,
+        zone=zone,
+        kind=kind,
         time=time,
         clock=clock,
         end=None if slots else _find(names, _ENDS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from murmurate.reading_import.columns import NO_NAMES, ColumnNames, Columns, fin
 from murmurate.reading_import.day_rows import DayCells, DayClock, count_by_clock, is_filled
 from murmurate.reading_import.green_button import is_feed, read_feed
 from murmurate.reading_import.local_time import DateOrder, FileClock, Moment, detect_date_order
+from murmurate.reading_import.meter_columns import MeterColumns, WatchedColumn
 from murmurate.reading_import.reading_spool import ReadingSpool
 from murmurate.reading_import.refused_cells import (
     DAY_LENGTH,
@@ -52,6 +53,7 @@ class ImportTarget:
     meters: MeterNames
     files: list[Path]
     headers: list[tuple[str, ...]]
+    meter_columns: MeterColumns = field(default_factory=MeterColumns)
     advance: Callable[[int], None] = lambda _: None  # bytes of the file that were read
 
     def place(self, file: int, line: int, column: int) -> str:
@@ -74,6 +76,7 @@ class _FileReader:
     energies: EnergyCells
     options: FileOptions
     target: ImportTarget
+    watched: list[WatchedColumn]
 
     def refuse(self, reason: str, line: int, column: int = -1) -> None:
         refused = self.target.refused
@@ -100,6 +103,12 @@ class _FileReader:
         if isinstance(meter, str):
             self.refuse(meter, line)
             return None
+        for each in self.watched:
+            value = row[each.column].strip()
+            if each.values.setdefault(meter, value) != value:
+                header, place = self.target.headers[self.number], self.target.place(self.number, line, each.column)
+                self.target.meter_columns.drop_or_refuse(each, header, place, meters.names[meter])
+                self.watched = [other for other in self.watched if other is not each]
         return meter
 
     def read_time_row(self, row: Row, line: int) -> None:
@@ -203,7 +212,8 @@ def _import_table(number: int, table: Table, options: FileOptions, target: Impor
     clock = FileClock(options.time_zone, order)
     length_s = columns.length_s or options.source_length_s or _find_length(path, whole, columns, clock)
     check_lengths(str(path), length_s, options.interval_s)
-    reader = _FileReader(number, columns, length_s, clock, EnergyCells(unit, mark), options, target)
+    watched = target.meter_columns.watch_columns(table.header, columns)
+    reader = _FileReader(number, columns, length_s, clock, EnergyCells(unit, mark), options, target, watched)
     rows = _read_rows(reader, table, chain(sample, table.rows))
     return {
         "file": path.name,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,17 +16,20 @@ from murmurate.errors import ReadingError
 from murmurate.reading_import.cell_values import MeterNames
 from murmurate.reading_import.file_import import FileOptions, ImportTarget, import_file
 from murmurate.reading_import.merge import merge_readings
+from murmurate.reading_import.meter_columns import MeterPlace
 from murmurate.reading_import.output_files import (
+    KIND_NAME,
     METERS_NAME,
     READINGS_NAME,
-    ZONE_NAME,
     ReadingsWriter,
     write_meter_table,
-    write_zone_file,
+    write_zone_files,
 )
 from murmurate.reading_import.reading_spool import ReadingSpool, SpooledReadings
 from murmurate.reading_import.refused_cells import RefusedCells
 from murmurate.reading_import.resample import MeterReadings
+from murmurate.time_zones import utc_offset_min
+from murmurate.units import SECONDS_PER_DAY
 
 
 @dataclass(slots=True)
@@ -37,6 +42,10 @@ class ImportSummary:
     repeated: int = 0  # cells that were there more than once, with the same value
     above_bound: int = 0  # readings that the service would cut off
     meters: list[str] = field(default_factory=list)
+    households: int = 0
+    household_column: str | None = None  # None: each meter is taken for a household
+    zone_files: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # sentences
     first_s: int = 2**62
     last_s: int = -(2**62)
 
@@ -56,12 +65,16 @@ class ImportSummary:
             "files": self.files,
             "readings": self.readings,
             "meters": len(self.meters),
+            "households": self.households,
+            "household_column": self.household_column,
+            "warnings": self.warnings,
             "first": _format_utc(self.first_s),
             "last": _format_utc(self.last_s),
             "repeated": self.repeated,
             "above_bound": self.above_bound,
             "refused": self.refused.total,
             "refusals": self.refused.to_document(),
+            "zone_files": self.zone_files,
         }
 
 
@@ -89,41 +102,91 @@ def import_readings(
     output.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.folder, prefix=".import-") as spool_folder:
         spool = ReadingSpool(Path(spool_folder))
-        target = ImportTarget(spool, RefusedCells(max_places), MeterNames(), list(files), [], advance)
+        target = ImportTarget(spool, RefusedCells(max_places), MeterNames(), list(files), [], advance=advance)
         summary = ImportSummary(target.refused)
         for number in range(len(files)):
             summary.files.append(import_file(number, options, target))
+        numbers = {name: number for number, name in enumerate(target.meters.names)}
+        places = {place.meter: place for place in target.meter_columns.place_meters(numbers, output.zone, KIND_NAME)}
         path = Path(spool_folder) / READINGS_NAME
-        _write_readings(path, options, output, target, summary)
+        _write_readings(path, options, output, target, summary, places)
         if not summary.readings:
             _raise_nothing_taken(files, summary.refused)
         path.replace(output.folder / READINGS_NAME)
-    write_meter_table(output.folder / METERS_NAME, sorted(summary.meters), output.zone, output.bound_wh)
-    write_zone_file(
-        output.folder / ZONE_NAME,
-        zone=output.zone,
-        homes=len(summary.meters),
-        minutes=options.interval_s // 60,
-        time_zone=options.time_zone or "UTC",
-        bound_wh=output.bound_wh,
+    taken = set(summary.meters)
+    rows = [place for name, place in places.items() if name in taken]
+    write_meter_table(output.folder / METERS_NAME, rows, output.bound_wh)
+    minutes, time_zone = options.interval_s // 60, options.time_zone or "UTC"
+    summary.zone_files = write_zone_files(output.folder, rows, minutes, time_zone, output.bound_wh)
+    _note_households(
+        summary, rows, output.bound_wh, target.meter_columns.find_candidate([numbers[name] for name in taken])
     )
+    summary.household_column = target.meter_columns.household_column
+    _note_end_stamps(summary, options)
     return summary
 
 
+def _note_end_stamps(summary: ImportSummary, options: FileOptions) -> None:
+    """Say so if times look like the ends of intervals: the first is one interval after midnight, the last midnight."""
+    lengths = {minutes for file in summary.files for minutes in file["minutes"]}  # type: ignore[attr-defined]
+    is_by_time = all(file.get("layout") == "a row a reading" for file in summary.files)
+    length_s = int(60 * max(lengths, default=0))
+    if options.is_end or not is_by_time or len(lengths) != 1 or length_s < options.interval_s:
+        return
+    ends = (summary.first_s, summary.last_s + options.interval_s - length_s)  # as the file has them
+    time_zone = options.time_zone or "UTC"
+    first, last = ((at_s + 60 * utc_offset_min(time_zone, at_s)) % SECONDS_PER_DAY for at_s in ends)
+    if (first, last) == (length_s, 0):
+        summary.warnings.append(
+            f"The first time is {length_s // 60} minutes after midnight and the last is midnight: times are perhaps "
+            "the ends of intervals. If they are, every reading is now an interval late: import again with --stamps end."
+        )
+
+
+def _note_households(
+    summary: ImportSummary, rows: Sequence[MeterPlace], bound_wh: int, candidate: tuple[str, int] | None
+) -> None:
+    """Count households, and say what a plan from these outputs does not hide, or hides at a price."""
+    meters = Counter(row.household or row.meter for row in rows)
+    summary.households = len(meters)
+    if rows[0].household is None:
+        summary.warnings.append(
+            "Each meter is taken for a household of its own: no column of the household is known. A household with two "
+            "meters is then hidden as if it had one, and its promise does not hold. Name the column of the household "
+            "with --household-column; the column of the meter says that each meter is a household."
+        )
+        if candidate is not None:
+            name, count = candidate
+            summary.warnings.append(
+                f"The column {name} has {count:,} values for {len(rows):,} meters, and one for each meter. If it is "
+                f"the household, import again with --household-column {shlex.quote(name)}."
+            )
+    elif (largest := max(meters.values())) > 1:
+        summary.warnings.append(
+            f"The largest household has {largest} meters: its bound of {largest} × {bound_wh} Wh sets the noise of its "
+            "zone. Lower bound_wh of its meters in the meter table for less noise."
+        )
+
+
 def _write_readings(
-    path: Path, options: FileOptions, output: ImportOutput, target: ImportTarget, summary: ImportSummary
+    path: Path,
+    options: FileOptions,
+    output: ImportOutput,
+    target: ImportTarget,
+    summary: ImportSummary,
+    places: Mapping[str, MeterPlace],
 ) -> None:
     def refuse(reason: str, rows: SpooledReadings) -> None:
         places = (target.place(int(row["file"]), int(row["line"]), int(row["column"])) for row in rows)
         target.refused.refuse_many(reason, len(rows), places)
 
-    writer = ReadingsWriter(path, options.time_zone or "UTC")
+    writer = ReadingsWriter(path, options.time_zone or "UTC", [places[name] for name in target.meters.names])
     try:
         for part in target.spool.read_parts():
             readings, repeated = merge_readings(part, options.interval_s, refuse)
             summary.repeated += repeated
             summary.add_part(readings, target.meters.names, output.bound_wh)
-            writer.write_part(readings, target.meters.names)
+            writer.write_part(readings)
     finally:
         writer.close()
 

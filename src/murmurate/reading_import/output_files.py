@@ -11,9 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurate.planning.household_count import round_household_count
+from murmurate.planning.promise_comparison import recommended_promise
+from murmurate.reading_import.meter_columns import MeterPlace
 from murmurate.reading_import.resample import MeterReadings
 
 READINGS_NAME, METERS_NAME, ZONE_NAME = "readings.parquet", "meters.csv", "zone.toml"
+KIND_NAME = "home"  # of the households of a file that names no kind
 USUAL_BOUND_WH = 1000  # of a quarter hour, as in the example of `murmurate plan`
 _ZONE_TEXT = """\
 # Made by murmurate import. What stands here is public: choose it without looking at the readings.
@@ -21,8 +25,7 @@ name = {name}
 currency = "EUR"
 interval_minutes = {minutes}
 time_zone = {time_zone}
-promise = ["any 24 h: epsilon 4, delta 1e-6"]
-calibration = "range"
+promise = ["{promise}"]
 
 [tariff]                                    # money/kWh: alpha per kWh of demand, on top of beta
 alpha = "{alpha}"
@@ -35,16 +38,17 @@ cap = "2"
 periods = {{ morning = "07:00", noon = "08:00", evening = "16:00", night = "23:00" }}
 arrive = {{ morning = 0.98, noon = 0.05, evening = 0.99, night = 0.01 }}
 leave = {{ morning = 0.05, noon = 0.95, evening = 0.05, night = 0.995 }}
-
+{kinds}
+[forecast]                                  # prices are predicted from the releases and what is expected above
+from = "occupancy"
+"""
+_KIND_TEXT = """
 [[households]]
-name = "home"
+name = {name}
 meters = "{meters}"
 away = {{ uniform_to = {away_wh} }}
 home = {{ uniform_to = {home_wh} }}
 occupancy = "resident"
-
-[forecast]                                  # prices are predicted from the releases and what is expected above
-from = "occupancy"
 """
 
 
@@ -52,10 +56,15 @@ class ReadingsWriter:
     """Writes readings to a Parquet file, part by part.
 
     `interval_start` is in UTC, as `murmurate ingest` wants it; `timestamp` is the same on the clocks of the time zone,
-    so that the days of `murmurate evaluate` are local ones.
+    so that the days of `murmurate evaluate` are local ones. `household` is there where it is known. `zone` and `kind`
+    are those of the meter table.
     """
 
-    def __init__(self, path: Path, time_zone: str) -> None:
+    def __init__(self, path: Path, time_zone: str, places: Sequence[MeterPlace]) -> None:
+        self._names = [place.meter for place in places]
+        self._roles = {"zone": [place.zone for place in places], "kind": [place.kind for place in places]}
+        if all(place.household is not None for place in places):
+            self._roles["household"] = [str(place.household) for place in places]
         self._local, self._utc = pa.timestamp("ms", time_zone), pa.timestamp("ms", "UTC")
         schema = pa.schema(
             [
@@ -63,22 +72,27 @@ class ReadingsWriter:
                 ("meter_id", pa.string()),
                 ("interval_start", self._utc),
                 ("energy_wh", pa.int64()),
+                *((role, pa.string()) for role in self._roles),
             ]
         )
         self._schema = schema
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
 
-    def write_part(self, readings: MeterReadings, names: Sequence[str]) -> None:
+    def write_part(self, readings: MeterReadings) -> None:
         """Append the readings of some meters."""
         start_ms = readings.start_s * 1000
         numbers, index = np.unique(readings.meter, return_inverse=True)
-        dictionary = pa.array([names[number] for number in numbers.tolist()], pa.string())
-        meters = pa.DictionaryArray.from_arrays(pa.array(index.astype(np.int32)), dictionary)
+
+        def name_meters(names: Sequence[str]) -> pa.Array:
+            texts = pa.array([names[number] for number in numbers.tolist()], pa.string())
+            return pa.DictionaryArray.from_arrays(pa.array(index.astype(np.int32)), texts).cast(pa.string())
+
         columns = [
             pa.array(start_ms, self._local),
-            meters.cast(pa.string()),
+            name_meters(self._names),
             pa.array(start_ms, self._utc),
             pa.array(readings.energy_wh),
+            *(name_meters(names) for names in self._roles.values()),
         ]
         self._writer.write_table(pa.table(columns, schema=self._schema))
 
@@ -86,23 +100,42 @@ class ReadingsWriter:
         self._writer.close()
 
 
-def write_meter_table(path: Path, names: Sequence[str], zone: str, bound_wh: int) -> None:
-    """Write the meter table of one zone, with the columns that the service and `murmurate plan` read."""
+def write_meter_table(path: Path, rows: Sequence[MeterPlace], bound_wh: int) -> None:
+    """Write the meter table, with the columns that the service and `murmurate plan` read.
+
+    Each meter has the same bound. So the bound of a household is as many times that as it has meters, and a plan from
+    this table hides the household with most of them.
+    """
+    households = [row.household for row in rows if row.household is not None]
     with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-        rows.writerow(["meter", "id", "zone", "bound_wh", "kind"])
-        rows.writerows((number, name, zone, bound_wh, "home") for number, name in enumerate(names))
+        table = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+        table.writerow(["meter", "id", "zone", "bound_wh", "kind", *(["household"] if households else [])])
+        for number, row in enumerate(rows):
+            told = [row.household] if households else []
+            table.writerow([number, row.meter, row.zone, bound_wh, row.kind, *told])
 
 
-def write_zone_file(path: Path, *, zone: str, homes: int, minutes: int, time_zone: str, bound_wh: int) -> None:
-    """Write a zone file to begin with, which names the meter table."""
-    text = _ZONE_TEXT.format(
-        name=json.dumps(zone),
-        minutes=minutes,
-        time_zone=json.dumps(time_zone),
-        alpha=f"{0.16 / homes:.6f}",
-        meters=METERS_NAME,
-        away_wh=3 * bound_wh // 10,
-        home_wh=6 * bound_wh // 10,
-    )
-    path.write_text(text, encoding="utf-8")
+def write_zone_files(
+    folder: Path, rows: Sequence[MeterPlace], minutes: int, time_zone: str, bound_wh: int
+) -> list[str]:
+    """Write a zone file to begin with for each zone, which names the meter table. Returns the names of the files."""
+    zones = sorted({row.zone for row in rows})
+    names = [ZONE_NAME] if len(zones) == 1 else [f"{zone}.toml" for zone in zones]
+    for zone, name in zip(zones, names, strict=True):
+        of_zone = [row for row in rows if row.zone == zone]
+        homes = round_household_count(len({row.household or row.meter for row in of_zone}))
+        laws = {"away_wh": 3 * bound_wh // 10, "home_wh": 6 * bound_wh // 10}
+        kinds = [
+            _KIND_TEXT.format(name=json.dumps(kind, ensure_ascii=False), meters=METERS_NAME, **laws)
+            for kind in sorted({row.kind for row in of_zone})
+        ]
+        text = _ZONE_TEXT.format(
+            name=json.dumps(zone, ensure_ascii=False),
+            minutes=minutes,
+            time_zone=json.dumps(time_zone),
+            promise=recommended_promise(homes),
+            alpha=f"{0.16 / homes:.6f}",
+            kinds="".join(kinds),
+        )
+        (folder / name).write_text(text, encoding="utf-8")
+    return names

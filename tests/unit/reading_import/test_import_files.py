@@ -1,6 +1,7 @@
 """What an import takes and what not: each reason with the place of its cell, and errors with a remedy."""
 
 import json
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -223,7 +224,7 @@ def test_the_outputs_are_what_ingest_evaluate_and_the_service_read(tmp_path):
     batch, refused = parse_parquet(path.read_bytes(), interval_s=900)
     assert (len(batch), refused) == (2 * len(readings), {})
     schema = pq.read_schema(path)
-    assert _choose_columns(path, schema.names) == ("timestamp", "meter_id")
+    assert _choose_columns(path, schema.names) == ("timestamp", "meter_id", ["zone", "kind"])
     assert schema.field("timestamp").type == pa.timestamp("ms", "Europe/Zurich")
     registry = MeterRegistry.from_meter_table(tmp_path / "out" / "meters.csv")
     assert registry.count_by_zone() == {"town": 2}
@@ -281,3 +282,15 @@ def test_readings_beyond_what_is_kept_in_memory_go_through_the_spool(tmp_path, m
     found, _ = run_import(tmp_path, to_text(time_rows(readings, time="local")))
     assert found == readings
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["meters.csv", "readings.parquet", "zone.toml"]
+
+
+@pytest.mark.parametrize(("first", "stamps", "is_hinted"), [(30, False, True), (0, False, False), (30, True, False)])
+@pytest.mark.parametrize("minutes", [15, 30])
+def test_a_file_whose_days_begin_after_midnight_and_end_at_midnight_may_have_the_ends_of_intervals(
+    tmp_path, first, stamps, is_hinted, minutes
+):
+    at = datetime(2025, 1, 1) + timedelta(minutes=first)  # noqa: DTZ001 - local
+    rows = [f"A,{at + timedelta(minutes=30 * number):%Y-%m-%d %H:%M},0.1" for number in range(2 * 48)]
+    _, summary = import_text(tmp_path, HEADER + "\n".join(rows), minutes=minutes, is_end=stamps)
+    hints = [warning for warning in summary.warnings if "--stamps end" in warning]
+    assert len(hints) == is_hinted
