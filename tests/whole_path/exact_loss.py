@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.planning.plan import Plan
 from murmurate.planning.zone import HouseholdKind
-from murmurate.privacy.calibration import Calibration
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
 from murmurate.time_zones import utc_offset_min
@@ -45,7 +44,7 @@ def broken_promises(sample: SampleZone, history: SimulatedHistory) -> Iterator[B
     for kinds in _target_kinds(sample, history):
         secret = [not is_public(sample.files[s.plan], kinds[s.plan], s.interval) for s in history.intervals]
         pairs = [
-            _output_pair(history, s, kinds[s.plan]) if s.noise_request is not None and hidden else None
+            _output_pair(history, s) if s.noise_request is not None and hidden else None
             for s, hidden in zip(history.intervals, secret, strict=True)
         ]
         yield from _broken_intervals(history, pairs)
@@ -53,21 +52,22 @@ def broken_promises(sample: SampleZone, history: SimulatedHistory) -> Iterator[B
         yield from _broken_moments(sample, history, kinds, pairs)
 
 
-def _target_kinds(sample: SampleZone, history: SimulatedHistory) -> Iterator[tuple[HouseholdKind, ...]]:
-    """Yield the kinds of the target under each plan.
+def _target_kinds(sample: SampleZone, history: SimulatedHistory) -> Iterator[dict[int, HouseholdKind]]:
+    """Yield the kind of the target under each plan that was in force.
 
-    Under the second plan it is the kind with the same description or, without one, any kind with a sufficient bound.
+    Under the next plan it is the kind with the same description or, without one, any kind with a sufficient bound.
     """
-    first = history.plans[0].zone.kinds[sample.target]
-    if len(history.plans) == 1:
-        yield (first,)
-        return
-    later = history.plans[1].zone.kinds
-    described = [_content(file) for file in sample.files]
-    same = [later[n] for n, content in enumerate(described[1]) if content == described[0][sample.target]]
-    bound = sum(meter.bound_wh for meter in sample.meters if meter.kind == sample.target)
-    for kind in same or [kind for kind in later if not all(kind.public) and kind.bound_wh >= bound]:
-        yield (first, kind)
+    bound = sum(m.bound_wh for m in sample.meters if (m.kind, m.household) == (sample.target, 0))
+    in_force = sorted({released.plan for released in history.intervals})
+    paths = [(sample.target,)]
+    for before, after in pairwise(in_force):
+        old, new = _content(sample.files[before]), _content(sample.files[after])
+        later = history.plans[after].zone.kinds
+        large = [n for n, kind in enumerate(later) if not all(kind.public) and kind.bound_wh >= bound]
+        same = [[n for n, content in enumerate(new) if content == old[path[-1]]] for path in paths]
+        paths = [(*path, n) for path, kept in zip(paths, same, strict=True) for n in kept or large]
+    for path in paths:
+        yield {plan: history.plans[plan].zone.kinds[n] for plan, n in zip(in_force, path, strict=True)}
 
 
 def _content(file: SampleFile) -> list[tuple[object, ...]]:
@@ -118,8 +118,8 @@ def negative_log_density(noise_request: NoiseRequest, noise_wh: np.ndarray) -> n
     return k / b
 
 
-def _output_pair(history: SimulatedHistory, released: SimulatedInterval, kind: HouseholdKind) -> OutputPair:
-    """Return the worst pair of distributions that the calibration covers, on all likely outputs and two far ones."""
+def _output_pair(history: SimulatedHistory, released: SimulatedInterval) -> OutputPair:
+    """Return the distributions for the lowest and the highest reading, on all likely outputs and two far ones."""
     noise_request, demand = released.noise_request, dict(zip(history.shown_wh, released.demand_wh, strict=True))
     low, high = demand[LOW], demand[HIGH]
     size = (
@@ -130,22 +130,7 @@ def _output_pair(history: SimulatedHistory, released: SimulatedInterval, kind: H
     y = np.concatenate(
         [[low - FAR_OUTPUT_WH], np.arange(min(low, high) - size, max(low, high) + size + 1), [high + FAR_OUTPUT_WH]]
     )
-    calibration, bound_wh = history.plans[released.plan].zone.calibration, history.shown_wh[-2]
-    if calibration is Calibration.RANGE:
-        return OutputPair(log_pmf(noise_request, y - low), log_pmf(noise_request, y - high))
-    if calibration is Calibration.SHIFT:
-        below = [np.cumsum(pmf) for pmf in (kind.secret_pair.away, kind.secret_pair.home)]
-        ranks = np.arange(0.005, 1, 0.01)
-        gaps = [[int(np.searchsorted(b, q)) for b in below] for q in ranks]
-        x0, x1 = max(gaps, key=lambda gap: abs(gap[1] - gap[0]))
-        return OutputPair(*(log_pmf(noise_request, y - demand[min(x, bound_wh)]) for x in (x0, x1)))
-    outputs = []
-    for pmf in (kind.secret_pair.away, kind.secret_pair.home):
-        likely = [(x, np.log(p)) for x, p in enumerate(pmf) if p > 0]
-        outputs.append(
-            np.logaddexp.reduce([log_p + log_pmf(noise_request, y - demand[min(x, bound_wh)]) for x, log_p in likely])
-        )
-    return OutputPair(*outputs)
+    return OutputPair(log_pmf(noise_request, y - low), log_pmf(noise_request, y - high))
 
 
 def _broken_intervals(history: SimulatedHistory, pairs: list[OutputPair | None]) -> Iterator[BrokenPromise]:
@@ -216,10 +201,10 @@ def _delta(pairs: list[OutputPair], signs: tuple[int, ...], epsilon: float) -> f
 
 
 def _broken_moments(
-    sample: SampleZone, history: SimulatedHistory, kinds: tuple[HouseholdKind, ...], pairs: list[OutputPair | None]
+    sample: SampleZone, history: SimulatedHistory, kinds: dict[int, HouseholdKind], pairs: list[OutputPair | None]
 ) -> Iterator[BrokenPromise]:
     ends = np.array([[0.0, 0.0] if p is None else [p.ratio.min(), p.ratio.max()] for p in pairs])
-    for number, kind in enumerate(kinds):
+    for number, kind in kinds.items():
         under_plan = [n for n, released in enumerate(history.intervals) if released.plan == number]
         for cost in history.plans[number].costs:
             if isinstance(cost.promise, MomentPromise) and under_plan and not all(kind.public):

@@ -1,19 +1,46 @@
-"""Bugs that the product once had. Each is planted again, one at a time, and the check of the promises must find it."""
+"""Bugs that the laws of the whole path must find. Each is planted, one at a time.
+
+The product once had those with a letter and a number. The others were invented to see where the laws look.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
 
+from murmurate import aggregation
+from murmurate.commands import zone_inputs
 from murmurate.errors import ReadingError
-from murmurate.planning import local_hours, noise_schedule, plan_change, plan_history, privacy_cost, release_terms, zone
+from murmurate.habits import private_counts
+from murmurate.planning import (
+    household_bounds,
+    local_hours,
+    noise_schedule,
+    plan_change,
+    plan_history,
+    privacy_cost,
+    release_terms,
+    zone,
+)
 from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.privacy import leakage
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import MeterSummary
+from murmurate.privacy import leakage, noise
 from murmurate.privacy.accountant import PureDpAccountant
+from murmurate.publisher import tile_writer
+from murmurate.publisher.tile_writer import TileWriter
+from murmurate.reading_import.meter_columns import MeterColumns
+from murmurate.service.aggregation import submit_demand
 from murmurate.service.ingest.formats import text_lines
+from murmurate.service.log_reader.zone_view import ZoneView
+from murmurate.service.public_api import app
 from tests.support import finite_leakage
 from tests.whole_path import simulated_history
 
@@ -92,27 +119,206 @@ def a_meter_that_feeds_in_is_refused(plant: Callable[..., None]) -> None:
     plant(text_lines, "floor_to_wh", refusing)
 
 
-PLANTED_BUGS = {
+def the_exact_demand_is_in_the_signed_header(plant: Callable[..., None]) -> None:
+    used, release = _note_demands(plant), tile_writer.release_interval
+
+    def telling(head, rows, signer, layout, extensions):
+        return release(head, rows, signer, layout, {**extensions, "n": sum(used.values())})
+
+    plant(tile_writer, "release_interval", telling)
+
+
+def the_exact_demand_is_in_an_answer_of_the_api(plant: Callable[..., None]) -> None:
+    used, right = _note_demands(plant), app.zone_entry
+    plant(app, "zone_entry", lambda view: right(view) | {"n": used.get(view.zone)})
+
+
+def _note_demands(plant: Callable[..., None]) -> dict[str, int]:
+    """Return a table that always holds the last demand of each zone."""
+    used: dict[str, int] = {}
+    right = TileWriter._draw_group
+
+    def noting(self, group, demand):
+        used.update((each.zone, int(demand.energy_wh[each.demand_row])) for each in group)
+        return right(self, group, demand)
+
+    plant(TileWriter, "_draw_group", noting)
+    return used
+
+
+def predicted_zones_get_half_the_noise(plant: Callable[..., None]) -> None:
+    right = TileWriter._draw_group
+
+    def halving(self, group, demand):
+        return right(self, [each._replace(terms=_halved(each.terms)) for each in group], demand)
+
+    plant(TileWriter, "_draw_group", halving)
+
+
+def _halved(terms: ReleaseTerms) -> ReleaseTerms:
+    if terms.prediction is None:
+        return terms
+    return replace(terms, scale_wh=np.maximum(terms.scale_wh / 2, 1), core_wh=terms.core_wh // 2)
+
+
+def the_noised_demand_of_a_row_is_exact(plant: Callable[..., None]) -> None:
+    right = tile_writer.protect
+    plant(tile_writer, "protect", lambda demand, **noise: replace(right(demand, **noise), noisy_wh=demand))
+
+
+def all_zones_of_a_tile_get_the_same_draw(plant: Callable[..., None]) -> None:
+    _plant_noise(plant, lambda noise, *request: np.full_like(drawn := noise.draw(*request), drawn[:1].sum()))
+
+
+def a_draw_is_used_again_in_later_intervals(plant: Callable[..., None]) -> None:
+    kept: dict[object, object] = {}
+
+    def first_draw(noise, distribution, scale_wh, core_wh):
+        drawn = noise.draw(distribution, scale_wh, core_wh)
+        return kept.setdefault((distribution, len(scale_wh)), drawn)
+
+    _plant_noise(plant, first_draw)
+
+
+def _plant_noise(plant: Callable[..., None], draw: Callable[..., object]) -> None:
+    """Have each release draw with a function of the noise source and the request."""
+    right = tile_writer.protect
+
+    def protect(demand, *, noise, **terms):
+        wrong = SimpleNamespace(test_only=False, draw=lambda law, scale, core=None: draw(noise, law, scale, core))
+        return right(demand, noise=wrong, **terms)
+
+    plant(tile_writer, "protect", protect)
+
+
+def huber_noise_is_sampled_with_half_its_core(plant: Callable[..., None]) -> None:
+    right = noise.draw_huber_noise
+    plant(noise, "draw_huber_noise", lambda scale_wh, core_wh: right(scale_wh, core_wh // 2))
+
+
+def the_pool_is_the_exact_sum_of_the_demands(plant: Callable[..., None]) -> None:
+    used, fill = _note_demands(plant), tile_writer._fill_predictions
+    plant(tile_writer, "_fill_predictions", lambda *args: fill(*args)._replace(residual_wh=sum(used.values())))
+
+
+def a_reading_of_zero_counts_as_silent(plant: Callable[..., None]) -> None:
+    right = aggregation._make_tally
+
+    def tally(observed_wh, shard, **counts):
+        return right(np.where(observed_wh == 0, -1, observed_wh), shard, **counts)
+
+    plant(aggregation, "_make_tally", tally)
+
+
+def the_quorum_looks_at_the_demand(plant: Callable[..., None]) -> None:
+    right = submit_demand._below_quorum
+
+    def below(demand, quorum):
+        nothing = {zone: "0 Wh" for zone, wh in zip(demand.zones, demand.energy_wh.tolist(), strict=True) if wh == 0}
+        return right(demand, quorum) | nothing
+
+    plant(submit_demand, "_below_quorum", below)
+
+
+def a_household_may_show_what_its_largest_meter_may(plant: Callable[..., None]) -> None:
+    right = household_bounds._sum_meters_of_household
+
+    def largest(households, name):
+        first, total_wh = right(households, name)
+        if households.household is not None:
+            total_wh = np.zeros_like(total_wh)
+            np.maximum.at(total_wh, households.household, households.bound_wh)
+        return first, total_wh
+
+    plant(household_bounds, "_sum_meters_of_household", largest)
+
+
+def noise_is_that_of_another_slot_of_the_day(plant: Callable[..., None]) -> None:
+    plant(ReleaseTerms, "slot_of_day", lambda self, interval: (interval + 4) % len(self.scale_wh))
+
+
+def a_vote_ignores_the_number_of_types_of_day(plant: Callable[..., None]) -> None:
+    right = private_counts.vote_units
+
+    def units(cells, max_changes):
+        found = right(cells, max_changes)
+        found[2:] = found[2:] / cells.day_types
+        return found
+
+    plant(private_counts, "vote_units", units)
+
+
+def an_import_takes_each_meter_for_a_household(plant: Callable[..., None]) -> None:
+    """M1: the column of the customer was ignored."""
+    right = MeterColumns.place_meters
+
+    def without_households(self, *args):
+        return [place._replace(household=None) for place in right(self, *args)]
+
+    plant(MeterColumns, "place_meters", without_households)
+
+
+def a_plan_counts_the_meters_of_all_zones_and_kinds(plant: Callable[..., None]) -> None:
+    """M2: the columns of zone and kind of a meter table were ignored."""
+
+    def of_all(path, *_):
+        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        total: Counter[str] = Counter()
+        for number, row in enumerate(rows):
+            total[row.get("household", str(number))] += int(row["bound_wh"])
+        return MeterSummary(len(total), max(total.values()))
+
+    plant(zone_inputs, "read_meter_summary", of_all)
+
+
+def pages_forget_the_plan_before_a_change(plant: Callable[..., None]) -> None:
+    """M3: right after a change the stronger promise was stated for stretches of time that began before it."""
+    plant(ZoneView, "earlier_plans", property(lambda _: []))
+
+
+BUGS_OF_PROMISES = {
     "A2": moments_across_a_change_are_not_checked,
     "A3": households_are_matched_by_name,
     "A5": every_chain_begins_at_midnight,
     "A6": public_hours_are_read_in_utc,
-    "A7": the_largest_bound_of_the_plan_hides_every_household,
     "A10": gaussian_noise_passes_for_pure,
-    "A11": no_noise_where_every_household_is_public,
     "B3": a_meter_that_feeds_in_is_refused,
 }
+BUGS_OF_WORLDS = {
+    "A11": no_noise_where_every_household_is_public,
+    "A7": the_largest_bound_of_the_plan_hides_every_household,
+    "header": the_exact_demand_is_in_the_signed_header,
+    "answer": the_exact_demand_is_in_an_answer_of_the_api,
+    "half_predicted": predicted_zones_get_half_the_noise,
+    "exact_noisy_wh": the_noised_demand_of_a_row_is_exact,
+    "same_draw": all_zones_of_a_tile_get_the_same_draw,
+    "reused_draw": a_draw_is_used_again_in_later_intervals,
+    "half_core": huber_noise_is_sampled_with_half_its_core,
+    "pool_exact": the_pool_is_the_exact_sum_of_the_demands,
+    "zero_is_silent": a_reading_of_zero_counts_as_silent,
+    "late_quorum": the_quorum_looks_at_the_demand,
+    "largest_meter": a_household_may_show_what_its_largest_meter_may,
+    "M3": pages_forget_the_plan_before_a_change,
+    "calendar_slot": noise_is_that_of_another_slot_of_the_day,
+}
+BUGS_OF_HABITS = {"vote_units": a_vote_ignores_the_number_of_types_of_day}
+BUGS_OF_IMPORT = {
+    "M1": an_import_takes_each_meter_for_a_household,
+    "M2": a_plan_counts_the_meters_of_all_zones_and_kinds,
+}
+PLANTED_BUGS = BUGS_OF_PROMISES | BUGS_OF_WORLDS | BUGS_OF_HABITS | BUGS_OF_IMPORT
 
 
 @contextmanager
 def plant_bug(name: str | None) -> Iterator[None]:
-    """Run the block with one old bug, or without one. Raises AttributeError where a patched name does not exist."""
+    """Run the block with one bug, or without one. Raises AttributeError where a patched name does not exist."""
     with ExitStack() as stack:
-        caches = (simulated_history.make_sample_plan, privacy_cost._cached_event, privacy_cost._loss_range)
+        modules = () if name is None else (simulated_history, privacy_cost)
+        caches = [value for module in modules for value in vars(module).values() if hasattr(value, "cache_clear")]
         stack.callback(lambda: [cache.cache_clear() for cache in caches])
         for cache in caches:
             cache.cache_clear()
         if name is not None:
             PLANTED_BUGS[name](lambda where, what, how: stack.enter_context(patch.object(where, what, how)))
-        with np.errstate(over="ignore", divide="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             yield

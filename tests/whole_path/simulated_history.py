@@ -3,7 +3,7 @@
 Each value that the target's meters may show is a variant: a zone of its own with the same households. One landing, one
 manifest, one shard and one tile writer serve all variants. The noise is replaced by zeros, and each request for it is
 kept.
-The prices then give the demand that the noise would have hidden.
+What a row shows is then the demand that the noise would have hidden.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +52,7 @@ from tests.whole_path.random_zones import SampleFile, SampleZone
 
 KEY = Ed25519Signer(bytes(32))
 QUORUM = 0.9
+HUBER_CORE = 8  # of custom noise, as a multiple of its scale
 LOW, HIGH = -3, 1000  # what a meter shows that feeds in, or that was manipulated [Wh]
 
 
@@ -60,6 +62,11 @@ class NoiseRequest(NamedTuple):
     distribution: NoiseDistribution
     scale_wh: float
     core_wh: int
+
+    @classmethod
+    def from_document(cls, distribution: str, scale_wh: float, core_wh: int) -> NoiseRequest:
+        """Return the noise that a plan states."""
+        return cls(NoiseDistribution(distribution), float(scale_wh), int(core_wh))
 
 
 class ZeroNoise:
@@ -100,72 +107,75 @@ class SimulatedHistory:
 def make_sample_plan(file: SampleFile) -> Plan | None:
     """Return the plan that the product makes, or accepts, from a zone file; None if it refuses."""
     try:
-        zone = parse_zone(file.text(), tested=True)
-        plan = make_plan(zone)
+        zone = parse_zone(file.text())
         if file.custom_noise is None:
-            return plan
+            return make_plan(zone)
+        plan = make_sample_plan(replace(file, custom_noise=None, forecast=""))
+        if plan is None:
+            return None
         distribution, factor, public_factor = file.custom_noise
         all_public = np.array([all(kind.public[t] for kind in zone.kinds) for t in range(zone.intervals_per_day)])
         scale_wh = plan.scale_wh * factor * np.where(all_public, public_factor, 1.0)
-        return prove_plan(zone, NoiseDistribution(distribution), scale_wh)
+        core_wh = np.ceil(HUBER_CORE * scale_wh).astype(np.int64) if distribution == "huber" else None
+        return prove_plan(zone, NoiseDistribution(distribution), scale_wh, core_wh)
     except MurmurateError:
         return None
 
 
+@lru_cache(maxsize=4096)
+def sample_terms(file: SampleFile) -> tuple[Plan, str, ReleaseTerms] | None:
+    """Return the plan of a zone file, its plan.json and its terms; None if the product refuses."""
+    plan = make_sample_plan(file)
+    return None if plan is None else (plan, plan.to_json(), ReleaseTerms.from_json(plan.to_json()))
+
+
 def simulate(sample: SampleZone) -> SimulatedHistory | None:
     """Return the history of a sample; None where the product refuses its first plan."""
-    plans = [make_sample_plan(file) for file in sample.files]
-    if plans[0] is None:
+    planned = list(takewhile(lambda each: each is not None, map(sample_terms, sample.files)))
+    if not planned:
         return None
-    terms = {plan: ReleaseTerms.from_json(plan.to_json()) for plan in plans if plan is not None}
-    bound_wh = sum(meter.bound_wh for meter in sample.meters if meter.kind == sample.target)
+    plans, _, terms = map(list, zip(*planned, strict=True))
+    bound_wh = sum(m.bound_wh for m in sample.meters if (m.kind, m.household) == (sample.target, 0))
     shown_wh = (LOW, *range(1 + bound_wh), HIGH)
     with _demands(sample, shown_wh) as demands:
         noise = ZeroNoise()
-        by_digest = {at.plan_digest: at for at in terms.values()}
+        by_digest = {at.plan_digest: at for at in terms}
         writer = TileWriter(terms_for_plan=by_digest.get, signers={KEY.public_key: KEY}, noise=noise)
-        return _release(sample, [plan for plan in plans if plan is not None], terms, writer, noise, demands, shown_wh)
+        return _release(sample, plans, terms, writer, noise, demands, shown_wh)
 
 
 def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> SimulatedHistory:
     zones = [f"w{number:04d}" for number in range(len(shown_wh))]
-    first = terms[plans[0]]
+    first = terms[0]
     opening = ZoneOpening(plan=first.plan_digest, currency=first.currency, tick=first.tick, first=sample.first)
     desired = DesiredState(
         until=UNTIL_NO_INTERVAL,
         opening=ShardOpening(key=KEY.public_key, interval_s=first.interval_s),
         zones=dict.fromkeys(zones, opening),
     )
-    head = _write(writer, None, desired, None)
+    head = write_next_tile(writer, None, desired, None)
     in_force, intervals, releases = 0, [], []
+    change_at = dict(zip(accumulate(sample.intervals_per_plan), range(1, len(plans)), strict=False))
     for n in range(sum(sample.intervals_per_plan)):
-        if n == sample.intervals_per_plan[0] and len({terms[plan].plan_digest for plan in plans}) > 1:
-            try:
-                check_plan_change(PlanHistory.from_releases(releases, first=sample.first, complete=True), plans[1])
-            except PrivacyError:
-                pass
-            else:
-                after = terms[plans[1]]
-                change = PlanChange(first.plan_digest, after.plan_digest, after.currency, after.tick)
-                changes = dict.fromkeys(zones, change)
-                head = _write(writer, head, DesiredState(until=UNTIL_NO_INTERVAL, plan_changes=changes), None)
-                in_force = 1
+        after = change_at.get(n, in_force)
+        change = plan_change(terms[in_force], terms[after])
+        if change.before != change.after and is_change_accepted(tuple(releases), sample.first, plans[after]):
+            changes = dict.fromkeys(zones, change)
+            head = write_next_tile(writer, head, DesiredState(until=UNTIL_NO_INTERVAL, plan_changes=changes), None)
+            in_force = after
         noise.requests = set()
         demand = (
             None
             if n in sample.without_demand
             else releasable_demand(
-                demands[n],
-                dict.fromkeys(zones, terms[plans[in_force]]),
-                86_400 // sample.files[0].intervals_per_day,
-                QUORUM,
+                demands[n], dict.fromkeys(zones, terms[in_force]), 86_400 // sample.files[0].intervals_per_day, QUORUM
             )[0]
         )
-        head = _write(writer, head, DesiredState(until=sample.first + n), demand)
+        head = write_next_tile(writer, head, DesiredState(until=sample.first + n), demand)
         rows = head.tile.rows[[head.table.position[zone] for zone in zones]]
+        shown = "noisy_wh" if "noisy_wh" in rows.dtype.names else "price_ticks"
         measured = [
-            int(ticks) if kind == RowKind.MEASURED else None
-            for kind, ticks in zip(rows["kind"], rows["price_ticks"], strict=True)
+            int(wh) if kind == RowKind.MEASURED else None for kind, wh in zip(rows["kind"], rows[shown], strict=True)
         ]
         assert len(noise.requests) <= 1, "one plan, one interval, one noise"
         noise_request = next(iter(noise.requests), None)
@@ -175,7 +185,23 @@ def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> Simulate
     return SimulatedHistory(tuple(plans), shown_wh, tuple(intervals))
 
 
-def _write(writer: TileWriter, head: ShardHead | None, desired: DesiredState, demand: Demand | None) -> ShardHead:
+@lru_cache(maxsize=64)
+def is_change_accepted(releases: tuple[tuple[Plan, bool], ...], first: int, after: Plan) -> bool:
+    """Return whether the product puts another plan in force after these releases."""
+    try:
+        check_plan_change(PlanHistory.from_releases(releases, first=first, complete=True), after)
+    except PrivacyError:
+        return False
+    return True
+
+
+def plan_change(before: ReleaseTerms, after: ReleaseTerms) -> PlanChange:
+    return PlanChange(before.plan_digest, after.plan_digest, after.currency, after.tick)
+
+
+def write_next_tile(
+    writer: TileWriter, head: ShardHead | None, desired: DesiredState, demand: Demand | None
+) -> ShardHead:
     next_tile = find_next_tile(head, desired, set(desired.zones))
     drafts = writer.write_tiles({"shard": (head, next_tile)}, demand if demand is not None else NO_DEMAND)
     assert not drafts.refused, drafts.refused
@@ -188,7 +214,7 @@ NO_DEMAND = Demand(
 )
 
 
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  faster than a disk
+SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108  faster than a disk
 
 
 class _demands:  # noqa: N801  used as a function
@@ -196,9 +222,7 @@ class _demands:  # noqa: N801  used as a function
 
     def __init__(self, sample: SampleZone, shown_wh: tuple[int, ...]) -> None:
         self._sample, self._shown_wh = sample, shown_wh
-        self._directory = Path(
-            tempfile.mkdtemp(prefix="murmurate-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
-        )
+        self._directory = Path(tempfile.mkdtemp(prefix="murmurate-", dir=SHARED_MEMORY))
 
     def __enter__(self) -> list[Demand]:
         sample, interval_s = self._sample, 86_400 // self._sample.files[0].intervals_per_day
@@ -231,7 +255,7 @@ def _meter_rows(sample: SampleZone, shown_wh: tuple[int, ...]) -> Iterator[str]:
             kind = sample.files[0].kinds[meter.kind]
             name = kind.name if sample.names_kinds else ""
             protected = "false" if kind.public == "always" and not name else "true"
-            yield f"{number},w{zone:04d},{meter.bound_wh},{zone}-{meter.kind},{name},{protected}"
+            yield f"{number},w{zone:04d},{meter.bound_wh},{zone}-{meter.kind}-{meter.household},{name},{protected}"
             number += 1
 
 
@@ -241,7 +265,7 @@ def _reading_rows(sample: SampleZone, shown_wh: tuple[int, ...], starts: list[in
         left = value
         for meter in sample.meters:
             energy = sample.neighbour_wh
-            if meter.kind == sample.target:
+            if (meter.kind, meter.household) == (sample.target, 0):
                 energy = value if value in {LOW, HIGH} else min(left, meter.bound_wh)
                 left -= energy
             yield from (f"{number},{start},{energy}\n" for start in starts)
