@@ -28,8 +28,9 @@ from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.interval_manifest import close_interval
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
+from murmurate.service.settings import ClientLimits
 from murmurate.service.storage.session_pool import SessionPool
-from murmurate.service.web.server import make_server
+from murmurate.service.web.server import ConnectionLimits, make_server
 from murmurate.types import Demand
 from tests.support.ports import free_port
 
@@ -39,6 +40,7 @@ OPEN_S = NOW_S - STEP_S  # the begin of the interval that has just ended
 HARBOUR, QUAY = range(200), range(200, 400)
 SIGNING = range(380, 400)  # of the quay
 KEYS = {meter: Ed25519Signer(meter.to_bytes(32, "big")) for meter in SIGNING}
+_LIMITS = ClientLimits()
 
 
 @dataclass
@@ -100,7 +102,7 @@ def parquet(meters: list[int], start_s: int = OPEN_S, energy_wh: int = 250) -> b
 
 
 @contextmanager
-def run_ingest_server(root: Path, dsn: str) -> Iterator[IngestServer]:
+def run_ingest_server(root: Path, dsn: str, limits: ClientLimits = _LIMITS) -> Iterator[IngestServer]:
     """Run an ingest API for 400 meters and three clients while the block runs."""
     rows = [
         f"{m},m-{m},{'harbour' if m in HARBOUR else 'quay'},1000,200,{KEYS[m].public_key if m in KEYS else ''}"
@@ -114,8 +116,8 @@ def run_ingest_server(root: Path, dsn: str) -> Iterator[IngestServer]:
     access = AuthStore(state)
     port = free_port()
     api = IngestApi(current_ingestor=ingestor, access=access)
-    app = private_app(api.routes())
-    web = make_server(app, "127.0.0.1", port)
+    app = private_app(api.routes(), limits.trusted)
+    web = make_server(app, "127.0.0.1", port, ConnectionLimits.from_settings(limits))
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:

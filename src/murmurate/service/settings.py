@@ -42,7 +42,8 @@ country = "CH"
 # connections_per_address = 100
 # streams = 5000             # server-sent events
 # streams_per_address = 50
-# trusted = ["127.0.0.1", "::1"]  # proxies: one address is many clients, so it is not counted
+# trusted = ["127.0.0.1", "::1"]  # not counted and not paced
+# forwarded_by = ["127.0.0.1"]    # proxies that set X-Forwarded-For: its last address is the client
 
 # [mqtt]                     # readings in and notifications out, over a broker
 # host = "127.0.0.1"
@@ -107,16 +108,18 @@ class ClientLimits:
     streams: int = 5_000
     streams_per_address: int = 50
     trusted: Sequence[str] = LOCAL_ADDRESSES  # addresses or networks that are not counted
+    forwarded_by: Sequence[str] = ()  # proxies whose X-Forwarded-For is believed
 
     def __post_init__(self) -> None:
         for name in ("connections", "connections_per_address", "streams", "streams_per_address"):
             if getattr(self, name) < 1:
                 raise MurmurateError(name, getattr(self, name), "must be at least 1")
-        try:
-            for network in self.trusted:
-                ip_network(network)
-        except (ValueError, TypeError):
-            raise MurmurateError("trusted", network, "must be addresses or networks such as 192.0.2.0/24") from None
+        for name in ("trusted", "forwarded_by"):
+            for network in getattr(self, name):
+                try:
+                    ip_network(network)
+                except (ValueError, TypeError):
+                    raise MurmurateError(name, network, "must be addresses or networks such as 192.0.2.0/24") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +204,7 @@ _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     ),
     **dict.fromkeys(("tls", "readings", "notifications", "openadr_events"), (bool,)),
     **dict.fromkeys(("connections", "connections_per_address", "streams", "streams_per_address"), (int,)),
-    "trusted": (list,),
+    **dict.fromkeys(("trusted", "forwarded_by"), (list,)),
     **dict.fromkeys(("mqtt", "zones", "clock", "limits"), (dict,)),
 }
 _TYPE_LABELS: dict[type, str] = {str: "a text in quotes", dict: "a table", bool: "true or false", list: "a list"}

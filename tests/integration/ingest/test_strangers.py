@@ -1,6 +1,8 @@
 """Requests without valid credentials are limited by address; clients with a token are not, and tokens are bounded."""
 
+import gc
 import socket
+import tracemalloc
 
 import psycopg
 import pytest
@@ -8,8 +10,11 @@ from tests.support.ingest_server import lines, reading, run_ingest_server
 
 from murmurate.service import auth
 from murmurate.service.auth import AuthStore
+from murmurate.service.settings import ClientLimits
 from murmurate.service.web import request_limits
 from murmurate.service.web.request_limits import RequestLimit
+
+PROXY = "127.0.0.9"
 
 
 @pytest.fixture
@@ -27,7 +32,7 @@ def server(tmp_path, state_dsn, monkeypatch):
     monkeypatch.setattr(request_limits, "MAX_FAILURES_PER_S", 0.001)
     monkeypatch.setattr(request_limits, "MAX_FAILURE_BURST", 20)
     monkeypatch.setattr(request_limits, "HOLD_S", 0.01)
-    with run_ingest_server(tmp_path, state_dsn) as made:
+    with run_ingest_server(tmp_path, state_dsn, ClientLimits(forwarded_by=[PROXY])) as made:
         yield made
 
 
@@ -126,6 +131,41 @@ def test_an_address_that_asks_too_often_for_what_is_open_waits_and_others_do_not
             with ask(server, address, NO_CREDENTIALS_NEEDED) as one:
                 assert one.recv(12) == b"HTTP/1.1 200"
         assert not is_answered(held)
+
+
+def failed_requests(server, source, texts):
+    """Status of each request without credentials, of which each has its own X-Forwarded-For."""
+    with socket.create_connection(("127.0.0.1", server.port), 60, (source, 0)) as one:
+        answers = one.makefile("rb")
+        for text in texts:
+            one.sendall(WITHOUT_CREDENTIALS.replace("host: x", f"host: x\r\nx-forwarded-for: {text}").encode())
+            yield int(answers.readline().split()[1])
+            lengths = [int(line.split()[1]) for line in iter(answers.readline, b"\r\n") if b"content-length" in line]
+            answers.read(lengths[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2", PROXY])
+def test_no_text_of_a_header_is_kept(server, source, monkeypatch):
+    """Neither from a proxy nor from another client. All requests count as one client. The texts are 9 MB together."""
+    monkeypatch.setattr(request_limits, "HOLD_S", 0.0)
+    texts = [f"{number:06}{'x' * 30_000}" for number in range(300)]
+    assert list(failed_requests(server, source, texts[:1])) == [401]
+    tracemalloc.start()
+    try:
+        statuses = list(failed_requests(server, source, texts))
+        gc.collect()
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (statuses.count(401), statuses.count(429)) == (19, 281)
+    assert kept_bytes < 3_000_000
+
+
+def test_head_ends_behind_a_listed_proxy_have_a_budget_each(server):
+    assert list(failed_requests(server, PROXY, ["192.0.2.1"] * 21)) == [401] * 20 + [429]
+    assert list(failed_requests(server, PROXY, ["192.0.2.2", "192.0.2.1, 192.0.2.3"])) == [401] * 2
+    assert list(failed_requests(server, "127.0.0.3", ["192.0.2.2"] * 21)) == [401] * 20 + [429], "it is not listed"
 
 
 def test_one_client_gets_a_bounded_number_of_tokens_and_a_bounded_rate(server, monkeypatch):

@@ -202,6 +202,64 @@ def test_metrics_are_for_this_machine_and_say_how_busy_it_is(served, connect):
     assert float(figures["murmurate_public_shards_broken"]) == 0
 
 
+PROXY, LOCAL = "127.0.0.9", "127.0.0.1"
+BEHIND_PROXIES = replace(LIMITS, trusted=(LOCAL, PROXY), forwarded_by=(LOCAL, PROXY))
+
+
+@pytest.fixture(scope="module")
+def behind_proxies(log_with_prices):
+    with serving(log_with_prices, BEHIND_PROXIES) as made:
+        yield made
+
+
+def ask_from(address, source, path, *forwarded):
+    """A connection from `source` that has asked for a path, with a header for each text."""
+    one = socket.create_connection(address, 60, (source, 0))
+    headers = "".join(f"X-Forwarded-For: {text}\r\n" for text in forwarded)
+    one.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\n".encode())
+    return one
+
+
+@pytest.mark.parametrize("forwarded", [(), ("127.0.0.1",), ("::1",), ("203.0.113.9, ::ffff:127.0.0.1",), ("junk",)])
+def test_no_request_through_a_proxy_is_taken_for_this_machine(behind_proxies, served, forwarded):
+    with ask_from(behind_proxies[0], LOCAL, "/metrics", *forwarded) as one:
+        assert status_of(one) == 404
+    with ask_from(behind_proxies[0], "127.0.0.2", "/metrics", *forwarded) as one:
+        assert status_of(one) == (404 if forwarded else 200)
+    with ask_from(served[0], LOCAL, "/metrics", *forwarded) as one:  # no proxy is listed
+        assert status_of(one) == (404 if forwarded else 200)
+
+
+@pytest.mark.parametrize(
+    ("source", "forwarded", "another"),
+    [
+        (PROXY, ["192.0.2.1", "192.0.2.77, 192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.2"),
+        (PROXY, ["2001:db8::1", "2001:db8::2", "2001:db8::3"], "2001:db8:0:1::1"),
+        (PROXY, ["a name", "127.0.0.1", "fe80::1%text"], "192.0.2.1"),
+        ("127.0.0.8", ["192.0.2.1", "192.0.2.2", "192.0.2.3"], None),
+    ],
+)
+def test_streams_count_for_the_last_address_that_a_listed_proxy_names(behind_proxies, source, forwarded, another):
+    address, state = behind_proxies
+    with ExitStack() as stack:
+        statuses = [
+            status_of(stack.enter_context(ask_from(address, source, "/zones/harbour/stream", text)))
+            for text in forwarded
+        ]
+        assert statuses == [200, 200, 429]
+        if another is not None:
+            third = ask_from(address, source, "/zones/harbour/stream", forwarded[0], f"{forwarded[0]} , {another}")
+            assert status_of(stack.enter_context(third)) == 200
+    await_count(state, 0)
+
+
+def test_the_connections_of_a_listed_proxy_are_many_clients(log_with_prices):
+    limits = replace(LIMITS, forwarded_by=("127.0.0.8/30",))
+    with serving(log_with_prices, limits) as (address, _), ExitStack() as stack:
+        ones = [stack.enter_context(ask_from(address, PROXY, "/zones/harbour/now", "192.0.2.1")) for _ in range(8)]
+        assert [status_of(one) for one in ones] == [200] * 8
+
+
 _FEW_DESCRIPTORS = """
 import asyncio, resource, sys
 from murmurate.service.logging_setup import configure_logging

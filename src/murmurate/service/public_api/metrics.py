@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.web.address_counts import parse_address
+from murmurate.service.web.address_counts import is_loopback
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a registry keeps collectors by identity
@@ -45,7 +45,8 @@ def metrics_routes(live_state: LiveState) -> list[Route]:
 
     async def get_metrics(request: Request) -> Response:
         query_params.check_query_params(request, ())
-        if not _is_loopback(query_params.client_address(request)):
+        is_forwarded = "x-forwarded-for" in request.headers  # by a proxy on this machine that the settings do not list
+        if is_forwarded or not is_loopback(query_params.client_address(request)):
             raise HTTPException(404)
         registry = CollectorRegistry()
         registry.register(PublicCollector(live_state))
@@ -53,10 +54,3 @@ def metrics_routes(live_state: LiveState) -> list[Route]:
         return Response(generate_latest(registry), headers=headers, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return [Route("/metrics", get_metrics, methods=["GET"])]
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return parse_address(address).is_loopback
-    except ValueError:
-        return False

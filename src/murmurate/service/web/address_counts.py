@@ -1,4 +1,4 @@
-"""How many of something each client address holds at once: connections, streams."""
+"""The address of a client, and how many of something each one holds at once: connections, streams."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
+UNKNOWN_CLIENT = "unknown"  # all clients without an address count as one
 _IPV6_PREFIX = 64  # one household has that many addresses of its own
+_MAX_ADDRESS_CHARS = 45  # of an IPv6 address that ends with one of IPv4
 
 
 class AddressGroups:
-    """Map an address to its client. Trusted proxies are exempt: many clients share their address.
+    """Map an address to its client. Trusted addresses are exempt: many clients may share one.
 
     >>> groups = AddressGroups(["127.0.0.0/8"])
-    >>> [groups.find(address) for address in ("192.0.2.1", "2001:db8::1:2:3:4", "127.0.0.1")]
-    ['192.0.2.1', '2001:db8::/64', None]
+    >>> [groups.find(address) for address in ("192.0.2.1", "2001:db8::1:2:3:4", "", "127.0.0.1")]
+    ['192.0.2.1', '2001:db8::/64', 'unknown', None]
     """
 
     def __init__(self, trusted: Iterable[str] = ()) -> None:
@@ -26,8 +28,8 @@ class AddressGroups:
         """The addresses that are counted together. None: it is not counted."""
         try:
             parsed = parse_address(address)
-        except ValueError:  # a socket without an address, such as a file
-            return None
+        except ValueError:
+            return UNKNOWN_CLIENT
         if any(parsed in network for network in self._trusted):
             return None
         if isinstance(parsed, IPv6Address):
@@ -90,3 +92,33 @@ def parse_address(text: str) -> IPv4Address | IPv6Address:
     """
     address = ip_address(text)
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is of this machine."""
+    try:
+        return parse_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def forwarded_address(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The client that a proxy names: the last address of `X-Forwarded-For`. None: it names none.
+
+    What comes before the last address, and what is no address, may be the client's own text. A client behind a proxy is
+    never on this machine: a proxy that passes on what the client sent must not give it the rights of this machine.
+
+    >>> forwarded_address([(b"x-forwarded-for", b"127.0.0.1, 192.0.2.1")])
+    '192.0.2.1'
+    >>> [forwarded_address([(b"x-forwarded-for", text)]) for text in (b"192.0.2.1, 127.0.0.1", b"home", b"fe80::1%x")]
+    [None, None, None]
+    """
+    texts = [value for name, value in headers if name == b"x-forwarded-for"]
+    text = texts[-1].rpartition(b",")[2].strip().decode("latin-1") if texts else ""
+    if len(text) > _MAX_ADDRESS_CHARS or "%" in text:  # what follows % may be any text
+        return None
+    try:
+        address = parse_address(text)
+    except ValueError:
+        return None
+    return None if address.is_loopback else str(address)

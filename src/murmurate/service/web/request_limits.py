@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from murmurate.service.web.address_counts import AddressGroups
+from murmurate.service.web.address_counts import UNKNOWN_CLIENT, AddressGroups
 
 MAX_FAILURES_PER_S = 50.0  # of one address
 MAX_FAILURE_BURST = 1000
@@ -117,8 +117,7 @@ class AnonymousLimits:
 
 def client_address(request: Request) -> str:
     """The address that a request comes from; of IPv6 the network, of which one client has all addresses."""
-    host = request.client.host if request.client else ""
-    return _ALL_ADDRESSES.find(host) or host
+    return _ALL_ADDRESSES.find(request.client.host if request.client else "") or UNKNOWN_CLIENT
 
 
 def _limits(request: Request) -> AnonymousLimits | None:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from murmurate.service.settings import ClientLimits
-from murmurate.service.web.address_counts import AddressCounts
+from murmurate.service.web.address_counts import AddressCounts, AddressGroups, forwarded_address
 from murmurate.service.web.descriptors import find_connection_limit
 from murmurate.service.web.log_rate import report_loop_error
 from murmurate.service.web.responses import BODY_TIMEOUT_S, DelayedRefusal, problem_response
@@ -32,15 +32,18 @@ _UNLIMITED = 2**62
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """How many connections a server accepts, and how many it has."""
+    """How many connections a server accepts, how many it has, and which of them come from proxies."""
 
     max_connections: int = MAX_CONNECTIONS
     by_address: AddressCounts = field(default_factory=lambda: AddressCounts(_UNLIMITED))
+    proxies: AddressGroups = field(default_factory=AddressGroups)  # exempts those that name their clients
     connections: int = 0
 
     @classmethod
     def from_settings(cls, limits: ClientLimits) -> Self:
-        return cls(limits.connections, AddressCounts(limits.connections_per_address, limits.trusted))
+        not_counted = (*limits.trusted, *limits.forwarded_by)
+        by_address = AddressCounts(limits.connections_per_address, not_counted)
+        return cls(limits.connections, by_address, AddressGroups(limits.forwarded_by))
 
 
 class TimeoutProtocol(HttpToolsProtocol):
@@ -117,6 +120,9 @@ class TimeoutProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._in_body = False, True
         self._request_timer = self._cancel_timer(self._request_timer)
+        if self._limits.proxies.find(self._address) is None:
+            address = forwarded_address(self.headers)
+            self.scope["client"] = None if address is None else (address, 0)
         app = self.app
         self.app = self._find_refusal() or app
         super().on_headers_complete()
@@ -199,6 +205,7 @@ def make_server(app: ASGIApp, host: str, port: int, limits: ConnectionLimits | N
         ws="none",
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # it would believe the text of any client of this machine
         server_header=False,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=3,
