@@ -8,6 +8,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
 from murmurate.service.landing.interval_manifest import is_closing, manifest_of
 from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT
 from murmurate.service.worker import interval_aggregation
@@ -77,21 +78,27 @@ def test_two_workers_release_once(worker_setup):
     assert worker_setup.kinds() == ["measured", "measured"]
 
 
-def test_after_a_week_readings_demand_and_claims_are_gone_and_the_log_is_not(worker_setup):
+def test_after_a_week_readings_demand_claims_and_registers_are_gone_and_the_log_is_not(worker_setup):
     worker_setup.report(0)
     worker_setup.at(0, GRACE_S)
-    with worker_setup.worker.ingest_store.claim(np.array([1]), np.array([FIRST_S])) as first:
+    store = worker_setup.worker.ingest_store
+    with store.claim(np.array([1]), np.array([FIRST_S])) as first:
         assert first.all()
+    points = [RegisterReading(FIRST_S + days * 86_400, 17_000) for days in (0, 1)]
+    left, moving = RegisterState(points[0], points[0]), RegisterState(points[0], points[1])
+    store.store_registers({1: left, 2: moving}, now_s=FIRST_S + 86_400)
     assert (worker_setup.count("confidential.demand"), worker_setup.count("confidential.seen")) == (1, 1)
     worker_setup.clock.now_s = FIRST_S + 7 * 86_400 - 60
     worker_setup.worker._retention.purge(worker_setup.clock.now())
     assert worker_setup.landing.interval_folder(FIRST_S).exists()
     assert worker_setup.count("confidential.demand") == 1
+    assert store.load_registers((1, 2)) == {1: left, 2: moving}
     worker_setup.clock.now_s += 61 + STEP_S
     worker_setup.worker._retention.purge(worker_setup.clock.now())
     assert not worker_setup.landing.interval_folder(FIRST_S).exists()
     assert manifest_of(worker_setup.landing, FIRST_S).purged
     assert (worker_setup.count("confidential.demand"), worker_setup.count("confidential.seen")) == (0, 0)
+    assert store.load_registers((1, 2)) == {2: moving}
     assert worker_setup.kinds() == ["measured"]
 
 

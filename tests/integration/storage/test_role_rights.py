@@ -17,6 +17,7 @@ from tests.support.postgres_stores import SHARDS, ZONES, Stores, desired
 from tests.support.sample_shards import FIRST, make_demand
 
 from murmurate.commands.roles import create_database_roles
+from murmurate.errors import MurmurateError
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
 from murmurate.service.ingest.ingest_store import IngestStore
@@ -47,7 +48,7 @@ TABLES = {
     "state": {
         "confidential.demand": {WORKER: "SELECT INSERT UPDATE DELETE"},
         "confidential.seen": {WORKER: "SELECT DELETE", PRIVATE: "SELECT INSERT"},
-        "confidential.register": {PRIVATE: "SELECT INSERT UPDATE"},
+        "confidential.register": {WORKER: "SELECT(at_s) DELETE", PRIVATE: "SELECT INSERT UPDATE"},
         "curator.document": {WORKER: "SELECT INSERT"},
         "curator.shard": {WORKER: "SELECT UPDATE(seq)"},
         "curator.zone": {WORKER: "SELECT"},
@@ -130,11 +131,15 @@ def is_allowed(connection, statement):
 
 def table_rights(connection, table, columns):
     """What a role may do with a table, as a text."""
-    statement = f'UPDATE {table} SET "%s" = NULL WHERE false'  # noqa: S608
-    updates = [column for column in columns if is_allowed(connection, statement % column)]
-    update = "UPDATE" if len(updates) == len(columns) else f"UPDATE({','.join(updates)})" if updates else ""
+
+    def right_by_column(right, statement):
+        allowed = [column for column in columns if is_allowed(connection, statement % column)]
+        return right if len(allowed) == len(columns) else f"{right}({','.join(allowed)})" if allowed else ""
+
+    select = right_by_column("SELECT", f'SELECT "%s" FROM {table} LIMIT 0')  # noqa: S608
+    update = right_by_column("UPDATE", f'UPDATE {table} SET "%s" = NULL WHERE false')  # noqa: S608
     tried = {
-        "SELECT": is_allowed(connection, f"SELECT * FROM {table} LIMIT 0"),  # noqa: S608
+        select: bool(select),
         "INSERT": is_allowed(connection, f"INSERT INTO {table} DEFAULT VALUES"),
         update: bool(update),
         "DELETE": is_allowed(connection, f"DELETE FROM {table} WHERE false"),  # noqa: S608
@@ -215,6 +220,19 @@ def test_making_the_roles_again_takes_back_what_was_granted_by_mistake(servers):
         assert not is_allowed(connection, "SELECT * FROM confidential.demand")
 
 
+def test_an_update_gives_the_worker_the_right_to_delete_registers(servers):
+    """As in a database whose roles were made before that right."""
+    server = servers["state"]
+    with psycopg.connect(server.dsn) as connection:
+        connection.execute(f"REVOKE ALL ON confidential.register FROM {WORKER}")
+        connection.execute("DELETE FROM murmurate.migration WHERE name = '0002_purge_registers.sql'")
+    with pytest.raises(MurmurateError, match="murmurate open"):
+        migrate_database(dsn_of_role(server, WORKER), "state")
+    assert migrate_database(server.dsn, "state") == ["0002_purge_registers.sql"]
+    with server.as_role(WORKER) as connection:
+        assert table_rights(connection, "confidential.register", ["at_s", "wh"]) == "SELECT(at_s) DELETE"
+
+
 def dsn_of_role(server, role):
     return make_conninfo(server.dsn, user=f"login_of_{role}")
 
@@ -237,7 +255,11 @@ def test_the_worker_releases_with_the_rights_of_its_roles(servers, opened):
     assert set(outcome.up_to_date) == set(SHARDS)
     work.record_heartbeat("worker", {})
     work.purge_demand(900, FIRST + 1)
-    opened(IngestStore(dsn_of_role(state, WORKER))).purge_claims(FIRST)
+    store, point = opened(IngestStore(dsn_of_role(state, WORKER))), RegisterReading(FIRST * 900, 17)
+    opened(IngestStore(state.dsn)).store_registers({7: RegisterState(point, point)}, now_s=point.at_s)
+    store.purge_claims(FIRST)
+    store.purge_registers(point.at_s + 1)
+    assert opened(IngestStore(state.dsn)).load_registers([7]) == {}
     follower = opened(Follower(dsn_of_role(log, READER)))
     assert {change.view.name for change in follower.refresh()} == set(SHARDS)
 

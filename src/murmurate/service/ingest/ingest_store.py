@@ -69,6 +69,11 @@ class IngestStore:
         with self._session.transaction() as connection:
             connection.execute("DELETE FROM confidential.seen WHERE start_s < %s", (before_s,))
 
+    def purge_registers(self, before_s: int) -> None:
+        """A register without a point since then begins again with its next one."""
+        with self._session.transaction() as connection:
+            connection.execute("DELETE FROM confidential.register WHERE at_s < %s OR at_s IS NULL", (before_s,))
+
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""
         self._session.close()

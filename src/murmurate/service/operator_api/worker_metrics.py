@@ -18,7 +18,7 @@ _HISTOGRAMS = {  # member of the worker's figures: metric, help
 }
 _COUNTERS = {
     "not_aggregated": ("murmurate_intervals_not_aggregated", "Intervals given up before they were aggregated."),
-    "retention_failed": ("murmurate_retention_failed", "Deletions of old readings, demand or claims that failed."),
+    "retention_failed": ("murmurate_retention_failed", "Deletions of what is older than keep_days that failed."),
 }
 _GAUGES = {
     "oldest_readings_age_s": ("murmurate_oldest_readings_age_seconds", "Age of the oldest interval in the landing."),

@@ -1,4 +1,4 @@
-"""Delete what was released long ago: readings, demand, and which signed readings were taken.
+"""Delete what is old: readings, demand, which signed readings were taken, and the last points of silent registers.
 
 One failure stops no other deletion.
 """
@@ -56,6 +56,7 @@ class Retention:
             "landing": lambda: self._purge_landing(before_s),
             "demand": lambda: self.state.purge_demand(self.landing.interval_s, before_s // self.landing.interval_s),
             "claims": lambda: self.ingest_store.purge_claims(before_s),
+            "registers": lambda: self.ingest_store.purge_registers(before_s),
         }
         results = [self._run_step(name, step) for name, step in steps.items()]
         self.note_oldest(now)

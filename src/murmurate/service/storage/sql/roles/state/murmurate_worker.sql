@@ -8,3 +8,4 @@ GRANT SELECT, INSERT, UPDATE ON curator.heartbeat TO murmurate_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON curator.aggregation_attempt TO murmurate_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON confidential.demand TO murmurate_worker;
 GRANT SELECT, DELETE ON confidential.seen TO murmurate_worker;
+GRANT SELECT (at_s), DELETE ON confidential.register TO murmurate_worker;
