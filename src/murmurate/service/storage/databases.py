@@ -16,6 +16,7 @@ from murmurate.service.storage.connection_errors import (
     failure_remedy,
     syntax_remedy,
 )
+from murmurate.service.storage.migrate import check_origin
 from murmurate.service.storage.server_checks import StoreName, can_everyone_create, check_server
 from murmurate.service.storage.session import connect
 
@@ -63,7 +64,7 @@ class Database:
         return str(parts.get("hostaddr") or parts.get("host") or "this machine"), str(parts.get("port") or "5432")
 
     def check_reachable(self, *, prepared: bool = True) -> None:
-        """Raise MurmurateError unless it answers and (if so wished) has our tables.
+        """Raise MurmurateError unless it answers, is of no earlier version and (if so wished) has our tables.
 
         Nothing of the connection string is shown: one that is written wrongly may have its password anywhere.
         """
@@ -71,6 +72,7 @@ class Database:
         try:
             with connect(self.dsn) as connection:
                 check_server(connection, self.store)
+                check_origin(connection, self.store)
                 row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (_MARKER_TABLES[self.store],)).fetchone()
         except psycopg.Error as error:
             allowed = connection_remedy(error, self.source)

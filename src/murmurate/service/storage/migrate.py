@@ -19,6 +19,8 @@ from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
 LOCK_TIMEOUT_S = 10  # for which a migration waits for the tables; their readers wait behind it
 _MAX_ATTEMPTS = 20  # at the list of migrations, where others create it at the same time
 _RETRY_PAUSE_S = 0.1
+_FIRST_SCRIPT = "0001_begin.sql"
+_REMEDY = "keep that version for it, or end it and open its zones under new names in new databases"
 
 # A schema of its own: any role may be allowed to create tables in schema public, and this one must be ours.
 _CREATE_LIST = """
@@ -28,6 +30,11 @@ CREATE TABLE IF NOT EXISTS murmurate.migration (
 );
 GRANT USAGE ON SCHEMA murmurate TO PUBLIC;
 GRANT SELECT ON murmurate.migration TO PUBLIC"""
+# Tables that only versions before tiles had. Where they kept their list any role may have made one of that name.
+_IS_BEFORE_TILES = """
+SELECT EXISTS (
+    SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE (n.nspname, c.relname) IN (('curator', 'release'), ('public_log', 'entry')))"""
 
 
 def migrate_database(dsn: str, store: StoreName) -> list[str]:
@@ -35,14 +42,16 @@ def migrate_database(dsn: str, store: StoreName) -> list[str]:
 
     A role that may not change the database may call it too: where nothing is missing, nothing is written or locked.
 
-    Raises MurmurateError where an applied file was changed since, where the database is ahead of this version, where
-    this role may not migrate it, or where another session keeps its tables locked.
+    Raises MurmurateError, and changes nothing, where another line of versions made the database, where an applied file
+    was changed since, where the database is ahead of this version, where this role may not migrate it, or where another
+    session keeps its tables locked.
     """
     scripts = _read_scripts(store)
     with connect(dsn, autocommit=True, options=UNLIMITED_OPTIONS) as connection, _explain_refusal(store):
         check_server(connection, store)
         if connection.info.parameter_status("server_encoding") != "UTF8":
             raise MurmurateError(f"the {store} database", "not in UTF-8", "must be made with ENCODING 'UTF8'")
+        check_origin(connection, store)
         if _has_list(connection) and not _missing_scripts(connection, store, scripts):
             return []
         connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
@@ -57,6 +66,22 @@ def migrate_database(dsn: str, store: StoreName) -> list[str]:
                 connection.execute(query, (store, name, _digest(scripts[name])))
             grant_rights(connection, store)
     return missing
+
+
+def check_origin(connection: Connection[Any], store: StoreName) -> None:
+    """Raise MurmurateError for a database whose tables no migration of this version leads on from.
+
+    An applied file is never edited, so a newer version has this version's first file, and an earlier one may not. What
+    a newer version has added is no reason: it can be read.
+    """
+    database = f"the {store} database"
+    if connection.execute(_IS_BEFORE_TILES).fetchone() == (True,):
+        raise MurmurateError(database, "made by murmurate before tiles", _REMEDY)
+    if not _has_list(connection):
+        return
+    applied = _applied_scripts(connection, store)
+    if applied and applied.get(_FIRST_SCRIPT) != _digest(_read_scripts(store)[_FIRST_SCRIPT]):
+        raise MurmurateError(database, f"made by another murmurate, with another {_FIRST_SCRIPT}", _REMEDY)
 
 
 def pending_migrations(dsn: str, store: StoreName) -> list[str]:
@@ -92,10 +117,15 @@ def _create_list(connection: Connection[Any]) -> None:
             time.sleep(_RETRY_PAUSE_S)  # another process is just creating it
 
 
+def _applied_scripts(connection: Connection[Any], store: StoreName) -> dict[str, str]:
+    """SHA-256 of each applied file, by its name."""
+    query = "SELECT name, sha256 FROM murmurate.migration WHERE store = %s"
+    return dict(connection.execute(query, (store,)).fetchall())
+
+
 def _missing_scripts(connection: Connection[Any], store: StoreName, scripts: Mapping[str, str]) -> list[str]:
     """Return the names of what is not applied yet. Raises MurmurateError where something else was applied."""
-    query = "SELECT name, sha256 FROM murmurate.migration WHERE store = %s"
-    applied: dict[str, str] = dict(connection.execute(query, (store,)).fetchall())
+    applied = _applied_scripts(connection, store)
     if ahead := applied.keys() - scripts.keys():
         raise MurmurateError(f"the {store} database", f"at {max(ahead)}", "needs a newer murmurate than this one")
     for name, digest in applied.items():
