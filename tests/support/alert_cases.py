@@ -80,7 +80,7 @@ ALERT_CASES: dict[str, list[AlertCase]] = {
     ],
     "MurmurateAggregationSlow": [histogram("murmurate_aggregation_seconds", fault=True, healthy=False)],
     "MurmurateMeterTableNotInForce": [gauge('murmurate_meter_table_not_in_force{cause="unreadable"}', 1, 0)],
-    "MurmurateMeterTableOld": [gauge("murmurate_meter_table_age_seconds", 2_600_000, 86_400)],
+    "MurmurateMeterTableOld": [gauge("murmurate_meter_table_age_seconds", 7_200, 60)],
     "MurmurateZonesWithoutMeters": [gauge("murmurate_zones_without_meters", 1, 0)],
     "MurmurateRegisterPointsRefused": [
         counter('murmurate_register_points_refused_total{cause="future"}'),

@@ -17,6 +17,7 @@ def check_rules(answer, method="GET"):
     assert status < 500, (status, answer.text)
     assert "Traceback" not in answer.text
     assert not {"server", "x-powered-by", "via"} & set(answer.headers)
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
     assert not [value for value in answer.headers.values() if SOFTWARE.search(value)]
     if status >= 400:
         _check_error(answer, method)

@@ -115,6 +115,7 @@ def test_every_event_has_all_intervals_of_its_day(clients):
 def test_the_notifiers_are_as_specified(clients):
     found = get(clients, "/notifiers")
     assert errors_in(found, "notifiersResponse") == []
+    assert found["WEBHOOK"] is False, "there are no subscriptions"
     assert found["MQTT"]["URIS"] == ["mqtt://127.0.0.1:1883"]
 
 

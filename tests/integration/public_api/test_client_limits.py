@@ -91,6 +91,7 @@ def status_of(one, request=None):
         part = one.recv(65_536)
         assert part, head
         head += part
+    assert head.count(b"x-content-type-options: nosniff\r\n") == 1
     if head.split(b" ")[1] in {b"429", b"503"}:
         assert b"retry-after: " in head
     return int(head.split(b" ")[1])

@@ -322,7 +322,6 @@ def test_a_page_is_sent_with_headers_that_keep_anything_foreign_out():
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline';")
-        assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
         again = fetch(app, path, **{"if-none-match": answer.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")

@@ -73,15 +73,30 @@ def _blocked(status: ServiceStatus) -> Iterator[AttentionItem]:
 
 
 def _last_prices(status: ServiceStatus) -> Iterator[AttentionItem]:
-    remedies = {
-        PriceKind.FALLBACK: "too few readings came in time: see the feed below, the head-end and its token",
-        PriceKind.WITHHELD: "it was decided too late: see that the worker runs and that grace_s is below the lead",
-    }
-    names = {PriceKind.FALLBACK: "a fallback price, without a measurement", PriceKind.WITHHELD: "withheld"}
-    for kind, remedy in remedies.items():
-        if count := status.last_kinds.get(kind, 0):
+    report = {} if status.heartbeat is None else status.heartbeat[1]
+    withheld = status.last_kinds.get(PriceKind.WITHHELD, 0)
+    without_plan = min(withheld, _count(report, "zones_without_plan"))
+    found = (
+        (
+            status.last_kinds.get(PriceKind.FALLBACK, 0),
+            "a fallback price, without a measurement",
+            "too few readings came in time: see the feed below, the head-end and its token",
+        ),
+        (
+            without_plan,
+            "withheld",
+            "its plan cannot be used, for the reason above; murmurate open with its plan.json restores a damaged one",
+        ),
+        (
+            withheld - without_plan,
+            "withheld",
+            "it was decided too late: see that the worker runs and that grace_s is below the lead",
+        ),
+    )
+    for count, kind, remedy in found:
+        if count:
             about = f"{count:,} of {status.zone_count:,} zones" if status.zone_count > 1 else "the zone"
-            yield AttentionItem("last price", f"of {about} is {names[kind]}", remedy)
+            yield AttentionItem("last price", f"of {about} is {kind}", remedy)
 
 
 def _feed(status: ServiceStatus, settings: ServiceSettings) -> Iterator[AttentionItem]:

@@ -132,7 +132,7 @@ class OpenAdrApi:
 
     def get_notifiers(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
-        notifiers: JsonObject = {"WEBHOOK": True}  # the schema wants it so; subscriptions are refused
+        notifiers: JsonObject = {"WEBHOOK": False}  # there are no subscriptions
         broker = self._live_state.settings.mqtt
         if broker is not None and broker.tells_openadr_events:
             way = {"method": "ANONYMOUS"}

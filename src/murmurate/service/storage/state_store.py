@@ -51,6 +51,7 @@ class PostgresStateStore:
         self._pending: dict[str, _Pending] = {}  # another publisher may have replaced it since
         self._tables: dict[str, ZoneTable] = {}
         self._terms: dict[str, ReleaseTerms] = {}
+        self._document_hashes: dict[str, str] = {}  # SHA-256 of the document of each plan in `_terms`
 
     def lock(self, shards: Iterable[str]) -> dict[str, SeenState]:
         with self._session.connection() as connection:
@@ -199,8 +200,10 @@ class PostgresStateStore:
             connection.execute(query, (interval, list(demand.zones), *columns, bounds))
 
     def register_plans(self, documents: Mapping[str, str]) -> None:
-        """Keep proven plans by their digests."""
-        query = "INSERT INTO curator.document SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
+        """Keep proven plans by their digests. A document that was damaged since is replaced."""
+        query = """
+            INSERT INTO curator.document AS old SELECT * FROM unnest(%s::text[], %s::text[])
+            ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE old.body <> excluded.body"""
         with self._session.transaction() as connection:
             connection.execute(query, (list(documents), list(documents.values())))
 
@@ -259,19 +262,39 @@ class PostgresStateStore:
                 row = connection.execute(query, (digest,)).fetchone()
             if row is None:
                 return None
-            self._terms[digest] = _read_terms(digest, row[0])
+            self._keep_terms(digest, row[0])
         return self._terms[digest]
 
     def load_terms(self, digests: Iterable[str]) -> None:
         """Read the terms of many plans with few queries. A damaged plan is left out."""
-        unknown = sorted(set(digests) - self._terms.keys())
+        self._read_documents(set(digests) - self._terms.keys())
+
+    def _read_documents(self, digests: set[str]) -> set[str]:
+        """Keep the terms of these plans. Returns those whose documents are there and sound."""
+        wanted, sound = sorted(digests), set()
         query = "SELECT digest, body FROM curator.document WHERE digest = ANY(%s)"
-        for at in range(0, len(unknown), _PLANS_PER_QUERY):
+        for at in range(0, len(wanted), _PLANS_PER_QUERY):
             with self._session.transaction() as connection:
-                rows = connection.execute(query, (unknown[at : at + _PLANS_PER_QUERY],)).fetchall()
+                rows = connection.execute(query, (wanted[at : at + _PLANS_PER_QUERY],)).fetchall()
             for digest, text in rows:
                 with suppress(MurmurateError):
-                    self._terms[digest] = _read_terms(digest, text)
+                    self._keep_terms(digest, text)
+                    sound.add(digest)
+        return sound
+
+    def _keep_terms(self, digest: str, text: str) -> None:
+        self._terms[digest] = _read_terms(digest, text)
+        self._document_hashes[digest] = sha256(text.encode()).hexdigest()
+
+    def find_damaged_plans(self) -> set[str]:
+        """Digests of plans in memory whose documents are gone from the state, or no longer have their digest."""
+        query = """
+            SELECT digest, encode(sha256(convert_to(body, 'UTF8')), 'hex') FROM curator.document
+            WHERE digest = ANY(%s)"""
+        with self._session.transaction() as connection:
+            found = dict(connection.execute(query, (list(self._document_hashes),)).fetchall())
+        changed = {digest for digest, known in self._document_hashes.items() if found.get(digest) != known}
+        return changed - self._read_documents(changed)
 
     def purge_demand(self, interval_s: int, before_interval: int) -> None:
         """Delete the demand of earlier intervals of this length: it was released, or never will be."""

@@ -13,7 +13,6 @@ CONTENT_SECURITY_POLICY = (
 )
 HTML_HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
-    "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
 _LOGO_CIRCLES = (  # cx, cy, r in a square of 24

@@ -28,6 +28,7 @@ MAX_HEADER_BYTES = 32_768
 MAX_CONNECTIONS = 10_000
 CONNECTION_RETRY_AFTER_S = 10  # for a client that is refused
 _UNLIMITED = 2**62
+_NO_SNIFFING = "nosniff"  # no browser takes an answer for another type than it says
 
 
 @dataclass(slots=True)
@@ -100,6 +101,7 @@ class TimeoutProtocol(HttpToolsProtocol):
     def _send_and_close(self, status: int, detail: str) -> None:
         """Answer before there is a request that the app could answer."""
         answer = _refusal(status, detail)
+        answer.headers["x-content-type-options"] = _NO_SNIFFING
         head = b"".join(b"%b: %b\r\n" % pair for pair in answer.raw_headers)
         self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], head, bytes(answer.body)))
         self.transport.close()
@@ -207,6 +209,7 @@ def make_server(app: ASGIApp, host: str, port: int, limits: ConnectionLimits | N
         access_log=False,
         proxy_headers=False,  # it would believe the text of any client of this machine
         server_header=False,
+        headers=[("x-content-type-options", _NO_SNIFFING)],
         timeout_keep_alive=15,
         timeout_graceful_shutdown=3,
     )

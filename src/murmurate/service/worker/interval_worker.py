@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
-from murmurate.publisher.protocol import Outcome
+from murmurate.publisher.protocol import BlockedCode, Outcome
 from murmurate.service.clock import MAX_CLOCK_AHEAD_S, ServiceClock, bounded_now
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.landing.damage import DamageScan
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 _NO_INTERVAL_YET = -(2**62)
 _DATABASE_STEP_S = SESSION_TIMEOUT_S + 10.0  # a database that stands still is given up then: no reason for a restart
 _MAX_WARNINGS = 20  # that one report lists
+_NO_PLAN = BlockedCode.NO_RECORD  # of a zone: its plan cannot be used, and its price is withheld
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,6 +141,7 @@ class IntervalWorker:
             "until": until,
             **_shard_counts(outcome),
             "blocked_zones": len(outcome.blocked_zones),
+            "zones_without_plan": sum(reason.code is _NO_PLAN for reason in outcome.blocked_zones.values()),
             "reasons": _first_reasons({name: reason.text for name, reason in blocked.items()}),
         }
         logger.info("released", extra={**report, "failed": sorted(failed)})
@@ -178,14 +180,23 @@ class IntervalWorker:
         return table | damage
 
     def _zone_warnings(self) -> dict[str, str]:
-        """Zones and shards whose prices are useless: a grace that is too long, no meters, or another number of them."""
+        """Zones and shards whose prices are useless, or will be after a restart, with the reason."""
         late = warn_of_short_leads(self.context.state.shards(), self.grace_s)
         if late.keys() - self._lead_warnings.keys():
             logger.warning("grace longer than lead", extra={"count": len(late), "reasons": _first_reasons(late)})
         self._lead_warnings = late
         without = "has no meter in the meter table: its fallback price is released"
         no_meters = dict.fromkeys(sorted(self._aggregation.zones_without_meters), without)
-        return late | no_meters | self._aggregation.household_count_warnings
+        return late | no_meters | self._aggregation.household_count_warnings | self._plan_warnings()
+
+    def _plan_warnings(self) -> dict[str, str]:
+        """Zones whose plan is damaged in the state, while this process still has it in memory."""
+        damaged = self.context.state.find_damaged_plans()
+        if not damaged:
+            return {}
+        words = "its plan is damaged in the state, and after a restart its price is withheld: murmurate open with its "
+        words += "plan.json restores it"
+        return {zone: words for zone, plan in self.context.state.plan_by_zone().items() if plan in damaged}
 
 
 def _shard_counts(outcome: Outcome) -> dict[str, int]:
