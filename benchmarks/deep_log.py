@@ -31,7 +31,7 @@ _INSERT_DOCUMENT = "INSERT INTO {}.document VALUES (%s, %s) ON CONFLICT DO NOTHI
 @cache
 def sample_plan() -> str:
     """Return the plan of the example zone."""
-    return make_plan(parse_zone(EXAMPLE_ZONE_FILE)).to_json()
+    return compact_plan(make_plan(parse_zone(EXAMPLE_ZONE_FILE)).to_json())
 
 
 def own_plans(zones: list[str]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
@@ -28,7 +29,7 @@ _CANARIES = range(100_000_000, 1_000_000_000)
 def sample_plan_text() -> str:
     """Return a plan for demands of nine digits, in which the noise changes the last digits of the price."""
     zone = EXAMPLE_ZONE_FILE.replace('alpha = "0.0002"', 'alpha = "0.000002"').replace('cap = "2"', 'cap = "4"')
-    return make_plan(parse_zone(zone)).to_json()
+    return compact_plan(make_plan(parse_zone(zone)).to_json())
 
 
 @dataclass(slots=True)

@@ -322,7 +322,7 @@ class Oracle:
         for shard, reason in outcome.blocked.items():
             if not (observed.stale_read or observed.may_block or shard in self.corrupted):
                 violation("blocked without need", shard, reason)
-            if shard not in self.corrupted and reason.text.startswith("signature"):
+            if shard not in self.corrupted and ": signature is " in reason.text:
                 violation("blocked without need", shard, reason)
         self._check_blocked_zones(observed, outcome)
 

@@ -58,8 +58,8 @@ SEEDED_BUGS = (
     (
         "tiles of the log are not checked",
         PROTOCOL,
-        "head = check_next(head, offer.tile, offer.table, verify)",
-        "head = check_follows(head, offer.tile, offer.table)",
+        "return check_next(head, offer.tile, offer.table, verify)",
+        "return check_follows(head, offer.tile, offer.table)",
     ),
     ("signatures are not checked", TILE_CHAIN, "    check_signature(tile, verify)\n", ""),
     ("drafting while behind", PROTOCOL, _MAY_WRITE, _MAY_WRITE.replace("not self.behind and ", "")),
@@ -304,7 +304,7 @@ SEEDED_BUGS = (
     (
         "one bad shard stops the batch",
         PROTOCOL,
-        _RECONCILE + "        except ChainError as error:\n",
+        _RECONCILE + "        except ShardBlockedError as error:\n",
         _RECONCILE + "        except KeyError as error:\n",
     ),
     (
@@ -324,8 +324,8 @@ SEEDED_BUGS = (
     (
         "the first bad shard hides the others",
         PROTOCOL,
-        "            outcome.blocked[shard] = _blocked_reason(error)\n",
-        "            outcome.blocked[shard] = _blocked_reason(error)\n            break\n",
+        "            outcome.blocked[shard] = BlockedReason(error.code, str(error))\n",
+        "            outcome.blocked[shard] = BlockedReason(error.code, str(error))\n            break\n",
     ),
     (
         "a zone of another shard keeps this one from opening",

@@ -2,6 +2,7 @@
 
 import psycopg
 
+from murmurate.planning.digest import compact_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import RowKind, TileKind
@@ -14,12 +15,13 @@ from tests.support.sample_shards import (
     NO_DEMAND,
     OLD_KEY,
     OPENING,
-    PLANS,
     ZONE_OPENING,
     desire,
+    digest_of,
     make_demand,
     make_writer,
     next_offer,
+    plan_document,
 )
 
 ODD_NAME = 'Zürich "1"\n\\'
@@ -35,7 +37,7 @@ class Stores:
         self.state_dsn, self.log_dsn = state_dsn, log_dsn
         self.log = PostgresLogStore(log_dsn)
         self.opened = []
-        self.log.publish_documents(dict.fromkeys(PLANS, "{}"))
+        self.log.publish_documents({digest_of(plan): plan_document(plan) for plan in "abc"})
         self.state = self.new_state()
         zones = {zone: (shard, ZONE_OPENING) for zone, shard in SHARD_OF.items()}
         self.state.store_openings(dict.fromkeys(SHARDS, OPENING), zones)
@@ -102,7 +104,7 @@ class ShardWriter:
     def __init__(self, dsn, plans, *, shard="quay", first, lead=2):
         self.dsn, self.shard, self.log, self.head, self.heads = dsn, shard, PostgresLogStore(dsn), None, []
         self.terms = {zone: ReleaseTerms.from_json(text) for zone, text in plans.items()}
-        self.log.publish_documents({self.terms[zone].plan_digest: text for zone, text in plans.items()})
+        self.log.publish_documents({self.terms[zone].plan_digest: compact_plan(text) for zone, text in plans.items()})
         self._by_digest = {terms.plan_digest: terms for terms in self.terms.values()}
         self._writer = make_writer(plans=self._by_digest)
         interval_s = next(iter(self.terms.values())).interval_s

@@ -8,6 +8,7 @@ from murmurate.planning.hidden_households import HiddenHouseholds
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
+from murmurate.public_log.canonical import canonical_json, compute_digest
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.tile_chain import check_follows
 from murmurate.publisher.desired_state import (
@@ -31,13 +32,23 @@ HIDES = HiddenHouseholds(by_kind={"flat": 1000, "mill": 9000}, unknown_kind_wh=1
 BOUNDS = {"": 1000}  # what the households of a zone may add, by kind
 
 
+def plan_document(plan):
+    """Return what stands in the log for a sample plan."""
+    return canonical_json({"plan": plan})
+
+
+def digest_of(plan):
+    """Return the digest of a sample plan."""
+    return compute_digest(plan_document(plan))
+
+
 def make_terms(plan="a", distribution=NoiseDistribution.LAPLACE, currency="EUR", curve=CURVE, slots=4):
     """Return terms of a day whose intervals have different noise and cost."""
     number = np.arange(slots)
     costs = 1000 * (number + 1)
     gaussian = distribution is NoiseDistribution.GAUSSIAN
     return ReleaseTerms(
-        plan_digest=plan * 64,
+        plan_digest=digest_of(plan),
         zone="harbour",
         currency=currency,
         curve=curve,
@@ -65,7 +76,7 @@ KEY_CHANGE = Change(OLD_KEY.public_key, NEW_KEY.public_key)
 
 def open_zone(plan="a", first=FIRST):
     """Return how a zone enters a shard under a plan of `PLANS`."""
-    terms = PLANS[plan * 64]
+    terms = PLANS[digest_of(plan)]
     return ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=first)
 
 
@@ -79,8 +90,8 @@ def desire(until=FIRST - 1, zones=(), opening=ZONE_OPENING, **more):
 
 
 def change_plan(before="a", after="b"):
-    terms = PLANS[after * 64]
-    return PlanChange(before * 64, terms.plan_digest, terms.currency, terms.tick)
+    terms = PLANS[digest_of(after)]
+    return PlanChange(digest_of(before), terms.plan_digest, terms.currency, terms.tick)
 
 
 def make_writer(noise=None, plans=PLANS):

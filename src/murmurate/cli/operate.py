@@ -232,10 +232,18 @@ def repair(
     state: State = "",
     log: Log = "",
     copy: Annotated[str | None, typer.Option("--from", help="Also from this copy of the log: file or address.")] = None,
+    unclaim: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Set aside the claim of a zone that is in no shard.")
+    ] = None,
+    *,
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Move tiles that no reader accepts out of the log, as evidence.")
+    ] = False,
 ) -> None:
-    """Restore records that the public log has lost, from what the state has seen of it."""
+    """Restore what the public log has lost, and name what it holds that no reader accepts."""
     require_database()
     from murmurate.commands.repair import repair_log  # noqa: PLC0415
     from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
-    raise typer.Exit(repair_log(Databases.from_dsns(state=state, log=log), copy))
+    both = Databases.from_dsns(state=state, log=log)
+    raise typer.Exit(repair_log(both, copy, set_aside=set_aside, unclaim=unclaim))

@@ -42,6 +42,8 @@ def report_outcome(outcome: Outcome, failure_names: set[str]) -> int:
     print_blocked({name: reason.text for name, reason in blocked.items()})
     if any(reason.code is BlockedCode.LOG_LOST_ENTRIES for reason in outcome.blocked.values()):
         stderr.print("The log has lost tiles that were public. murmurate repair restores them; see how-to/restore.")
+    if any(reason.code is BlockedCode.LOG_INVALID for reason in outcome.blocked.values()):
+        stderr.print("The log holds a tile that no reader accepts. murmurate repair names it; see how-to/restore.")
     if outcome.unfinished:
         errors = " (a database or the disk failed; see their logs)" if failure_names else ""
         count = f"{len(outcome.unfinished):,} {shards_word(outcome.unfinished)}"

@@ -1,24 +1,29 @@
 """`murmurate repair`: restore what the public log has lost, from what the state has seen of it or from a copy.
 
 Only tiles that were public once and that follow the log's head are appended, byte for byte. Where the log holds another
-tile in the place of one that was seen, nothing is repaired: the two headers are shown, and the operator must decide.
+valid tile in the place of one that was seen, nothing is repaired: the two headers are shown, and the operator must
+decide. Tiles that no reader accepts are named, and with `--set-aside` moved out of the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 
 import psycopg
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from murmurate.commands.log_source import open_log_source
+from murmurate.commands.set_aside import LogExaminer, print_other_faults, print_tails, set_tails_aside, unclaim_zone
 from murmurate.errors import ChainError, MurmurateError
+from murmurate.planning.digest import compact_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import Tile, TileKind, parse_tile
 from murmurate.public_log.tile_chain import ShardHead, check_next
 from murmurate.public_log.zone_table import ZoneTable
+from murmurate.publisher.invalid_tail import InvalidTail
 from murmurate.publisher.steps import Offer
 from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.migrate import migrate_database
@@ -35,47 +40,73 @@ _SELECT_SEEN_TILE = "SELECT body FROM curator.tile WHERE shard = %s AND seq = %s
 _BAR_TITLE = "repairing"
 
 
-def repair_log(databases: Databases, copy: str | None = None) -> int:
-    """Repair every shard. Returns 1 if the log contradicts what was seen of it, or the copy does not follow."""
+def repair_log(
+    databases: Databases, copy: str | None = None, *, set_aside: bool = False, unclaim: str | None = None
+) -> int:
+    """Repair every shard. Returns 1 if something needs an operator: the log contradicts what was seen of it, holds
+    tiles that no reader accepts or claims without a zone, or the copy does not follow.
+    """
     databases.check_reachable(prepared=False)
-    with mask_database_errors(), connect(databases.state.dsn, autocommit=True, options=UNLIMITED_OPTIONS) as state:
+    with mask_database_errors(), ExitStack() as stack:
+        state = stack.enter_context(connect(databases.state.dsn, autocommit=True, options=UNLIMITED_OPTIONS))
         migrate_database(databases.state.dsn, "state")
         migrate_database(databases.log.dsn, "log")
-        log = PostgresLogStore(databases.log.dsn)
-        for digest, document in state.execute("SELECT digest, body FROM curator.document"):
-            log.publish_documents({digest: document})
-        tables = PostgresStateStore(databases.state.dsn)
+        log = stack.enter_context(closing(PostgresLogStore(databases.log.dsn)))
+        tables = stack.enter_context(closing(PostgresStateStore(databases.state.dsn)))
+        if unclaim is not None:
+            unclaim_zone(databases.log.dsn, tables, log, unclaim)
+        _publish_documents(state, log)
         seen: dict[str, int] = dict(state.execute(_SELECT_SEEN_HEADS).fetchall())
-        conflicts = _find_conflicts(state, log, seen)
+        conflicts, tails = _examine_log(state, tables, log, seen)
+        if set_aside:
+            done = set_tails_aside(LogExaminer(state, tables, log), databases.log.dsn, tails)
+            tails = {shard: tail for shard, tail in tails.items() if shard not in done}
         error = Console(stderr=True)
         with Progress(console=error, transient=True, disable=not error.is_terminal) as bar:
-            behind = {shard: seq for shard, seq in seen.items() if shard not in conflicts}
+            behind = {shard: seq for shard, seq in seen.items() if shard not in conflicts | tails.keys()}
             restored_count, not_taken = _restore_seen(state, tables, log, behind, bar)
-        tables.close()
-        if copy is not None and not conflicts | not_taken:
+        conflicts |= not_taken
+        if copy is not None and not conflicts and not tails:
             restored_count += _append_from_copy(log, copy)
-        log.close()
-    conflict_count = len(conflicts | not_taken)
-    done = f"{restored_count:,} tiles restored to the log."
-    _stdout.print(done if restored_count else "The log has lost nothing that was seen.")
-    if conflict_count:
+        restored = f"{restored_count:,} tiles restored to the log."
+        _stdout.print(restored if restored_count else "The log has lost nothing that was seen.")
+        print_tails(tails)
+        claim_count = print_other_faults(databases.log.dsn, tables)
+    if conflicts:
         _stdout.print(
-            f"{conflict_count:,} shards contradict what was seen and were not repaired. Do not publish for them;"
+            f"{len(conflicts):,} shards contradict what was seen and were not repaired. Do not publish for them;"
         )
         _stdout.print("see docs/how-to/restore.md.")
-    return 1 if conflict_count else 0
+    return 1 if conflicts or tails or claim_count else 0
 
 
-def _find_conflicts(state: psycopg.Connection, log: PostgresLogStore, seen: Mapping[str, int]) -> set[str]:
-    """Return the shards of which the log holds another tile than was seen. The first such tile is printed."""
-    conflicts = set()
-    heads = log.heads()
-    for shard in seen.keys() & heads.keys():
-        common = min(heads[shard][0], seen[shard])
-        if log.read_offer(shard, common).tile.hash != _seen_tile(state, shard, common).hash:
-            _print_first_difference(state, log, shard, common)
+def _publish_documents(state: psycopg.Connection, log: PostgresLogStore) -> None:
+    """Publish what the state has and the log may have lost. A damaged document is named and left out."""
+    for digest, document in state.execute("SELECT digest, body FROM curator.document"):
+        try:
+            log.publish_documents({digest: document})
+        except psycopg.errors.CheckViolation:
+            _stdout.print(f"The state's document {digest} is damaged and was not published: restore it from a backup.")
+
+
+def _examine_log(
+    state: psycopg.Connection, tables: PostgresStateStore, log: PostgresLogStore, seen: Mapping[str, int]
+) -> tuple[set[str], dict[str, InvalidTail]]:
+    """Return the shards of which the log holds another valid tile than was seen, and those with an invalid tail.
+
+    The first tile that differs is printed.
+    """
+    examiner = LogExaminer(state, tables, log)
+    conflicts: set[str] = set()
+    tails: dict[str, InvalidTail] = {}
+    for shard, (last_seq, _) in sorted(log.heads().items()):
+        differing_seq, tail = examiner.examine_shard(shard, last_seq, seen.get(shard, -1))
+        if differing_seq is not None:
+            _print_difference(state, log, shard, differing_seq)
             conflicts.add(shard)
-    return conflicts
+        elif tail is not None:
+            tails[shard] = tail
+    return conflicts, tails
 
 
 def _restore_seen(
@@ -152,7 +183,7 @@ def _offers_of_copy(log: PostgresLogStore, name: str) -> Iterator[Offer]:
     for item in read_items(source):
         kind = find_kind(item.data)
         if kind is ItemKind.PLAN:
-            text = item.data.decode()
+            text = compact_plan(item.data.decode())
             log.publish_documents({ReleaseTerms.from_json(text).plan_digest: text})
         elif kind is ItemKind.ZONE_TABLE:
             table = ZoneTable.from_json(item.data.decode())
@@ -193,16 +224,11 @@ def _seen_tile(state: psycopg.Connection, shard: str, seq: int) -> Tile:
     return parse_tile(bytes(row[0]))
 
 
-def _print_first_difference(state: psycopg.Connection, log: PostgresLogStore, shard: str, differing_seq: int) -> None:
+def _print_difference(state: psycopg.Connection, log: PostgresLogStore, shard: str, seq: int) -> None:
     """Show the first tile that differs; all later ones do, for each names the hash of the one before."""
-    low, high = -1, differing_seq
-    while high - low > 1:
-        middle = (low + high) // 2
-        same = log.read_offer(shard, middle).tile.hash == _seen_tile(state, shard, middle).hash
-        low, high = (middle, high) if same else (low, middle)
-    pair = _seen_tile(state, shard, high), log.read_offer(shard, high).tile
+    pair = _seen_tile(state, shard, seq), log.read_offer(shard, seq).tile
     proof = prove_contradiction(pair[0].header_line, pair[1].header_line, verify_signature)
-    _stdout.print(f"{shard}: the log holds another tile {high} than was seen before:")
+    _stdout.print(f"{shard}: the log holds another tile {seq} than was seen before:")
     for tile in pair:
         _stdout.print(tile.header_line.decode())
     if proof is not None:

@@ -93,7 +93,7 @@ class Reconciliation(NamedTuple):
 
 
 def reconcile_shard(seen_state: SeenState, log_tail: LogTail, verify: VerifySignature) -> Reconciliation:
-    """Compare what is known of a shard with the log. Raises ChainError where the two cannot both be right."""
+    """Compare what is known of a shard with the log. Raises ShardBlockedError where not both can be right."""
     new_heads = catch_up(seen_state, log_tail, verify)
     head = new_heads[-1] if new_heads else seen_state.head
     stale = seen_state.pending is not None and not _can_follow(head, seen_state.pending)
@@ -112,8 +112,8 @@ def publish_round(
     for shard, state in seen.items():
         try:
             reconciled[shard] = reconcile_shard(state, tails[shard], verify)
-        except ChainError as error:
-            outcome.blocked[shard] = _blocked_reason(error)
+        except ShardBlockedError as error:
+            outcome.blocked[shard] = BlockedReason(error.code, str(error))
     wanted = _wanted_claims(reconciled, desired)
     holders: Mapping[str, str] = (yield ClaimZones(dict(wanted))) if wanted else {}
     next_tiles = _next_tiles(reconciled, desired, holders, outcome.blocked)
@@ -186,11 +186,6 @@ def _foreign_zones(wanted: list[tuple[str, str]], holders: Mapping[str, str]) ->
     }
 
 
-def _blocked_reason(error: ChainError) -> BlockedReason:
-    code = error.code if isinstance(error, ShardBlockedError) else BlockedCode.LOG_INVALID
-    return BlockedReason(code, str(error))
-
-
 def _invalid_drafts(reconciled: Mapping[str, Reconciliation], drafts: Mapping[str, Offer]) -> dict[str, str]:
     """Drafts that must not be sent, with the reason: they do not follow the head."""
     reasons: dict[str, str] = {}
@@ -224,14 +219,23 @@ def catch_up(seen_state: SeenState, log_tail: LogTail, verify: VerifySignature) 
     new_heads: list[ShardHead] = []
     head = seen_state.head
     for offer in log_tail.tiles:
-        if isinstance(offer, str):
-            raise ShardBlockedError(BlockedCode.LOG_INVALID, "log", "unreadable", offer)
-        if seen_state.pending is not None and offer.tile.hash == seen_state.pending.tile.hash:
-            head = check_follows(head, offer.tile, offer.table)
-        else:
-            head = check_next(head, offer.tile, offer.table, verify)
+        try:
+            head = _follow_offer(head, offer, seen_state.pending, verify)
+        except ChainError as error:
+            found = f"not valid from tile {last_seq(head) + 1} on"
+            raise ShardBlockedError(BlockedCode.LOG_INVALID, "log", found, str(error)) from error
         new_heads.append(head)
     return new_heads
+
+
+def _follow_offer(
+    head: ShardHead | None, offer: Offer | str, pending: Offer | None, verify: VerifySignature
+) -> ShardHead:
+    if isinstance(offer, str):
+        raise ChainError("tile", "unreadable", offer)
+    if pending is not None and offer.tile.hash == pending.tile.hash:
+        return check_follows(head, offer.tile, offer.table)
+    return check_next(head, offer.tile, offer.table, verify)
 
 
 def last_seq(head: ShardHead | None) -> int:

@@ -10,6 +10,7 @@ from murmurate.commands.export import export_log
 from murmurate.commands.log_source import open_log_source
 from murmurate.commands.verify import verify_logs
 from murmurate.errors import MurmurateError
+from murmurate.planning.digest import compact_plan
 from murmurate.service.storage.databases import Database
 from murmurate.verification.verifier import check_log
 from tests.support.sample_logs import DIGEST, FIRST, OTHER, PLAN, ShardLog, log, zone_row
@@ -18,7 +19,7 @@ from tests.support.sample_logs import DIGEST, FIRST, OTHER, PLAN, ShardLog, log,
 def store(dsn, *shards):
     """Put tiles and documents into a log as they are; what the log accepts is tested elsewhere."""
     with psycopg.connect(dsn) as connection:
-        documents = [(json.loads(text)["digest"], json.dumps(json.loads(text), indent=1)) for text in (PLAN, OTHER)]
+        documents = [(json.loads(text)["digest"], compact_plan(text)) for text in (PLAN, OTHER)]
         for shard in shards:
             last = shard.tiles[-1]
             tables = [(digest, table.text) for digest, table in shard.tables.items()]

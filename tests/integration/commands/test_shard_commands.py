@@ -201,7 +201,7 @@ def test_all_shards_of_a_log_are_repaired(stores):
     with psycopg.connect(stores.log_dsn) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute("TRUNCATE public_log.tile, public_log.head, public_log.claim")
-        connection.execute("DELETE FROM public_log.document WHERE body <> '{}'")
+        connection.execute("DELETE FROM public_log.document WHERE body LIKE '%murmurate_zones%'")
     databases = Databases.from_dsns(state=stores.state_dsn, log=stores.log_dsn)
     assert repair_log(databases) == 0
     assert contents(stores.log_dsn) == before

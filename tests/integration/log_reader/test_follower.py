@@ -14,6 +14,7 @@ from tests.support.api_servers import plan_of
 from tests.support.postgres_stores import ShardWriter
 from tests.support.sample_shards import NEW_KEY, OLD_KEY
 
+from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import parse_zone
@@ -266,7 +267,7 @@ def test_plans_that_ended_are_found_in_memory_and_in_the_log(writer, reader, pla
     before = writer.terms[ZONE]
     text = make_plan(parse_zone(json.loads(plans[ZONE])["zone_file"].replace("epsilon 3", "epsilon 2"))).to_json()
     after = ReleaseTerms.from_json(text)
-    writer.log.publish_documents({after.plan_digest: text})
+    writer.log.publish_documents({after.plan_digest: compact_plan(text)})
     writer.write(5, 400_000)
     writer.write(key_change=Change(OLD_KEY.public_key, NEW_KEY.public_key))  # is no change of plan
     writer.write(2, 400_000)

@@ -14,6 +14,7 @@ from tests.support.sample_shards import (
     PLANS,
     change_plan,
     desire,
+    digest_of,
     make_writer,
     next_offer,
     open_zone,
@@ -336,7 +337,7 @@ def test_a_demand_with_a_hole_in_it_counts_as_none(stores):
 
 
 def test_a_shard_whose_tile_is_never_taken_does_not_hold_the_next_batch(stores):
-    write_over(stores.log_dsn, "DELETE FROM public_log.document WHERE digest = %s", "b" * 64)
+    write_over(stores.log_dsn, "DELETE FROM public_log.document WHERE digest = %s", digest_of("b"))
     asked = desired(FIRST) | {SHARD: desire(FIRST, SHARDS[SHARD], open_zone("b"))}
     outcome = publish_patiently(stores.publisher(batch_size=1), asked, set(OTHERS))
     assert outcome.up_to_date == set(OTHERS)
@@ -359,7 +360,7 @@ def test_a_zone_whose_plan_cannot_be_read_is_withheld_and_its_neighbours_get_the
     stores.publish(FIRST - 1)
     stores.store_demand(FIRST)
     stores.publish(FIRST - 1, plan_changes={zone: change_plan()})
-    known = make_writer(plans={"a" * 64: PLANS["a" * 64]})
+    known = make_writer(plans={digest_of("a"): PLANS[digest_of("a")]})
     outcome = stores.publisher(write_tiles=known.write_tiles).publish(desired(FIRST), timeout_s=60)
     assert outcome.up_to_date == set(SHARDS)
     assert outcome.blocked_zones[zone].code is BlockedCode.NO_RECORD

@@ -56,6 +56,7 @@ def test_everybody_reads_the_log_and_nobody_writes_it(stores, plain_role):
             "INSERT INTO public_log.tile VALUES ('x', 0, 0, now(), '')",
             "UPDATE public_log.head SET seq = 0",
             "DELETE FROM public_log.tile",
+            "INSERT INTO public_log.evidence (kind) VALUES ('tile')",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)

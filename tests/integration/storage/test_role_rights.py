@@ -43,6 +43,7 @@ TABLES = {
         "public_log.claim": EVERYONE_READS,
         "public_log.tile": EVERYONE_READS,
         "public_log.head": EVERYONE_READS,
+        "public_log.evidence": EVERYONE_READS,
         "murmurate.migration": EVERYONE_READS,
     },
     "state": {

@@ -13,6 +13,7 @@ from tests.support.sample_shards import (
     SIGNERS,
     THREE_ZONES,
     change_plan,
+    digest_of,
     open_shard,
     release,
     sample_heads,
@@ -252,7 +253,7 @@ def test_a_plan_and_a_key_change_are_followed():
     heads.append(release(heads[-1], FIRST, hill=5))
     lines = lines_of("hill", heads)
     head = follow(lines)
-    assert (head.line.plan, head.key_in_force) == ("c" * 64, NEW_KEY.public_key)
+    assert (head.line.plan, head.key_in_force) == (digest_of("c"), NEW_KEY.public_key)
     assert int(head.line.row["kind"][0]) == RowKind.MEASURED
     with pytest.raises(ChainError, match="key"):
         check_zone_follows(follow(lines[:3]), resigned(lines[3], key=OLD_KEY.public_key))

@@ -9,6 +9,7 @@ from tests.support.sample_shards import (
     OLD_KEY,
     OPENING,
     THREE_ZONES,
+    digest_of,
     make_demand,
     make_terms,
     make_writer,
@@ -150,7 +151,7 @@ def test_a_shard_with_impossible_zones_is_blocked_and_the_others_go_on():
 
 def test_a_zone_without_a_usable_plan_is_blocked_and_reported():
     stores = OneRound({"north": SeenState(HEAD, None)}, {"north": tail_of(HEAD)._replace(tiles=())})
-    outcome = stores.run({"north": OPENING_STATE}, make_writer(plans={"a" * 64: make_terms("a")}))
+    outcome = stores.run({"north": OPENING_STATE}, make_writer(plans={digest_of("a"): make_terms("a")}))
     assert outcome.blocked_zones.keys() == {"hill", "mill"}
     assert {reason.code for reason in outcome.blocked_zones.values()} == {BlockedCode.NO_RECORD}
     assert stores.step(AppendToLog).offers.keys() == {"north"}

@@ -16,6 +16,7 @@ from tests.support.sample_shards import (
     PLANS,
     THREE_ZONES,
     change_plan,
+    digest_of,
     make_demand,
     make_terms,
     make_writer,
@@ -96,12 +97,12 @@ def test_without_demand_the_forecast_is_released_and_costs_nothing():
     noise = FixedNoise()
     row = write_row(noise=noise)
     assert row["kind"] == RowKind.FALLBACK
-    assert row["price_ticks"] == int(PLANS["a" * 64].forecast_ticks[FIRST % 4])
+    assert row["price_ticks"] == int(PLANS[digest_of("a")].forecast_ticks[FIRST % 4])
     assert (row["noise"], row["scale_wh"], row["total_epsilon_micro"]) == (NoiseCode.NONE, 0, 0)
     assert noise.asked == []
     later = DesiredState(until=FIRST + 1)
     second = write_row(later, head=release(OPEN, FIRST))
-    assert second["price_ticks"] == int(PLANS["a" * 64].forecast_ticks[(FIRST + 1) % 4])
+    assert second["price_ticks"] == int(PLANS[digest_of("a")].forecast_ticks[(FIRST + 1) % 4])
 
 
 @pytest.mark.parametrize(
@@ -206,18 +207,18 @@ def test_a_shard_that_cannot_be_written_does_not_keep_the_others_from_it():
 
 
 def read_plan(digest):
-    if digest == "c" * 64:
+    if digest == digest_of("c"):
         raise PrivacyError("plan", "unreadable", "must be a plan.json")
     return PLANS.get(digest)
 
 
 WRONG_PLANS = {
-    "unknown": lambda digest: None if digest == "c" * 64 else PLANS[digest],
+    "unknown": lambda digest: None if digest == digest_of("c") else PLANS[digest],
     "unreadable": read_plan,
-    "other intervals": (PLANS | {"c" * 64: make_terms("c", slots=24)}).get,
-    "other currency": (PLANS | {"c" * 64: make_terms("c", currency="XXX")}).get,
+    "other intervals": (PLANS | {digest_of("c"): make_terms("c", slots=24)}).get,
+    "other currency": (PLANS | {digest_of("c"): make_terms("c", currency="XXX")}).get,
     "other tick": (
-        PLANS | {"c" * 64: make_terms("c", curve=RateCurve.affine(alpha="1/1000", beta="0.1", tick="0.001"))}
+        PLANS | {digest_of("c"): make_terms("c", curve=RateCurve.affine(alpha="1/1000", beta="0.1", tick="0.001"))}
     ).get,
 }
 
@@ -258,7 +259,7 @@ def test_zones_of_one_batch_get_their_own_demand_each():
         for shard, tile in written.items()
         for zone, price in zip(heads[shard].table.zones, tile.rows["price_ticks"], strict=True)
     }
-    forecast = int(PLANS["a" * 64].forecast_ticks[FIRST % 4])
+    forecast = int(PLANS[digest_of("a")].forecast_ticks[FIRST % 4])
     assert len(noise.asked) == 1, "equal curves are drawn together"
     assert prices == {
         "a": int(CURVE.price_ticks(1_000_000 + added)),
@@ -284,7 +285,7 @@ def test_keys_and_plans_change_with_tiles_of_their_own():
     head = write_tile(head, DesiredState(until=FIRST, plan_changes={"harbour": change_plan("a", "b")}))
     assert head.tile.header.kind is TileKind.ZONES
     row = head.table.rows[0]
-    assert (row.plan, row.currency, row.tick) == ("b" * 64, "CHF", PLANS["b" * 64].tick)
+    assert (row.plan, row.currency, row.tick) == (digest_of("b"), "CHF", PLANS[digest_of("b")].tick)
     head = release(head, FIRST, harbour=5)
     assert head.tile.rows["noise"].tolist() == [NoiseCode.GAUSSIAN]
     assert head.tile.header.key == NEW_KEY.public_key

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-from psycopg import Connection
 
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.public_log.canonical import compute_digest
@@ -35,12 +34,12 @@ TILES_PER_QUERY = SLACK  # a view that is in use is never overwritten
 
 _SELECT_HEADS = "SELECT shard, seq, interval FROM public_log.head WHERE seq >= 0 ORDER BY shard"
 _SELECT_NEW = """
-    SELECT body, extract(epoch FROM taken)::float8 FROM public_log.tile
+    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
     WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"""
 _SELECT_RECENT = """
-    SELECT body, extract(epoch FROM taken)::float8 FROM public_log.tile
+    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
     WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
-_SELECT_FIRST = "SELECT body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = 0"
+_SELECT_ONE = "SELECT seq, body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = %s"
 _SELECT_TABLE = "SELECT body FROM public_log.document WHERE digest = %s"
 
 
@@ -105,32 +104,58 @@ class Follower:
 
     def _begin(self, shard: str, interval: int) -> ChangedShard:
         """Read the last tiles of a shard: enough for the prices that are paid now."""
-        with self._session.transaction() as connection:
-            first = self._read_tiles(connection, _SELECT_FIRST, (shard,))[0]
-            lead = first.tile.header.lead
-            recent = self._read_tiles(connection, _SELECT_RECENT, (shard, interval - lead - 1, interval))
-        check_signature(first.tile, verify_signature)
+        first = self._read_one(shard, 0)
+        lead = first.header.lead
+        recent = [*self._read_tiles(_SELECT_RECENT, (shard, interval - lead - 1, interval))]
+        check_signature(first, verify_signature)
+        self._check_succession(first, recent[0].tile)
         head = _check_recent(recent)
         columns = PriceColumns(head.table, self._recent_s // head.tile.header.interval_s)
         releases = [each for each in recent if each.tile.header.kind is TileKind.RELEASE]
         for each in releases:
             _write(columns, head.table, each)
         oldest = releases[0].tile.header.interval if releases else head.interval + 1
-        view = ShardView(head, first.tile.header.key, columns, oldest, head.interval)
+        view = ShardView(head, first.header.key, columns, oldest, head.interval)
         self._shards[shard] = _FollowedShard(view)
         return ChangedShard(view, range(0))
 
-    def _read_tiles(self, connection: Connection, query: str, parameters: tuple[object, ...]) -> list[_ReadTile]:
-        found = []
-        for body, logged_s in connection.execute(query, parameters, binary=True).fetchall():
-            tile = parse_tile(bytes(body))
-            found.append(_ReadTile(tile, self._load_table(connection, tile.header.table), float(logged_s)))
-        return found
+    def _check_succession(self, first: Tile, recent: Tile) -> None:
+        """Raise ChainError unless the key of a recent tile was named by the key before it, and so on from the first.
 
-    def _load_table(self, connection: Connection, digest: str) -> ZoneTable:
+        The last tile of each key is looked for among the tiles between: it must name the next one, and be signed.
+        """
+        shard, last = first.header.shard, first
+        while last.key_in_force != recent.header.key:
+            key, low, high = last.key_in_force, last.header.seq, recent.header.seq
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if self._read_one(shard, middle).header.key == key else (low, middle)
+            found = self._read_one(shard, low)
+            if low == last.header.seq or found.key_in_force == key:
+                raise ChainError("key", recent.header.key, f"must be named by the key before it, {key}")
+            check_signature(found, verify_signature)
+            last = found
+
+    def _read_one(self, shard: str, seq: int) -> Tile:
+        return next(self._read_tiles(_SELECT_ONE, (shard, seq))).tile
+
+    def _read_tiles(self, query: str, parameters: tuple[object, ...]) -> Iterator[_ReadTile]:
+        """Yield tiles in order, up to one that cannot be read. Raises ChainError naming it."""
+        with self._session.transaction() as connection:
+            rows = connection.execute(query, parameters, binary=True).fetchall()
+        for seq, body, logged_s in rows:
+            try:
+                tile = parse_tile(bytes(body))
+                table = self._load_table(tile.header.table)
+            except ChainError as error:
+                raise ChainError(f"tile {seq}", "not valid", str(error)) from error
+            yield _ReadTile(tile, table, float(logged_s))
+
+    def _load_table(self, digest: str) -> ZoneTable:
         table = self._tables.get(digest)
         if table is None:
-            row = connection.execute(_SELECT_TABLE, (digest,)).fetchone()
+            with self._session.transaction() as connection:
+                row = connection.execute(_SELECT_TABLE, (digest,)).fetchone()
             if row is None:
                 raise ChainError("zone table", digest, "is not in the log")
             if compute_digest(row[0]) != digest:
@@ -142,21 +167,23 @@ class Follower:
         followed = self._shards[shard]
         while True:
             view = followed.view
-            with self._session.transaction() as connection:
-                tiles = self._read_tiles(connection, _SELECT_NEW, (shard, view.head.tile.header.seq, TILES_PER_QUERY))
-            before = view.last
+            first_seq, before, count = view.head.tile.header.seq, view.last, 0
             try:
-                for each in tiles:
+                for each in self._read_tiles(_SELECT_NEW, (shard, first_seq, TILES_PER_QUERY)):
                     followed.view = self._follow(followed.view, each)
+                    count += 1
             finally:  # what was right before a tile that is not is shown
                 if followed.view is not view:
                     yield ChangedShard(followed.view, range(before + 1, followed.view.last + 1))
-            if len(tiles) < TILES_PER_QUERY:
+            if count < TILES_PER_QUERY:
                 return
 
     def _follow(self, view: ShardView, read: _ReadTile) -> ShardView:
         table = read.table
-        head = check_next(view.head, read.tile, table, verify_signature)
+        try:
+            head = check_next(view.head, read.tile, table, verify_signature)
+        except ChainError as error:
+            raise ChainError(f"tile {view.head.tile.header.seq + 1}", "not valid", str(error)) from error
         columns = view.columns
         if table.zones != view.table.zones:
             columns = columns.reordered(view.table, table)
@@ -193,8 +220,7 @@ class Follower:
         last = view.first - 1
         first = max(oldest, last - TILES_PER_QUERY + 1)
         try:
-            with self._session.transaction() as connection:
-                tiles = self._read_tiles(connection, _SELECT_RECENT, (shard, first, last)) if first <= last else []
+            tiles = [*self._read_tiles(_SELECT_RECENT, (shard, first, last))] if first <= last else []
         except (MurmurateError, ValueError, LookupError):
             tiles = []  # the prices before it are not shown
         releases = [each for each in tiles if each.tile.header.kind is TileKind.RELEASE]

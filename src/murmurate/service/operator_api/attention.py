@@ -37,7 +37,7 @@ def find_attention(
 
 def _broken(status: ServiceStatus) -> Iterator[AttentionItem]:
     for shard, reason in sorted(status.broken_shards.items())[:MAX_REASONS]:
-        remedy = "follow docs/how-to/restore.md, and inform the readers of its zones"
+        remedy = "murmurate repair names the tile; docs/how-to/restore.md says what to do. Its zones stand still"
         yield AttentionItem(f"shard {shard}", f"its log is not valid: {reason}", remedy)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from psycopg import Connection
 
@@ -125,6 +125,23 @@ class PostgresLogStore:
         if isinstance(offer, str):
             raise ChainError("log", f"tile {seq} of {shard}", offer)
         return offer
+
+    def read_bodies(self, shard: str, after_seq: int) -> Iterator[bytes]:
+        """The tiles of a shard after a number, as they were appended, readable or not."""
+        query = "SELECT seq, body FROM public_log.tile WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"
+        while True:
+            with self._session.transaction() as connection:
+                rows = connection.execute(query, (shard, after_seq, MAX_TILES_PER_READ), binary=True).fetchall()
+            for seq, body in rows:
+                yield bytes(body)
+                after_seq = seq
+            if len(rows) < MAX_TILES_PER_READ:
+                return
+
+    def table(self, digest: str) -> ZoneTable:
+        """A zone table of the log. Raises ChainError where it is missing or cannot be read."""
+        with self._session.transaction() as connection:
+            return self._table(connection, digest)
 
     def append(self, offers: Mapping[str, Offer]) -> None:
         self._offered = dict(offers)

@@ -235,6 +235,11 @@ class PostgresStateStore:
             rows = connection.execute("SELECT zone, shard, opening FROM curator.zone ORDER BY zone").fetchall()
         return {zone: (shard, ZoneOpening(**opening)) for zone, shard, opening in rows}
 
+    def head_at(self, shard: str, seq: int) -> ShardHead:
+        """The head after a tile that was seen. Raises ChainError where the state does not have it."""
+        with self._session.transaction() as connection:
+            return self._load_head(connection, shard, seq)
+
     def table(self, digest: str) -> ZoneTable:
         """A zone table that was seen. Raises ChainError where the state does not have it."""
         with self._session.transaction() as connection:
