@@ -22,7 +22,7 @@ def check_zone(reader, zone, key):
     reader.refresh()
     reader.backfill()
     assert reader.archive.read_opening_key(reader.views[zone]) == key
-    text = b"".join(reader.archive.read_log_chunks(zone)).decode()
+    text = b"".join(reader.archive.read_log_chunks(reader.views[zone])).decode()
     report = check_log({"log.jsonl": text.splitlines}, expected_key=key)
     assert report.is_valid
     assert report.is_complete

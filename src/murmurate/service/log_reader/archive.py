@@ -18,8 +18,6 @@ from murmurate.service.storage.session import TransactionSource, open_source
 
 _SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
 _SELECT_SHARD_OF_ZONE = "SELECT shard FROM public_log.claim WHERE zone = %s"
-_SELECT_HEAD_OF_ZONE = """
-    SELECT c.shard, h.seq FROM public_log.claim AS c JOIN public_log.head AS h USING (shard) WHERE c.zone = %s"""
 _SELECT_TILE_RANGE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq BETWEEN %s AND %s ORDER BY seq"
 _SELECT_DOCUMENT = "SELECT body FROM public_log.document WHERE digest = %s"
 _SELECT_DOCUMENTS = "SELECT digest, body FROM public_log.document WHERE digest = ANY(%s)"
@@ -95,15 +93,14 @@ class Archive:
             table = self._tables[digest] = ZoneTable.from_json(row[0])
         return table
 
-    def read_log_chunks(self, zone: str) -> Iterator[bytes]:
-        """The lines of one zone as a file that `murmurate verify` takes, as they stand when it begins.
+    def read_log_chunks(self, view: ZoneView) -> Iterator[bytes]:
+        """The lines of one zone as a file that `murmurate verify` takes, up to the last tile of the view.
 
         Each chunk is read in a transaction of its own, and may be empty. The log only grows: chunks of one moment are
-        those up to the tiles that were the last ones then.
+        those up to the tile that was the last one then.
         """
         plans: set[str] = set()
-        with self._session.transaction() as connection:
-            shard, last = connection.execute(_SELECT_HEAD_OF_ZONE, (zone,)).fetchone() or ("", -1)
+        zone, shard, last = view.zone, view.shard.name, view.shard.head.tile.header.seq
         for first in range(0, last + 1, _TILES_PER_CHUNK):
             end = min(last, first + _TILES_PER_CHUNK - 1)
             with self._session.transaction() as connection:
