@@ -41,6 +41,9 @@ EVENT_FAULTS = (
     "test-only noise",
     "transaction lost with its database",
     "shard corrupted",
+    "tile appended without the key",
+    "invalid tail set aside",
+    "signed tail kept",
 )
 MIN_SEEDS_FOR_ALL_FAULTS = 300
 BATCH_SIZE = 250  # seeds in one task of a worker process

@@ -18,7 +18,7 @@ DESIRED_STATE = "publisher.desired_state"
 TILE_WRITER = "publisher.tile_writer"
 STORES = "publisher.stores"
 TILE, ZONE_TABLE = "public_log.tile", "public_log.zone_table"  # get seeded bugs only
-PREDICTED_ROWS = "public_log.predicted_rows"  # likewise
+PREDICTED_ROWS, INVALID_TAIL = "public_log.predicted_rows", "publisher.invalid_tail"  # likewise
 MODULES = (PROTOCOL, TILE_CHAIN, MERKLE, MAKE_TILE, DESIRED_STATE, TILE_WRITER, STORES)  # mutated systematically
 
 _OPPOSITE = {

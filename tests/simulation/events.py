@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from murmurate.errors import ChainError
 from murmurate.public_log.tile import sign_tile
+from murmurate.publisher.invalid_tail import find_invalid_tail
 from murmurate.publisher.steps import Offer
 from tests.simulation import sample_plans_and_keys as samples
+from tests.simulation.fault_schedule import Violation
 from tests.simulation.forged_tiles import UnknownSigner, forge_tile, make_next_tile, wrongly_signed_tile
 from tests.simulation.memory_stores import MemoryState
 from tests.simulation.simulator import START_INTERVAL, Publisher, Simulation
@@ -212,6 +215,70 @@ def corrupt_shard(sim: Simulation) -> None:
     sim.faults.record("shard corrupted", shard, how)
 
 
+def append_without_key(sim: Simulation) -> None:
+    """A role that may append, and has no key, adds tiles that no reader accepts."""
+    shard = sim.pick(sim.shards)
+    if shard in sim.oracle.corrupted:
+        return
+    how = sim.pick(("tile wrongly signed", "tile wrongly signed", "tile with other rows"))
+    if not (_append_other_rows(sim, shard) if how == "tile with other rows" else _corrupt_log(sim, shard, how)):
+        return
+    if sim.faults.chance(0.4):
+        _append_thief_tile(sim, shard)
+    sim.oracle.corrupted[shard] = how
+    sim.faults.record("tile appended without the key", shard, how)
+
+
+def _append_other_rows(sim: Simulation, shard: str) -> bool:
+    """Append the header of a state's pending tile, as if it had been seen somewhere, with rows that are not its own."""
+    pending = sim.pick(sim.states).rows[shard].pending
+    if pending is None or not len(pending.tile.rows) or pending.tile.header.seq != len(sim.log.bodies[shard]):
+        return False
+    sim.log.store_tile(pending.tile, pending.tile.header_line + b"\n" + bytes(pending.tile.rows.nbytes))
+    return True
+
+
+def _append_thief_tile(sim: Simulation, shard: str) -> None:
+    """Append a tile after a forged one, signed by a key of the thief."""
+    last = sim.log.last[shard]
+    in_force = sim.oracle.key_in_force(shard)
+    thief = next(signer for signer in reversed(sim.signers) if signer.public_key not in {in_force, sim.opening.key})
+    header = replace(last.header, seq=last.header.seq + 1, prev=last.hash, key=thief.public_key)
+    tile = sign_tile(header, thief, last.rows)
+    sim.log.store_tile(tile, tile.to_bytes())
+
+
+def set_tail_aside(sim: Simulation) -> None:
+    """The owner of the log sets aside what no reader accepts at the end of a shard, by what one of the states holds."""
+    shard = sim.pick([*sim.oracle.corrupted, *sim.shards])
+    set_shard_aside(sim, shard, sim.pick(sim.states))
+
+
+def set_shard_aside(sim: Simulation, shard: str, state: MemoryState) -> None:
+    how, row = sim.oracle.corrupted.get(shard, ""), state.rows[shard]
+    if how.startswith("state"):
+        return
+    bodies = sim.log.bodies[shard][len(row.mirror) :]
+    _, tail = find_invalid_tail(row.head, bodies, sim.log.table, sim.verify, sim.opening.key)
+    if (tail is None) != (how == ""):
+        raise Violation("false report", f"{shard} is {how or 'valid'}: {tail and tail.reason}")
+    if tail is None:
+        return
+    held = set() if row.pending is None else {row.pending.tile.hash}
+    try:
+        tail.check_set_aside(held)
+    except ChainError:
+        if how in {"tile wrongly signed", "tile not readable"}:
+            raise Violation("unfinished work", f"{shard} is {how} and is not set aside") from None
+        sim.faults.record("signed tail kept", shard, how)
+        return
+    removed = sim.log.set_aside(shard, tail.first_seq, tail.head and tail.head.tile)
+    sim.oracle.on_set_aside(shard, tail.first_seq, removed, held)
+    for publisher in sim.publishers:
+        publisher.session.observed.set_aside.add(shard)
+    sim.faults.record("invalid tail set aside", shard, how)
+
+
 _CORRUPTIONS = ("state unreadable", "state damaged", "tile wrongly signed", "tile does not follow")
 _WEAK_LOG_CORRUPTIONS = (
     "state unreadable",
@@ -273,4 +340,6 @@ EVENTS: tuple[tuple[Event, int], ...] = (
     (check_forged_tile, 4),
     (corrupt_zone, 1),
     (corrupt_shard, 2),
+    (append_without_key, 3),
+    (set_tail_aside, 6),
 )

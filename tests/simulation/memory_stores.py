@@ -1,7 +1,7 @@
 """Both stores in memory, with the semantics of PostgreSQL, and the publishers' connections to them.
 
 A state can be copied, restored and lost. Its transactions are atomic and hold row locks, which other sessions skip. The
-log never loses a tile or a claim. Faults occur in the connections.
+log never loses a claim, nor a tile that readers accept. Faults occur in the connections.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class ObservedRound:
     saved_pending: dict[str, Offer | None] | None = None  # the pending tiles after the commit
     saved_heads: dict[str, ShardHead | None] = field(default_factory=dict)  # of each locked shard after the commit
     slot_reached: bool = False
+    set_aside: set[str] = field(default_factory=set)  # shards whose invalid tail was set aside during the round
 
 
 class StoreObserver(Protocol):
@@ -226,7 +227,7 @@ class MemoryLog:
         if body not in self._parsed:
             try:
                 tile = parse_tile(body)
-                self._parsed[body] = Offer(tile, self._table(tile.header.table))
+                self._parsed[body] = Offer(tile, self.table(tile.header.table))
             except ChainError as error:
                 self._parsed[body] = str(error)
         return self._parsed[body]
@@ -253,6 +254,15 @@ class MemoryLog:
     def store_tile(self, tile: Tile, body: bytes) -> None:
         self.bodies[tile.header.shard].append(body)
         self.last[tile.header.shard] = tile
+
+    def set_aside(self, shard: str, first_seq: int, last: Tile | None) -> list[bytes]:
+        """Remove the tiles of a shard from a number on, as the owner of the log; return them."""
+        removed = self.bodies[shard][first_seq:]
+        del self.bodies[shard][first_seq:]
+        self.last.pop(shard, None)
+        if last is not None:
+            self.last[shard] = last
+        return removed
 
     def _accepts(self, offer: Offer) -> bool:
         header = offer.tile.header
@@ -281,7 +291,7 @@ class MemoryLog:
         shard = offer.tile.header.shard
         return all(row.plan in self.documents and self.claims.get(row.zone) == shard for row in offer.table.rows)
 
-    def _table(self, digest: str) -> ZoneTable:
+    def table(self, digest: str) -> ZoneTable:
         if digest not in self._tables:
             self._tables[digest] = ZoneTable.from_json(self.documents[digest])
         return self._tables[digest]

@@ -261,6 +261,25 @@ class Oracle:
         self.current[shard] = new
         self.published += 1
 
+    def on_set_aside(self, shard: str, first_seq: int, removed: list[bytes], held: set[str]) -> None:
+        """Check that no reader accepts what was set aside, and that nothing was signed that the state does not hold."""
+        head = self.current.get(shard)
+        valid_seq = -1 if head is None else head.header["seq"]
+        if first_seq <= valid_seq:
+            violation("double value", f"{shard}/{first_seq}", "is public and was set aside: another can take its place")
+        if first_seq != valid_seq + 1 or not removed:
+            violation("invalid tile left", shard, "from", first_seq, "after", valid_seq)
+        for body in removed if head is not None else ():
+            signed_hash = reference.signed_hash(body, self.key_in_force(shard), self.verify)
+            if signed_hash is not None and signed_hash not in held:
+                violation("double value", f"{shard}/{first_seq}", "is signed and was set aside")
+        self.corrupted.pop(shard)
+
+    def key_in_force(self, shard: str) -> str:
+        """Return the key that signs the next tile; nothing where the shard is not open."""
+        head = self.current.get(shard)
+        return "" if head is None else str(head.header["next_key"] or head.header["key"])
+
     def _check_entering(self, last: reference.Head | None, new: reference.Head) -> None:
         """Check the zones that enter a shard: claimed for it, and never in any shard before."""
         shard, interval = new.header["shard"], new.header["interval"]
@@ -320,6 +339,8 @@ class Oracle:
             if pending is not None or not is_up_to_date(head, desired, outcome.blocked_zones):
                 violation("false report", shard, "is not up to date at", describe_tile(head and head.tile))
         for shard, reason in outcome.blocked.items():
+            if shard in observed.set_aside:
+                continue
             if not (observed.stale_read or observed.may_block or shard in self.corrupted):
                 violation("blocked without need", shard, reason)
             if shard not in self.corrupted and ": signature is " in reason.text:

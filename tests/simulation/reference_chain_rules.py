@@ -6,6 +6,7 @@ Tiles are bytes and zone tables are texts, as a reader of the log gets them. Thi
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -177,6 +178,14 @@ def dump(members: dict[str, Any]) -> str:
 def signed_bytes(header: Header) -> bytes:
     """Return what the signature of a header is for: the header without it."""
     return dump({name: value for name, value in header.items() if name != "signature"}).encode()
+
+
+def signed_hash(body: bytes, key: str, verify: Callable[[str, bytes, str], bool]) -> str | None:
+    """Return the hash of a tile, if a key has signed its header; None otherwise."""
+    line = body.partition(b"\n")[0]
+    header = json.loads(line)
+    is_signed = "signature" in header and verify(key, signed_bytes(header), header["signature"])
+    return sha256(line).hexdigest() if is_signed else None
 
 
 def _check_successor(head: Head, header: Header) -> None:

@@ -10,7 +10,7 @@ from murmurate.publisher.desired_state import Change, DesiredState, ZoneOpening
 from murmurate.publisher.protocol import Outcome
 from murmurate.publisher.stores import drive_steps, perform_step
 from tests.simulation import sample_plans_and_keys as samples
-from tests.simulation.events import EVENTS, check_forged_tile, deliver_late, end_split, free_dead_locks
+from tests.simulation.events import EVENTS, check_forged_tile, deliver_late, end_split, free_dead_locks, set_shard_aside
 from tests.simulation.fault_schedule import ResponseLost, Violation
 from tests.simulation.memory_stores import StateSession
 from tests.simulation.simulator import Publisher, Simulation, plan_change
@@ -133,6 +133,9 @@ def finish_without_faults(sim: Simulation) -> None:
         publisher.abort_round()
         publisher.clock_offset, publisher.keys_held = 0, samples.KEYS
         publisher.test_only_noise = publisher.faulty_writer = False
+    if sim.faults.chance(0.5):
+        for shard in [*sim.oracle.corrupted]:
+            set_shard_aside(sim, shard, sim.states[0])
     check_failed_round(sim)
     held = set(sim.states[0].locks)
     if held:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tests.simulation.ast_mutations import (
     DESIRED_STATE,
+    INVALID_TAIL,
     MAKE_TILE,
     MERKLE,
     PREDICTED_ROWS,
@@ -153,6 +154,29 @@ SEEDED_BUGS = (
         MAKE_TILE,
         'rows["prev"] = head.leaf_hashes\n',
         'rows["prev"] = head.leaf_hashes[::-1]\n',
+    ),
+    # Setting tiles aside
+    ("the last valid tile is set aside too", INVALID_TAIL, "head.tile.header.seq + 1", "head.tile.header.seq"),
+    ("a signed tile is set aside", INVALID_TAIL, "            if tile_hash not in held:\n", "            if False:\n"),
+    (
+        "a valid tile is set aside: the head does not go on",
+        INVALID_TAIL,
+        "            head = check_next(head, tile,",
+        "            check_next(head, tile,",
+    ),
+    ("an unsigned tail stays", INVALID_TAIL, "if _is_signed(line, key, verify)", "if True"),
+    ("the key that a thief names counts", INVALID_TAIL, "verify(key or named, signed,", "verify(named, signed,"),
+    (
+        "unsigned tiles are taken for valid",
+        INVALID_TAIL,
+        "check_next(head, tile, load_table(tile.header.table), verify)",
+        "check_next(head, tile, load_table(tile.header.table), lambda *_: True)",
+    ),
+    (
+        "an unreadable tile stays",
+        INVALID_TAIL,
+        "        except ChainError as error:\n",
+        "        except KeyError as error:\n",
     ),
     # Costs
     ("the total starts again at 0", MAKE_TILE, _TOTAL, _TOTAL.replace("head.totals[number] + ", "")),

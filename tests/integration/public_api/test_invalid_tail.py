@@ -1,4 +1,4 @@
-"""A tile that the key has not signed is not served under an address that never changes, and readers go on without it."""
+"""A tile that the key has not signed is not served under an address that never changes. Readers go on without it."""
 
 import time
 from dataclasses import replace
