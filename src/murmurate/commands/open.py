@@ -217,6 +217,8 @@ def _adopt_shards(context: PublisherContext, claimed: Mapping[str, str]) -> None
         key = heads[shard].tile.key_in_force if shard in heads else None
         own_name = any(shard.startswith(_name_prefix(each)) for each in keys)
         if shard in unknown and (key not in keys if key else not own_name):
+            if shard not in heads:
+                raise ChainError("zone", zone, f"is claimed for shard {shard}, which is not open; see murmurate repair")
             allowed = f"is in shard {shard} of this log already; its key is not among this publisher's keys"
             raise ChainError("zone", zone, allowed)
     for shard, (tile, table) in heads.items():

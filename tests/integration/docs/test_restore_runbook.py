@@ -1,8 +1,13 @@
 """docs/how-to/restore.md, followed word by word after real losses: no value changes, none is published twice."""
 
 import json
+from dataclasses import replace
 
-from tests.support.operator_cli import PAYING, an_operator, decided_kinds, documented_commands
+import psycopg
+from tests.support.operator_cli import PAYING, an_operator, decided_kinds, documented_commands, made_plan, small_zone
+
+from murmurate.public_log.tile import NO_ROOT, ROW_LAYOUT, Tile, TileKind, parse_tile
+from murmurate.service.storage.public_log_store import PostgresLogStore
 
 PAGE = "how-to/restore.md"
 CORRECTED = 271_828_182
@@ -36,6 +41,8 @@ def test_the_runbook_restores_every_loss(tmp_path):
         state_is_lost(operator, first)
         state_is_lost_without_a_backup(operator)
         log_has_lost_entries(operator)
+        log_holds_an_unsigned_tile(operator)
+        name_is_claimed_without_a_zone(operator)
         both_are_lost(operator)
         key_is_stolen(operator)
 
@@ -81,6 +88,51 @@ def log_has_lost_entries(operator):
     repaired = operator.exported("repaired.tar")
     assert repaired[: len(before)] == before
     assert len(repaired) - len(before) <= 1  # an interval may have ended while we worked
+
+
+def log_holds_an_unsigned_tile(operator):
+    """A role without the key adds the tile of a new key."""
+    before = operator.export("before.tar")
+    forged = forge_tile(parse_tile(before[-1]))
+    with psycopg.connect(operator.dsn("log")) as connection:
+        taken = connection.execute("SELECT public_log.append(%s::bytea[])", ([forged],)).fetchall()
+    assert len(taken) == 1
+    blocked, status, named, set_aside, *_ = follow(operator, "The log holds a tile that the key has not signed")
+    number = len(before)
+    assert f"log is not valid from tile {number} on: signature is of tile {number}" in blocked
+    assert "murmurate repair names it" in blocked
+    assert f"signature is of tile {number}" in status
+    assert "murmurate repair names the tile; docs/how-to/restore.md says what to do" in status
+    assert f"no reader accepts tile {number}: signature is of tile {number}" in named
+    assert f"tile {number} set aside as evidence. The shard goes on after tile {number - 1}." in set_aside
+    assert operator.exported("after.tar")[:number] == before
+
+
+def name_is_claimed_without_a_zone(operator):
+    log = PostgresLogStore(operator.dsn("log"))
+    log.claim({"old-town": "nowhere"})
+    log.close()
+    operator.write("old-town.json", made_plan(small_zone("old-town")))
+    refused = operator.run("murmurate open old-town.json", status=2)
+    assert "is claimed for shard nowhere, which is not open; see murmurate repair" in refused
+    named, unclaimed = follow(operator, "A name is claimed for a shard that does not have it")
+    assert "zone old-town is claimed for shard nowhere, which has never had it." in named
+    assert "old-town: its claim for shard nowhere is set aside as evidence." in unclaimed
+
+
+def forge_tile(last):
+    header = replace(
+        last.header,
+        seq=last.header.seq + 1,
+        prev=last.hash,
+        kind=TileKind.KEY,
+        next_key="ab" * 32,
+        count=0,
+        root=NO_ROOT,
+        row=ROW_LAYOUT,
+        key=last.key_in_force,
+    )
+    return Tile(header, "00" * 64, last.rows[:0]).to_bytes()
 
 
 def both_are_lost(operator):
