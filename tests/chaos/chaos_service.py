@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,23 +23,24 @@ from tests.support.ports import free_port
 
 GRACE_INTERVALS, LEAD = 4, 10
 QUORUM = 0.5
-PARTS = ("private", "worker", "public")
+PARTS = ("private", "worker", "public")  # in the order of shifted_time
 _READY_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 180.0
-_SHIFTED_TIME = Path(__file__).with_name("shifted_time")
+SHIFTED_TIME = Path(__file__).with_name("shifted_time")
 
 
 class ShiftedClock:
-    """Shifts the time of every process of one service."""
+    """Shifts the time of the processes of one service."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.write_bytes(struct.pack("d", 0.0))
+        path.write_bytes(bytes(8 * len(PARTS)))
         with path.open("r+b") as file:
-            self._shared = mmap.mmap(file.fileno(), 8)
+            self._shared = mmap.mmap(file.fileno(), 8 * len(PARTS))
 
-    def shift(self, seconds: float) -> None:
-        self._shared[:] = struct.pack("d", seconds)
+    def shift(self, seconds: float, parts: Sequence[str] = PARTS) -> None:
+        for part in parts:
+            struct.pack_into("d", self._shared, 8 * PARTS.index(part), seconds)
 
 
 class ChaosService:
@@ -53,7 +54,7 @@ class ChaosService:
         self.guard = threading.Lock()
         self._settings = operator.root / f"service-{name}.toml"
         self._settings.write_text(operator.settings_text(self))
-        path = os.pathsep.join(filter(None, (str(_SHIFTED_TIME), os.environ.get("PYTHONPATH", ""))))
+        path = os.pathsep.join(filter(None, (str(SHIFTED_TIME), os.environ.get("PYTHONPATH", ""))))
         self._environment = operator.environment | {
             "PYTHONPATH": path,
             "MURMURATE_TEST_CLOCK": str(self.clock.path),

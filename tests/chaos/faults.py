@@ -8,9 +8,10 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from tests.chaos.broker import Broker
 from tests.chaos.chaos_service import PARTS, ChaosService
@@ -40,10 +41,10 @@ class ClockFaults:
         self._wrong = 0
         self._last_wrong_s = 0.0
 
-    def shift(self, service: ChaosService, rng: random.Random, direction: int) -> None:
+    def shift(self, service: ChaosService, direction: int, parts: Sequence[str], rng: random.Random) -> None:
         with self._lock:
             self._wrong += 1
-        service.clock.shift(direction * rng.uniform(1.0, _MAX_CLOCK_SHIFT_S))
+        service.clock.shift(direction * rng.uniform(1.0, _MAX_CLOCK_SHIFT_S), parts)
         try:
             time.sleep(rng.uniform(1.0, _MAX_FAULT_S))
         finally:
@@ -98,12 +99,11 @@ def _service_faults(service: ChaosService, clocks: ClockFaults) -> list[Fault]:
     whole = frozenset({f"{service.name} {part}" for part in PARTS})
     faults.append(Fault("kill -9 service", whole, _restart_service(service, kill=True), weight=1))
     faults.append(Fault("restart service", whole, _restart_service(service, kill=False), weight=1))
-    for direction, name in ((1, "clock ahead"), (-1, "clock behind")):
-
-        def apply(rng: random.Random, direction: int = direction) -> None:
-            clocks.shift(service, rng, direction)
-
-        faults.append(Fault(name, frozenset({"clocks"}), apply))
+    for parts in (PARTS, *((part,) for part in PARTS)):
+        whose = "clock" if parts == PARTS else f"clock of {parts[0]}"
+        for direction, side in ((1, "ahead"), (-1, "behind")):
+            apply = partial(clocks.shift, service, direction, parts)
+            faults.append(Fault(f"{whose} {side}", frozenset({"clocks"}), apply))
     return faults
 
 
