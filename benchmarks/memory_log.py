@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -85,7 +86,10 @@ class MemorySession:
         log = self._log
         if "FROM public_log.head" in query:
             return _Answer(
-                [(shard, len(log.tiles[shard]) - 1, offer.tile.header.interval) for shard, offer in log.offers.items()]
+                [
+                    (shard, len(log.tiles[shard]) - 1, offer.tile.header.interval, time.time())
+                    for shard, offer in log.offers.items()
+                ]
             )
         if "FROM public_log.document" in query:
             return _Answer([(log.tables[parameters[0]],)])

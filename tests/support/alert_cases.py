@@ -38,6 +38,12 @@ def histogram(name, *, fault, healthy):
     return AlertCase(buckets(fault), buckets(healthy))
 
 
+def clock_cases(process, store):
+    """Cases of the clock of a process: ahead of a database's, and behind it."""
+    series = f'murmurate_clock_difference_seconds{{process="{process}",store="{store}"}}'
+    return [gauge(series, 600, 0.2), gauge(series, -600, -0.2)]
+
+
 def first_event(series):
     """A case of a counter with a label: it appears with its first event."""
     return AlertCase({series: "_x80 1x40"}, {series: "1x120"})
@@ -68,10 +74,10 @@ ALERT_CASES: dict[str, list[AlertCase]] = {
         gauge("murmurate_shards_broken", 1, 0),
         gauge("murmurate_public_shards_broken", 1, 0),
     ],
-    "MurmurateClockWrong": [
-        gauge("murmurate_worker_clock_ahead_seconds", 600, 0.2),
-        gauge("murmurate_worker_clock_ahead_seconds", -600, -0.2),
-    ],
+    "MurmurateWorkerClockWrong": clock_cases("worker", "state"),
+    "MurmurateLogClockWrong": clock_cases("worker", "log"),
+    "MurmuratePrivateClockWrong": clock_cases("private", "state"),
+    "MurmuratePublicClockWrong": clock_cases("public", "log"),
     "MurmurateShareReportedLow": [gauge('murmurate_zone_share_reported{zone="harbour"}', 0.8, 0.99)],
     "MurmurateReadingsStopped": [gauge('murmurate_zone_newest_reading_age_seconds{zone="harbour"}', 4000, 30)],
     "MurmurateNotAggregated": [

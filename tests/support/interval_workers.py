@@ -35,6 +35,9 @@ class SettableClock:
     def now(self):
         return self.now_s + self.ahead_s
 
+    def wall_now(self):
+        return time.time() + self.ahead_s
+
     def simulated_at(self, wall_s):
         return self.now_s + (wall_s - time.time())
 

@@ -36,10 +36,10 @@ def warn_of_open_schemas(databases: Databases) -> None:
             stderr.print("As a superuser, there: REVOKE CREATE ON SCHEMA public FROM PUBLIC;")
 
 
-def report_outcome(outcome: Outcome, failure_names: set[str]) -> int:
+def report_outcome(outcome: Outcome, failure_names: set[str], more_reasons: Mapping[str, str] | None = None) -> int:
     """Print what needs an operator, or another run. Returns the exit status: 1 if there is any."""
     blocked = outcome.blocked | outcome.blocked_zones
-    print_blocked({name: reason.text for name, reason in blocked.items()})
+    print_blocked({**(more_reasons or {}), **{name: reason.text for name, reason in blocked.items()}})
     if any(reason.code is BlockedCode.LOG_LOST_ENTRIES for reason in outcome.blocked.values()):
         stderr.print("The log has lost tiles that were public. murmurate repair restores them; see how-to/restore.")
     if any(reason.code is BlockedCode.LOG_INVALID for reason in outcome.blocked.values()):
@@ -51,11 +51,11 @@ def report_outcome(outcome: Outcome, failure_names: set[str]) -> int:
     return 1 if blocked or outcome.unfinished else 0
 
 
-def outcome_document(outcome: Outcome) -> dict[str, object]:
+def outcome_document(outcome: Outcome, more_reasons: Mapping[str, str] | None = None) -> dict[str, object]:
     """What needs an operator, or another run, for scripts."""
     blocked = outcome.blocked | outcome.blocked_zones
     return {
-        "blocked": {name: reason.text for name, reason in sorted(blocked.items())},
+        "blocked": {**(more_reasons or {}), **{name: reason.text for name, reason in sorted(blocked.items())}},
         "unfinished": sorted(outcome.unfinished),
     }
 

@@ -26,10 +26,11 @@ def release_due_intervals(
         for name, reason in warn_of_short_leads(context.state.shards(), grace_s).items():
             stderr.print(f"Warning: {name} {reason}.")
         outcome, failed = publish(context, desired, timeout_s)
+        clock_reason = context.explain_unfinished(desired, outcome)
         shard_of = {zone: shard for zone, (shard, _) in context.state.zones().items()}
     done = sum(shard in outcome.up_to_date and zone not in outcome.blocked_zones for zone, shard in shard_of.items())
     if as_json:
-        print_json({"zones": len(shard_of), "up_to_date": done} | outcome_document(outcome))
+        print_json({"zones": len(shard_of), "up_to_date": done} | outcome_document(outcome, clock_reason))
     else:
         stdout.print(f"{done:,} of {len(shard_of):,} {zones_word(shard_of)} up to date.")
-    return report_outcome(outcome, failed)
+    return report_outcome(outcome, failed, clock_reason)

@@ -75,7 +75,7 @@ def _worker(status: ServiceStatus) -> dict[str, Any]:
         "alive_s": None if beat is None else _rounded(beat[0]),
         "released_s": None if release is None else _rounded(release[0]),
         "damaged_files": figures.get("damaged_files"),
-        "clock_ahead_s": figures.get("clock_ahead_s"),
+        "clock_difference_s": figures.get("clock_difference_s"),
     }
 
 

@@ -50,27 +50,15 @@ class ServiceClock:
         return self.simulated_s + self.speed * (wall_s - self.wall_s)
 
     def now(self) -> float:
-        return self.simulated_at(time.time())
+        return self.simulated_at(self.wall_now())
+
+    def wall_now(self) -> float:
+        """The clock of this machine [s of UTC]."""
+        return time.time()
 
     def wall_at(self, simulated_s: float) -> float:
         """The time of the wall clock at which this clock shows `simulated_s` [s of UTC]."""
         return self.wall_s + (simulated_s - self.simulated_s) / self.speed
-
-
-MAX_CLOCK_AHEAD_S = 5.0  # of this machine against the state database: more is a wrong clock, not a slow answer
-
-
-def bounded_now(clock: ServiceClock, now: float, database_s: float) -> tuple[float, float]:
-    """Return the time to act by [s of UTC], and how far this machine's clock is ahead of the database's [s].
-
-    `now` is what the clock showed just before the database said `database_s` [s of UTC]. An interval that is closed too
-    early stays closed, so of two clocks that disagree the earlier one counts.
-
-    >>> bounded_now(ServiceClock(), 1000.0, 998.0), bounded_now(ServiceClock(), 1600.0, 1000.0)
-    ((1000.0, 2.0), (1000.0, 600.0))
-    """
-    ahead_s = clock.wall_at(now) - database_s
-    return (now if ahead_s <= MAX_CLOCK_AHEAD_S else clock.simulated_at(database_s)), ahead_s
 
 
 _MAX_LAST_SLEEP_S = 0.05

@@ -81,10 +81,12 @@ def run_private(settings: ServiceSettings, databases: Databases) -> None:
     landing = Landing.open(settings.landing)
     state = SessionPool(databases.state.dsn)
     ingestor = ReloadingIngestor(landing, settings.meters, settings.clock, settings.grace_s, IngestStore(state))
+    stopped = Event()
+    ingestor.state_clock.follow(state, stopped)
     routes = IngestApi(current_ingestor=ingestor, access=AuthStore(state)).routes()
     consumer = None
     if settings.mqtt is not None and settings.mqtt.readings:
-        name, now = _mqtt_client_id("readings", settings), settings.clock.now
+        name, now = _mqtt_client_id("readings", settings), ingestor.state_clock.agreed_now
         store = IngestStore(databases.state.dsn)
         consumer = MqttConsumer(
             broker=settings.mqtt,
@@ -102,6 +104,7 @@ def run_private(settings: ServiceSettings, databases: Databases) -> None:
         app = private_app([*routes, *operator.routes()], settings.limits.trusted)
         _serve_app("private", app, settings.private_address, ConnectionLimits.from_settings(settings.limits))
     finally:
+        stopped.set()
         if consumer is not None:
             consumer.stop()
         state.close()

@@ -7,6 +7,8 @@ import pytest
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.figures import WorkerFigures
+from murmurate.service.worker.publisher_context import LOG_CLOCK
+from tests.support.database_clock import set_database_clock
 from tests.support.operator_cli import PAYING, STEP_S, operator  # noqa: F401
 from tests.support.ports import free_port
 
@@ -90,3 +92,30 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(opened):
     assert [item["about"] for item in found["attention"]] == ["log"]
     assert found["feed"]["reported"] == 800
     assert "is not open" in opened.run("murmurate status --zone quay", status=2)
+
+
+def test_a_log_whose_clock_is_behind_is_the_reason_and_not_a_slow_database(opened):
+    heartbeat(opened, unfinished=1, reasons={LOG_CLOCK: "is behind: check NTP on its server"})
+    found = document(opened, "murmurate status", 1)
+    assert [item["about"] for item in found["attention"]] == [LOG_CLOCK]
+    state = PostgresStateStore(opened.dsn("state"))
+    state.record_heartbeat(WORKER_BEAT, WorkerFigures(clock_difference_s={"state": -0.3, "log": 70.0}).to_report())
+    state.close()
+    found = document(opened, "murmurate status", 1)
+    assert ("clock", "of the worker is 70 s ahead of the log's") in {
+        (item["about"], item["problem"]) for item in found["attention"]
+    }
+    assert found["worker"]["clock_difference_s"] == {"state": -0.3, "log": 70.0}
+    heartbeat(opened, unfinished=1)
+    assert [item["about"] for item in document(opened, "murmurate status", 1)["attention"]] == ["shards"]
+
+
+def test_release_names_a_log_whose_clock_is_behind(operator):  # noqa: F811
+    operator.stop_clock()
+    operator.open_and_find_first(hours_ago=1)
+    set_database_clock(operator.dsn("log"), -7 * 86_400)
+    assert "clock of the log" in operator.run("murmurate release --timeout 2 --slot 0.02", status=1)
+    printed = operator.run("murmurate release --timeout 2 --slot 0.02 --json 2> /dev/null", status=1)
+    assert list(json.loads(printed)["blocked"]) == [LOG_CLOCK]
+    set_database_clock(operator.dsn("log"), 0)
+    assert "1 of 1 zone up to date" in operator.run("murmurate release --slot 0.02")

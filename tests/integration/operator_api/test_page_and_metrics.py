@@ -46,7 +46,7 @@ ZONES = ("harbour", '<script>"quay"\n\\')
 
 def sample_figures():
     """The figures of a worker that has seen some trouble."""
-    figures = WorkerFigures(oldest_readings_age_s=600_000.0, clock_ahead_s=601.5)
+    figures = WorkerFigures(oldest_readings_age_s=600_000.0, clock_difference_s={"state": 601.5, "log": -0.2})
     figures.not_aggregated["disk"], figures.retention_failed["landing"] = 2, 1
     figures.damage, figures.table_problem = {"_closed/notes.json": "is not a file"}, ("loses meters", "has 6 of 10")
     for seconds_late in (1.5, 3.0, 2000.0):
@@ -211,7 +211,8 @@ def test_the_figures_of_the_worker_are_metrics_and_stand_on_the_page(api):
     assert found["murmurate_retention_failed_total", ("cause", "landing")] == 1
     assert found["murmurate_oldest_readings_age_seconds",] == 600_000
     assert found["murmurate_damaged_files",] == 1
-    assert found["murmurate_worker_clock_ahead_seconds",] == 601.5
+    assert found["murmurate_clock_difference_seconds", ("process", "worker"), ("store", "state")] == 601.5
+    assert found["murmurate_clock_difference_seconds", ("process", "worker"), ("store", "log")] == -0.2
     assert found["murmurate_meter_table_not_in_force", ("cause", "loses meters")] == 1
     assert found["murmurate_meter_table_not_in_force", ("cause", "unreadable")] == 0
     assert found["murmurate_zones_without_meters",] == 1

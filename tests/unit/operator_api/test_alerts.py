@@ -13,6 +13,7 @@ from tests.support.alert_cases import ALERT_CASES, END_MINUTES
 from typer.testing import CliRunner
 
 from murmurate.cli import app
+from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
 
 SOURCE = Path(str(files("murmurate")))
 RULES = SOURCE / "service" / "operator_api" / "alerts.yml"
@@ -102,3 +103,9 @@ def test_every_case_is_about_the_metrics_of_its_rule():
 def test_the_command_line_prints_the_rules():
     done = CliRunner().invoke(app, ["serve", "--alerts"])
     assert (done.exit_code, done.output) == (0, RULES.read_text(encoding="utf-8"))
+
+
+def test_the_alerts_about_clocks_have_the_tolerance_of_the_service():
+    of_clocks = [rule["expr"] for rule in rules().values() if "murmurate_clock_difference_seconds" in rule["expr"]]
+    assert len(of_clocks) == 4
+    assert {expression.rpartition(" > ")[2] for expression in of_clocks} == {f"{MAX_CLOCK_DIFFERENCE_S:.0f}"}

@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.auth import AuthError, AuthStore, TokenCache
+from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.batch import Receipt
 from murmurate.service.ingest.body_formats import PARSERS_BY_MEDIA_TYPE
 from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
@@ -185,6 +186,7 @@ def private_app(routes: list[Route], trusted: Sequence[str] = LOCAL_ADDRESSES) -
         BodyTooLargeError,
         BodyTimeoutError,
         IngestBusyError,
+        ClockDifferenceError,
         TooManyRequestsError,
         psycopg.Error,
         OSError,
@@ -213,8 +215,12 @@ def _error_response(request: Request, error: Exception) -> Response:
         return problem_response(status, detail, {"connection": "close"})
     if isinstance(error, IngestBusyError | TooManyRequestsError):
         return problem_response(*_BUSY if isinstance(error, IngestBusyError) else _TOO_MANY, _RETRY_LATER)
-    logger.warning("failing", extra={"route": request.url.path, "reason": type(error).__name__})
-    detail = "Service unavailable. Resend every batch that did not get 200 or 422."
+    detail = "Resend every batch that did not get 200 or 422."
+    if isinstance(error, ClockDifferenceError):
+        detail = f"No reading is taken: {error}. {detail}"
+    else:
+        detail = f"Service unavailable. {detail}"
+        logger.warning("failing", extra={"route": request.url.path, "reason": type(error).__name__})
     return problem_response(503, detail, {"retry-after": "5"})
 
 

@@ -34,6 +34,8 @@ class IngestStatus:
         """What keeps readings out although this process runs, by part. No path and no server is named."""
         self.ingestor()
         found = {} if self.ingestor.problem is None else {"meter table": self.ingestor.problem}
+        if (fault := self.ingestor.state_clock.fault) is not None:
+            found["clock"] = f"{fault}; readings get 503 until then"
         if self.consumer is not None and not self.consumer.is_connected:
             found["MQTT broker"] = f"is not connected: no readings come over MQTT; {BROKER_REMEDY}"
         return found

@@ -74,7 +74,7 @@ class ReadingIngestor:
 
     landing: Landing
     registry: MeterRegistry
-    now: Callable[[], float]
+    now: Callable[[], float]  # the time of the service [s of UTC]
     grace_s: int
     claims: ClaimStore | None = None
     counts: Counter[str] = field(default_factory=Counter)  # accepted, late, refused since it began
@@ -98,15 +98,17 @@ class ReadingIngestor:
     ) -> PendingReceipt:
         """As `ingest_batch`, but unsigned readings may still be on their way to the disk on return.
 
-        Raises IngestBusyError if too many readings wait. Then some of the batch may be stored: send all of it again.
+        Raises IngestBusyError if too many readings wait: then some of the batch may be stored, send all of it again.
+        Raises ClockDifferenceError while the time is not known: then nothing is stored.
         """
+        now_s = self.now()
         pending = PendingReceipt(receipt=receipt or Receipt(), counts=self.counts)
         registry = self.registry  # one for the whole batch: another thread may load a new table meanwhile
         meter_row = registry.find_rows(batch.meter)
-        accepted = self._check_batch(batch, registry.is_in_zones(meter_row, zones), pending.receipt)
+        accepted = self._check_batch(batch, registry.is_in_zones(meter_row, zones), now_s, pending.receipt)
         signed = registry.must_sign(meter_row) & accepted
         _check_signatures(batch, registry, meter_row, signed, accepted, pending.receipt)
-        late = accepted & (batch.start_s + self.landing.interval_s + self.grace_s <= self.now())
+        late = accepted & (batch.start_s + self.landing.interval_s + self.grace_s <= now_s)
         pending.receipt.late += int(late.sum())
         accepted &= ~late
         registry.note_accepted(meter_row[accepted])
@@ -115,12 +117,12 @@ class ReadingIngestor:
         self._store_once(batch, number, accepted & signed, pending)
         return pending
 
-    def _check_batch(self, batch: ReadingBatch, in_zones: BoolArray, receipt: Receipt) -> BoolArray:
+    def _check_batch(self, batch: ReadingBatch, in_zones: BoolArray, now_s: float, receipt: Receipt) -> BoolArray:
         """Which readings may go on; the others are on the receipt, each with the first rule that it breaks."""
         rules = (
             (UNKNOWN_METER, in_zones),
             (NOT_ON_BOUNDARY, batch.start_s % self.landing.interval_s == 0),
-            (INTERVAL_NOT_OVER, batch.start_s + self.landing.interval_s <= self.now() + MAX_CLOCK_SKEW_S),
+            (INTERVAL_NOT_OVER, batch.start_s + self.landing.interval_s <= now_s + MAX_CLOCK_SKEW_S),
         )
         accepted = np.ones(len(batch), np.bool_)
         for reason, holds in rules:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from murmurate.errors import MurmurateError, ReadingError
+from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.batch import Receipt
 from murmurate.service.ingest.body_formats import JSON_LINES, PARQUET
 from murmurate.service.ingest.decoder_pool import DecoderPool
@@ -31,7 +32,8 @@ BATCH_TOPIC = "murmurate/readings"
 MAX_MESSAGE_BYTES = 32 * 2**20
 MAX_JOINED_MESSAGE_BYTES = 16 * 1024  # smaller messages of lines are parsed together, as one body
 MAX_JOINED_BYTES = 2**20
-RETRIED_ERRORS = (OSError, psycopg.Error, IngestBusyError)  # the disk or the state fails: no message is the cause
+# The disk or the state fails, or the time is not known: no message is the cause.
+RETRIED_ERRORS = (OSError, psycopg.Error, IngestBusyError, ClockDifferenceError)
 _MAX_PENDING_BATCHES = 1000  # that are parsed and not yet stored
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -103,7 +105,7 @@ class MessageIngest:
 
     def _read_point(self, message: ReceivedMessage) -> None:
         try:
-            point, cause = parse_register_message(message)
+            point, cause = parse_register_message(message, int(self.ingestor.now()))
         except MurmurateError:
             self._refused += 1
             return

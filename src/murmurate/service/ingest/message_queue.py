@@ -15,11 +15,14 @@ _MAX_CHARACTER_BYTES = 4  # of a topic in memory
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedMessage:
-    """A message, and when it came [s of UTC]: it stays so old however often it must be tried."""
+    """A message, and when it came [s of UTC]: it stays so old however often it must be tried.
+
+    When it came is not known (None) where the clocks of the service differed then.
+    """
 
     topic: str
     payload: bytes
-    received_s: int
+    received_s: int | None
     qos: int = 1
     mid: int = 0
     is_duplicate: bool = False  # the broker has delivered it before

@@ -14,6 +14,7 @@ from threading import Event, Thread
 
 from paho.mqtt.client import Client, MQTTMessage
 
+from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
@@ -97,10 +98,14 @@ class MqttConsumer:
 
     def _receive_message(self, message: MQTTMessage) -> None:
         """Keep what is needed of a message. It is called by the thread of the client, which waits for room here."""
+        try:
+            received_s = int(self.now())
+        except ClockDifferenceError:
+            received_s = None
         received = ReceivedMessage(
             message.topic,
             bytes(message.payload),
-            int(self.now()),
+            received_s,
             message.qos,
             message.mid,
             message.dup,

@@ -1,10 +1,11 @@
 """Points of registers become the energy of intervals, and the state keeps the last point of each register.
 
-A point counts for the time that it names. Two kinds of points have no time that can be trusted, and are refused:
+A point counts for the time that it names. Points without a time that can be trusted are refused:
 
     future        it names a time ahead of the clock; were it kept, its register would be silent until then
     retained      it names no time and was published before this client subscribed
     redelivered   it names no time and was delivered before: it is older than its arrival
+    clock         it names no time and came while the clocks of the service differed
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from murmurate.service.ingest.ingestor import MAX_CLOCK_SKEW_S, UNKNOWN_METER, R
 from murmurate.service.ingest.message_queue import ReceivedMessage
 from murmurate.service.ingest.meter_registry import NOT_FOUND
 
-REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "unknown_meter")
+REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "clock", "unknown_meter")
 REFUSED_POINT_PREFIX = "register_"  # of their counts: register_future
 
 
@@ -32,15 +33,18 @@ class RegisterPoint:
     received_s: int
 
 
-def parse_register_message(message: ReceivedMessage) -> tuple[RegisterPoint, str | None]:
+def parse_register_message(message: ReceivedMessage, now_s: int) -> tuple[RegisterPoint, str | None]:
     """The point that a message carries, and why it must be refused, if so. Raises ReadingError if it cannot be read."""
-    reading, has_time = parse_register_reading(message.payload, message.received_s)
+    received_s = now_s if message.received_s is None else message.received_s
+    reading, has_time = parse_register_reading(message.payload, received_s)
     cause = None
-    if reading.at_s > message.received_s + MAX_CLOCK_SKEW_S:
+    if reading.at_s > now_s + MAX_CLOCK_SKEW_S:
         cause = "future"
     elif not has_time and (message.is_retained or message.is_duplicate):
         cause = "retained" if message.is_retained else "redelivered"
-    return RegisterPoint(message.topic.split("/")[1], reading, message.received_s), cause
+    elif not has_time and message.received_s is None:
+        cause = "clock"
+    return RegisterPoint(message.topic.split("/")[1], reading, received_s), cause
 
 
 def ingest_register_points(ingestor: ReadingIngestor, store: IngestStore, points: Sequence[RegisterPoint]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from murmurate.errors import MurmurateError
 from murmurate.service.clock import ServiceClock
+from murmurate.service.clock_comparison import ClockComparison
 from murmurate.service.ingest.ingestor import ClaimStore, ReadingIngestor
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.layout import Landing
@@ -46,15 +47,16 @@ class ReloadingIngestor:
             None  # a file that loses meters, and when it was first seen
         )
         self._checked_s = self._confirmed_s = time.monotonic()
+        self.state_clock = ClockComparison("state database", clock)
         self.problem: str | None = None  # why the newest table is not in force; without its path
         self._ingestor = ReadingIngestor(
             landing=landing,
             registry=MeterRegistry.from_meter_table(meters),
-            now=clock.now,
+            now=self.state_clock.agreed_now,
             grace_s=grace_s,
             claims=claims,
             counts=Counter(),
-            append=MergingAppender(landing, clock.now, grace_s).append,
+            append=MergingAppender(landing, self.state_clock.bounded_now, grace_s).append,
         )
 
     @property

@@ -25,6 +25,7 @@ from murmurate.public_log.tile_chain import ShardHead, check_next, check_rows, c
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
 from murmurate.service.log_reader.zone_view import ShardView
+from murmurate.service.storage.database_clock import ClockReading
 from murmurate.service.storage.session import TransactionSource, open_source
 from murmurate.units import SECONDS_PER_DAY
 
@@ -32,7 +33,9 @@ RECENT_PRICES_S = 3 * SECONDS_PER_DAY  # what is kept in memory
 BROKEN_RETRY_S = 5.0
 TILES_PER_QUERY = SLACK  # a view that is in use is never overwritten
 
-_SELECT_HEADS = "SELECT shard, seq, interval FROM public_log.head WHERE seq >= 0 ORDER BY shard"
+_SELECT_HEADS = """
+    SELECT shard, seq, interval, extract(epoch FROM clock_timestamp())::float8 FROM public_log.head
+    WHERE seq >= 0 ORDER BY shard"""
 _SELECT_NEW = """
     SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
     WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"""
@@ -75,6 +78,7 @@ class Follower:
         self._shards: dict[str, _FollowedShard] = {}
         self._tables: WeakValueDictionary[str, ZoneTable] = WeakValueDictionary()
         self.broken: dict[str, str] = {}  # shards that stand still, and why
+        self.clock_reading: ClockReading | None = None  # of the log, when it was last looked at
         self._retry_at_s: dict[str, float] = {}  # when a broken one is read again, by the monotonic clock
 
     def refresh(self) -> Iterator[ChangedShard]:
@@ -84,8 +88,11 @@ class Follower:
         again now and then, from the last tile that was right: the log may have been mended.
         """
         with self._session.transaction() as connection:
+            asked_s = time.monotonic()
             heads = connection.execute(_SELECT_HEADS).fetchall()
-        for shard, seq, interval in heads:
+            if heads:
+                self.clock_reading = ClockReading(heads[0][3], asked_s, time.monotonic())
+        for shard, seq, interval, _ in heads:
             if self._retry_at_s.get(shard, 0.0) > time.monotonic():
                 continue
             try:

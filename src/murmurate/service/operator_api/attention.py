@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from murmurate.service.clock import MAX_CLOCK_AHEAD_S
+from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
 from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.status import ServiceStatus
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.web.text import format_duration
+from murmurate.service.worker.publisher_context import LOG_CLOCK
 from murmurate.units import SECONDS_PER_DAY
 
 WORKER_SILENT_S = 60.0
@@ -67,7 +68,7 @@ def _blocked(status: ServiceStatus) -> Iterator[AttentionItem]:
         listed = report.get(member)
         for name, reason in sorted(listed.items())[:MAX_REASONS] if isinstance(listed, Mapping) else ():
             yield AttentionItem(str(name), str(reason), remedy)
-    if unfinished := _count(report, "unfinished"):
+    if (unfinished := _count(report, "unfinished")) and not _has_clock_behind(report):
         remedy = "it is tried again; if it lasts, the log or the state answers too slowly"
         yield AttentionItem("shards", f"{unfinished:,} were not finished in time", remedy)
 
@@ -116,15 +117,23 @@ def _feed(status: ServiceStatus, settings: ServiceSettings) -> Iterator[Attentio
 def _figures(status: ServiceStatus, settings: ServiceSettings) -> Iterator[AttentionItem]:
     """What the worker measures of itself."""
     figures = {} if status.worker_beat is None else status.worker_beat[1]
-    ahead_s, oldest_s = figures.get("clock_ahead_s"), figures.get("oldest_readings_age_s")
-    if isinstance(ahead_s, int | float) and abs(ahead_s) > MAX_CLOCK_AHEAD_S:
-        yield AttentionItem("clock", f"differs by {ahead_s:,.0f} s from the state database's", "check NTP on both")
+    differences, oldest_s = figures.get("clock_difference_s"), figures.get("oldest_readings_age_s")
+    for store, ahead_s in sorted(differences.items()) if isinstance(differences, Mapping) else ():
+        if abs(ahead_s) > MAX_CLOCK_DIFFERENCE_S:
+            words = f"of the worker is {abs(ahead_s):,.0f} s {'ahead of' if ahead_s > 0 else 'behind'} the {store}'s"
+            yield AttentionItem("clock", words, "check NTP on both machines")
     if figures.get("table_problem"):
         words = f"the newest one is not in force: {figures['table_problem']}"
         yield AttentionItem("meter table", words, f"correct {settings.meters}")
     if isinstance(oldest_s, int | float) and oldest_s > settings.keep_days * SECONDS_PER_DAY + _PURGE_DELAY_S:
         words = f"some are {format_duration(oldest_s)} old, more than keep_days"
         yield AttentionItem("readings", words, "see the worker's messages about purging")
+
+
+def _has_clock_behind(report: Mapping[str, object]) -> bool:
+    """Whether the log's own clock is the reason why it has not taken a release."""
+    reasons = report.get("reasons")
+    return isinstance(reasons, Mapping) and LOG_CLOCK in reasons
 
 
 def _count(report: Mapping[str, object], member: str) -> int:

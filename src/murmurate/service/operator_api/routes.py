@@ -71,8 +71,11 @@ class OperatorApi:
         faults = self._readiness.recent_faults()
         if faults is None:
             faults = await run_in_threadpool(self._check_readiness)
-        if faults:
-            return problem_response(503, "; ".join(f"the {name} cannot be written: {faults[name]}" for name in faults))
+        reasons = [f"the {name} cannot be written: {faults[name]}" for name in faults]
+        if self.ingest is not None and (clock_fault := self.ingest.ingestor.state_clock.fault) is not None:
+            reasons.append(f"the clock {clock_fault}")
+        if reasons:
+            return problem_response(503, "; ".join(reasons))
         lines = ["ready", *(f"warning: {name} {reason}" for name, reason in self._warnings.items())]
         return Response("\n".join(lines) + "\n", media_type="text/plain")
 
@@ -124,6 +127,7 @@ class OperatorApi:
             clients=self._access.list_clients(),
             log_age_s=self._log_reader.log_age_s,
             ingest_warnings=self._ingest_warnings,
+            ingest_clock_difference_s=None if self.ingest is None else self.ingest.ingestor.state_clock.difference_s,
         )
 
     def close(self) -> None:

@@ -68,6 +68,7 @@ class ServiceStatus:
     part_restarts: Mapping[str, int] = field(default_factory=dict)  # of each process, by the supervisor
     last_kinds: Mapping[PriceKind, int] = field(default_factory=dict)  # zones by the kind of their last price
     ingest_warnings: Mapping[str, str] = field(default_factory=dict)  # by part of the private process
+    ingest_clock_difference_s: float | None = None  # its clock minus the state database's
 
 
 def service_status(
@@ -85,6 +86,7 @@ def service_status(
     part_restarts: Mapping[str, int] | None = None,
     only_zone: str | None = None,
     ingest_warnings: Mapping[str, str] | None = None,
+    ingest_clock_difference_s: float | None = None,
 ) -> ServiceStatus:
     """The status at one moment. The zones of a shard are equally late; only those that are shown are looked at.
 
@@ -114,6 +116,7 @@ def service_status(
         part_restarts=part_restarts or {},
         last_kinds=sum((status.count_last_kinds() for status in statuses), Counter()),
         ingest_warnings=ingest_warnings or {},
+        ingest_clock_difference_s=ingest_clock_difference_s,
     )
 
 

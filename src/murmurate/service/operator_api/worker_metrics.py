@@ -11,6 +11,7 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from murmurate.service.operator_api.status import ServiceStatus
+from murmurate.service.web.clock_metric import clock_difference_metric
 
 _HISTOGRAMS = {  # member of the worker's figures: metric, help
     "lateness": ("murmurate_release_lateness_seconds", "From the deadline of an interval to its release."),
@@ -23,7 +24,6 @@ _COUNTERS = {
 _GAUGES = {
     "oldest_readings_age_s": ("murmurate_oldest_readings_age_seconds", "Age of the oldest interval in the landing."),
     "damaged_files": ("murmurate_damaged_files", "Damaged or stray files in the landing's own folders."),
-    "clock_ahead_s": ("murmurate_worker_clock_ahead_seconds", "The worker's clock minus the state database's."),
 }
 _TABLE_CAUSES = ("unreadable", "loses meters")
 
@@ -43,6 +43,7 @@ def worker_metrics(status: ServiceStatus) -> Iterator[Metric]:
         yield _by_label(CounterMetricFamily(name, help_text, labels=("cause",)), figures.get(key))
     for key, (name, help_text) in _GAUGES.items():
         yield _gauge(name, help_text, figures.get(key))
+    yield _clock_differences(figures.get("clock_difference_s"), status.ingest_clock_difference_s)
     yield _table_problem(figures.get("table_problem"))
     without_help = "Open zones that the meter table does not have: fallback prices."
     yield _gauge("murmurate_zones_without_meters", without_help, report.get("zones_without_meters"))
@@ -69,6 +70,11 @@ def _by_label(
         for label, value in sorted(values.items()):
             metric.add_metric((str(label),), value)
     return metric
+
+
+def _clock_differences(of_worker: object, of_private_s: float | None) -> GaugeMetricFamily:
+    found = {("worker", store): of_worker[store] for store in of_worker} if isinstance(of_worker, Mapping) else {}
+    return clock_difference_metric(found | {("private", "state"): of_private_s})
 
 
 def _table_problem(cause: object) -> GaugeMetricFamily:

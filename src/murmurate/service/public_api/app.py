@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from murmurate.errors import MurmurateError
+from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.public_api import query_params
@@ -120,7 +121,7 @@ class PublicApi:
 
     def get_current_price(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
-        document = current_price_document(self._zone_view(request), self.live_state.clock.now())
+        document = current_price_document(self._zone_view(request), self.live_state.current_time())
         if document is None:
             raise HTTPException(404, "there is no price for this interval")
         return CachedResponse.from_json(document)
@@ -131,7 +132,7 @@ class PublicApi:
         view = self._zone_view(request)
         if wide:
             await self.live_state.load_terms([view.plan_digest])
-        return CachedResponse.from_json(evcc_list(view, self.live_state.clock.now(), forecast=wide))
+        return CachedResponse.from_json(evcc_list(view, self.live_state.current_time(), forecast=wide))
 
     def get_days(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
@@ -208,11 +209,13 @@ def public_app(live_state: LiveState, extra_routes: list[Route] | None = None) -
             if error.headers and "retry-after" in error.headers:
                 return DelayedRefusal(error.status_code, error.detail, error.headers)
             return problem_response(error.status_code, error.detail, error.headers)
+        if isinstance(error, ClockDifferenceError):
+            return problem_response(503, f"it is not known which price is current: {error}", {"retry-after": "5"})
         logger.warning("failing", extra={"route": request.scope["path"], "reason": type(error).__name__})
         return problem_response(503, "Service unavailable. Try again.", {"retry-after": "5"})
 
     routes = [*PublicApi(live_state).routes(), *(extra_routes or [])]
-    handlers = dict.fromkeys((HTTPException, OSError, Exception), refused)
+    handlers = dict.fromkeys((HTTPException, ClockDifferenceError, OSError, Exception), refused)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False  # it would redirect clients to the host that the request names
     return ResponseCacheMiddleware((live_state.volatile_cache, live_state.immutable_cache), live_state.sender, app)

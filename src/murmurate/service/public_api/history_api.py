@@ -59,7 +59,7 @@ class HistoryApi:
         if request.query_params:
             stretch = _asked_stretch(request, view, "start_timestamp", "end_timestamp")
             return await self._live_state.bulk_threads.run(_make_vse, self._live_state.archive, view, stretch)
-        first = max(view.interval_at(self._live_state.clock.now()), view.known_intervals.start)
+        first = max(view.interval_at(self._live_state.current_time()), view.known_intervals.start)
         if first > view.last_decided:
             raise HTTPException(404, "there is no price for this interval")
         return CachedResponse.from_json(vse_tariffs(view, first, view.last_decided))

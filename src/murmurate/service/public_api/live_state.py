@@ -13,6 +13,7 @@ from functools import lru_cache
 import psycopg
 
 from murmurate.service.clock import ServiceClock
+from murmurate.service.clock_comparison import ClockComparison, ClockDifferenceError
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import ChangedShard, Follower
 from murmurate.service.log_reader.plan_terms import PlanTerms
@@ -53,6 +54,7 @@ class LiveState:
     def __init__(self, log_dsn: str, settings: ServiceSettings, notifier: MqttNotifier | None = None) -> None:
         self.settings, self.notifier = settings, notifier
         self.clock: ServiceClock = settings.clock
+        self.log_clock = ClockComparison("log", settings.clock)
         limits = settings.limits
         self.connections = ConnectionLimits.from_settings(limits)
         self.lookup_threads = WorkerThreads(LOOKUP_THREADS, "lookup")
@@ -82,7 +84,7 @@ class LiveState:
         self._preloaded: set[str] = set()  # digests of zone tables whose plans were read
         self._refreshed_s = float("-inf")  # when the log last answered, by the monotonic clock
         self._interval_lengths: set[int] = set()  # of all shards [s]
-        self._current_intervals: dict[int, int] = {}  # by length: the one that pays now
+        self._current_intervals: dict[int, int] | None = None  # by length: the one that pays now; None: not known
         self._reported_faults: dict[str, str] = {}
 
     async def start(self) -> None:
@@ -121,6 +123,7 @@ class LiveState:
                 self._listen()
                 changes = self._pass_on(self._follower.refresh(), loop)
                 self._refreshed_s = time.monotonic()
+                self.log_clock.note(self._follower.clock_reading)
                 loop.call_soon_threadsafe(first_read.set)
                 notices_come = is_announced if changes else notices_come
                 self._pass_on(self._follower.backfill(BACKFILL_SLICE_S), loop)
@@ -201,10 +204,19 @@ class LiveState:
 
     def _has_interval_changed(self) -> bool:
         """Whether another interval pays than the last time: what is called now has moved."""
-        now = self.clock.now()
-        paying = {step: int(now // step) for step in self._interval_lengths}
+        try:
+            now = self.current_time()
+            paying = {step: int(now // step) for step in self._interval_lengths}
+        except ClockDifferenceError:
+            paying = None
         has_changed, self._current_intervals = paying != self._current_intervals, paying
         return has_changed
+
+    def current_time(self) -> float:
+        """The time by which a price is current [s of UTC]. Raises ClockDifferenceError while the log's differs."""
+        now_s = self.clock.now()
+        self.log_clock.check()
+        return now_s
 
     def interval_end_s(self) -> float:
         """When the current interval ends, of all shards the first one, by the wall clock [s of UTC]."""
@@ -228,6 +240,8 @@ class LiveState:
         """Why the process should get no requests; empty: it should. Zones that are broken leave it to the others."""
         if self.log_age_s > MAX_LOG_AGE_S:
             return "the public log has not answered for a while"
+        if (clock_fault := self.log_clock.fault) is not None:
+            return f"the clock {clock_fault}"
         if not self.views:
             return "no zone is open yet"
         return ""
@@ -246,9 +260,10 @@ class LiveState:
         return len(self._follower.broken)
 
     def count_stale_shards(self) -> int:
-        """How many shards have no price for the current interval."""
-        now = self.clock.now()
-        shards = self.views.shards.values()
+        """How many shards have no price for the current interval; all, where it is not known which one that is."""
+        shards, now = self.views.shards.values(), self.clock.now()
+        if self.log_clock.fault is not None:
+            return len(shards)
         return sum(shard.last + shard.lead_intervals < now // shard.interval_s for shard in shards)
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.web.address_counts import is_loopback
+from murmurate.service.web.clock_metric import clock_difference_metric
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a registry keeps collectors by identity
@@ -38,6 +39,7 @@ class PublicCollector(Collector):
         yield GaugeMetricFamily(
             "murmurate_public_shards_stale", "Shards without a price now.", state.count_stale_shards()
         )
+        yield clock_difference_metric({("public", "log"): state.log_clock.difference_s})
 
 
 def metrics_routes(live_state: LiveState) -> list[Route]:

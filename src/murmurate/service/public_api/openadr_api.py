@@ -108,7 +108,7 @@ class OpenAdrApi:
 
     def _event_days(self, program_id: str, wanted: DayFilter) -> list[EventDay]:
         program = self._live_state.program_index.find(program_id)
-        now = datetime.fromtimestamp(self._live_state.clock.now(), UTC)
+        now = datetime.fromtimestamp(self._live_state.current_time() if wanted.active else 0.0, UTC)
         return [] if program is None else [day for day in event_days(program) if wanted.includes(day, now)]
 
     def _find_events(self, wanted: DayFilter, skip: int, limit: int) -> list[EventDay]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,6 +13,7 @@ from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.tile import GENESIS_PREV, parse_tile
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import LogTail, Offer
+from murmurate.service.storage.database_clock import ClockReading
 from murmurate.service.storage.session import TransactionSource, open_source
 
 MAX_TILES_PER_READ = 16  # tiles of one shard in one answer
@@ -25,6 +27,7 @@ class PostgresLogStore:
         self._session = open_source(database)
         self._offered: dict[str, Offer] = {}  # last; if the log's head has this hash, it need not be read
         self._tables: OrderedDict[str, ZoneTable] = OrderedDict()
+        self.clock_reading: ClockReading | None = None  # of the last read that found a shard
 
     def heads(self) -> dict[str, tuple[int, str]]:
         """The number and the hash of the last tile of each shard."""
@@ -33,11 +36,15 @@ class PostgresLogStore:
         return {shard: (seq, last) for shard, seq, last in rows}
 
     def read(self, after_seq: Mapping[str, int], max_tiles: int = MAX_TILES_PER_READ) -> dict[str, LogTail]:
-        query = "SELECT shard, seq, hash FROM public_log.head WHERE shard = ANY(%s) AND seq >= 0"
+        query = """
+            SELECT shard, seq, hash, extract(epoch FROM clock_timestamp())::float8 FROM public_log.head
+            WHERE shard = ANY(%s) AND seq >= 0"""
         with self._session.transaction() as connection:
-            heads = {
-                shard: (seq, last) for shard, seq, last in connection.execute(query, (list(after_seq),)).fetchall()
-            }
+            asked_s = time.monotonic()
+            rows = connection.execute(query, (list(after_seq),)).fetchall()
+            if rows:
+                self.clock_reading = ClockReading(rows[0][3], asked_s, time.monotonic())
+            heads = {shard: (seq, last) for shard, seq, last, _ in rows}
             tiles: dict[str, tuple[Offer | str, ...]] = {
                 shard: (self._offered[shard],)
                 for shard in heads

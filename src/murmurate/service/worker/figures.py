@@ -43,7 +43,7 @@ class WorkerFigures:
     not_aggregated: Counter[str] = field(default_factory=Counter)  # intervals, by cause
     retention_failed: Counter[str] = field(default_factory=Counter)  # by cause
     oldest_readings_age_s: float = 0.0
-    clock_ahead_s: float = 0.0  # of this machine against the state database
+    clock_difference_s: dict[str, float] = field(default_factory=dict)  # ahead of the state and of the log
     damage: Mapping[str, str] = field(default_factory=dict)  # damaged or stray files of the landing, and the reason
     table_problem: tuple[str, str] | None = None  # cause and reason why the newest meter table is not in force
 
@@ -54,7 +54,7 @@ class WorkerFigures:
             "not_aggregated": dict(self.not_aggregated),
             "retention_failed": dict(self.retention_failed),
             "oldest_readings_age_s": round(self.oldest_readings_age_s),
-            "clock_ahead_s": round(self.clock_ahead_s, 1),
+            "clock_difference_s": {name: round(value, 1) for name, value in self.clock_difference_s.items()},
             "damaged_files": len(self.damage),
             "table_problem": None if self.table_problem is None else self.table_problem[0],
         }

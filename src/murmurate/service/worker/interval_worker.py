@@ -14,16 +14,18 @@ from pathlib import Path
 
 from murmurate.errors import MurmurateError
 from murmurate.publisher.protocol import BlockedCode, Outcome
-from murmurate.service.clock import MAX_CLOCK_AHEAD_S, ServiceClock, bounded_now
+from murmurate.service.clock import ServiceClock
+from murmurate.service.clock_comparison import ClockComparison
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.landing.damage import DamageScan
 from murmurate.service.landing.layout import Landing
+from murmurate.service.storage.database_clock import ClockReading
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.session import SESSION_TIMEOUT_S
 from murmurate.service.worker.failures import error_reason
 from murmurate.service.worker.figures import WorkerFigures
 from murmurate.service.worker.interval_aggregation import IntervalAggregation
-from murmurate.service.worker.publisher_context import PublisherContext
+from murmurate.service.worker.publisher_context import LOG_CLOCK, PublisherContext
 from murmurate.service.worker.retention import Retention
 from murmurate.service.worker.zone_warnings import warn_of_short_leads
 
@@ -56,14 +58,16 @@ class IntervalWorker:
     _retention: Retention = field(init=False)
     _damage_scan: DamageScan = field(init=False)
     _last_released: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that every shard has decided
-    _clock_was_ahead: bool = field(default=False, init=False)
+    _state_clock: ClockComparison = field(init=False)
+    _log_clock: ClockComparison = field(init=False)
     _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
     _beat_s: float = field(default=float("-inf"), init=False)  # monotonic, of the last heartbeat
-    _database_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self.context.on_progress = lambda: self.on_progress(0.0)
         self._damage_scan = DamageScan(self.landing)
+        self._state_clock = ClockComparison("state database", self.clock)
+        self._log_clock = ClockComparison("log", self.clock)
         self._aggregation = IntervalAggregation(
             landing=self.landing,
             meters=self.meters,
@@ -98,26 +102,15 @@ class IntervalWorker:
     def _beat(self) -> float:
         """Store that the worker is alive. Returns the time to act by: no clock that runs ahead closes an interval."""
         self.on_progress(0.0)
-        shown = self.clock.now()
-        now, ahead_s = bounded_now(self.clock, shown, self._read_database_clock())
-        self.figures.clock_ahead_s = ahead_s
-        is_ahead = ahead_s > MAX_CLOCK_AHEAD_S
-        if is_ahead and not self._clock_was_ahead:
-            logger.warning("clock ahead of the state database", extra={"ahead_s": round(ahead_s, 1)})
-        if self._clock_was_ahead and not is_ahead:
-            logger.info("clock agrees with the state database", extra={"ahead_s": round(ahead_s, 1)})
-        self._clock_was_ahead = is_ahead
-        return now
-
-    def _read_database_clock(self) -> float:
-        """The time by the state database [s of UTC], asked once a second with the heartbeat."""
-        since_s = time.monotonic() - self._beat_s
-        if since_s >= self.beat_every_s:
+        if time.monotonic() - self._beat_s >= self.beat_every_s:
             self.on_progress(_DATABASE_STEP_S)
-            self._beat_s, since_s = time.monotonic(), 0.0
-            self._database_s = self.context.state.record_heartbeat(WORKER_BEAT, self.figures.to_report())
+            self._beat_s = asked_s = time.monotonic()
+            shown_s = self.context.state.record_heartbeat(WORKER_BEAT, self.figures.to_report())
+            self._state_clock.note(ClockReading(shown_s, asked_s, time.monotonic()))
             self.on_progress(0.0)
-        return self._database_s + since_s
+        self._state_clock.log_change()
+        self.figures.clock_difference_s["state"] = self._state_clock.difference_s or 0.0
+        return self._state_clock.bounded_now()
 
     def _follow_clock(self, due: int) -> None:
         """Where the clock was set back, intervals that are due again are looked at again. Each is decided once."""
@@ -133,7 +126,13 @@ class IntervalWorker:
         began_s = self.clock.now()
         desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
         outcome = self.context.make_publisher().publish(desired, timeout_s=self.timeout_s, on_failure=failed.add)
-        blocked = outcome.blocked | outcome.blocked_zones
+        reasons = {name: reason.text for name, reason in (outcome.blocked | outcome.blocked_zones).items()}
+        reasons = self.context.explain_unfinished(desired, outcome) | reasons
+        if LOG_CLOCK in reasons:
+            logger.warning("the log's clock is behind", extra={"reason": reasons[LOG_CLOCK]})
+        self._log_clock.note(self.context.log.clock_reading)
+        if (log_difference_s := self._log_clock.difference_s) is not None:
+            self.figures.clock_difference_s["log"] = log_difference_s
         zone_warnings = self._zone_warnings()
         warnings = self._warnings() | zone_warnings
         self._retention.note_oldest(now)
@@ -142,7 +141,7 @@ class IntervalWorker:
             **_shard_counts(outcome),
             "blocked_zones": len(outcome.blocked_zones),
             "zones_without_plan": sum(reason.code is _NO_PLAN for reason in outcome.blocked_zones.values()),
-            "reasons": _first_reasons({name: reason.text for name, reason in blocked.items()}),
+            "reasons": _first_reasons(reasons),
         }
         logger.info("released", extra={**report, "failed": sorted(failed)})
         if not outcome.unfinished:

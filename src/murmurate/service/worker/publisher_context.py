@@ -21,6 +21,7 @@ from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.publish_loop import Publisher
 
 PUBLISH_TIMEOUT_S = 60.0
+LOG_CLOCK = "clock of the log"  # where it is the reason why a shard is not finished
 
 
 @dataclass(slots=True)
@@ -78,6 +79,16 @@ class PublisherContext:
         """Bring the shards to their desired states. Returns the outcome and the names of the errors on the way."""
         failed: set[str] = set()
         return self.make_publisher().publish(desired, timeout_s=timeout_s, on_failure=failed.add), failed
+
+    def explain_unfinished(self, desired: Mapping[str, DesiredState], outcome: Outcome) -> dict[str, str]:
+        """Why the log has not taken a release, if its clock is the reason: by it an interval is not over."""
+        reading, unfinished = self.log.clock_reading, [desired[shard] for shard in outcome.unfinished]
+        ends_s = [(each.until + 1) * each.opening.interval_s for each in unfinished if each.opening is not None]
+        left_s = 0.0 if reading is None or not ends_s else max(ends_s) - reading.earliest_s
+        if left_s <= 0:
+            return {}
+        reason = f"is behind: by it the interval is over in {left_s:,.0f} s, and no release is taken before"
+        return {LOG_CLOCK: f"{reason}; check NTP on its server"}
 
     def desired_states(
         self, now: float, grace_s: int, until: Mapping[int, int] | None = None

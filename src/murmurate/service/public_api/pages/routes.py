@@ -56,7 +56,7 @@ class HtmlPages:
     async def _make_zones_page(self, after: str, language: Language) -> CachedResponse:
         live_state, views = self._live_state, self._live_state.views
         async with live_state.bulk_threads.turn():
-            expires_s, now_s = live_state.interval_end_s(), live_state.clock.now()
+            expires_s, now_s = live_state.interval_end_s(), live_state.current_time()
             names = views.names_after(after, MAX_LISTED_ZONES)
             more = len(views.names_after(names[-1], len(views))) if names else 0
             shown, base_url = [views[zone] for zone in names], live_state.settings.base_url
@@ -78,7 +78,7 @@ class HtmlPages:
         query_params.check_query_params(request, ("lang",))
         view, language = query_params.zone_param(request, self._live_state.views), _language(request)
         await self._live_state.load_terms([view.plan_digest])
-        opening_key, now_s = await self._opening_key(view), self._live_state.clock.now()
+        opening_key, now_s = await self._opening_key(view), self._live_state.current_time()
         oldest = view.interval_at(now_s) - longest_window(view.terms)
         if max(view.row.since, oldest - 1) < view.shard.first:
             older = await self._live_state.lookup_threads.run(self._live_state.archive.read_older_plans, view, oldest)
