@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import canonical_json
-from murmurate.public_log.tile import parse_tile
+from murmurate.public_log.tile import parse_header, parse_tile
 from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.zone_history import read_entry_key, read_plan_ends, read_zone_prices
@@ -22,6 +22,11 @@ _SELECT_TILE_RANGE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq 
 _SELECT_DOCUMENT = "SELECT body FROM public_log.document WHERE digest = %s"
 _SELECT_DOCUMENTS = "SELECT digest, body FROM public_log.document WHERE digest = ANY(%s)"
 _SELECT_TILES = "SELECT seq, body FROM public_log.tile WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"
+_SELECT_TABLE_TILES = """
+    SELECT substring(body FROM 1 FOR position('\\x0a'::bytea IN body) - 1)
+    FROM (SELECT seq, body, interval, lag(interval) OVER (ORDER BY seq) AS before
+          FROM public_log.tile WHERE shard = %s) AS t
+    WHERE before IS NULL OR before = interval"""  # every tile but a release has the interval of the one before it
 _ROWS_PER_QUERY = 512
 _TILES_PER_CHUNK = 16  # of the log of a zone
 _MAX_TABLES_KEPT = 256
@@ -44,6 +49,12 @@ class Archive:
         """Plans and zone tables by their digests, as far as the log has them."""
         with self._session.transaction() as connection:
             return dict(connection.execute(_SELECT_DOCUMENTS, (list(digests),)).fetchall())
+
+    def read_table_digests(self, shard: str) -> set[str]:
+        """The zone tables that the tiles of a shard name."""
+        with self._session.transaction() as connection:
+            rows = connection.execute(_SELECT_TABLE_TILES, (shard,), binary=True).fetchall()
+        return {parse_header(bytes(header).decode())[0].table for (header,) in rows}
 
     def read_tile(self, shard: str, seq: int) -> bytes | None:
         """A tile as it was appended."""

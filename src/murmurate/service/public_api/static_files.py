@@ -1,8 +1,9 @@
 """What never changes, as files: tiles, documents and complete days, each under the path of its address.
 
-Any web server or CDN can carry them, and the service is asked for the rest. A file is written once, whole or not at
-all. What cannot be the name of a file (a zone with a slash) stays with the service. One file changes: `shards` lists
-the shards and how many of their tiles are there, so that the folder alone can be verified.
+Any web server or CDN can carry them, and the service is asked for the rest. A file is there whole or not at all. What
+cannot be the name of a file (a zone with a slash) stays with the service. One file changes: `shards` lists the shards
+and how many of their tiles are there, so that the folder alone can be verified. What was lost or damaged is written
+again, as far as the log has it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ import json
 import logging
 import os
 import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import date
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
-from murmurate.errors import MurmurateError
-from murmurate.public_log.tile import parse_header
+from murmurate.errors import ChainError, MurmurateError
+from murmurate.public_log.signing import verify_signature
+from murmurate.public_log.tile import parse_header, parse_tile
+from murmurate.public_log.tile_chain import check_signature
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.zone_view import ShardView, ZoneView
@@ -30,21 +39,32 @@ from murmurate.service.public_api.response_cache import encode_json
 logger = logging.getLogger(__name__)
 
 TILES_AT_ONCE = 16
+DOCUMENTS_AT_ONCE = 64
+LOOK_EVERY_S = 60.0  # whether all files are there, also without a new tile
+CHECK_EVERY_S = 86_400.0  # whether each file is what the log has
+CHECK_PAUSE_S = 0.1  # between two groups of files that are compared
 _LIST_NAME = "shards"
 _RETRY_AFTER_S = 5.0
 _STOP_TIMEOUT_S = 10.0
 
 
 class StaticFileWriter:
-    """Writes the files of shards that have changed, in a thread of its own."""
+    """Writes the files of shards that have changed, in a thread of its own.
+
+    Nothing that was written once is believed to be there. Each round looks for the files of its shard; where one is
+    missing that the list names, the list is removed first, and comes back when all shards were looked at. Once a day
+    each file is compared with the log, a few at a time.
+    """
 
     def __init__(self, folder: Path, archive: Archive, make_view: MakeView) -> None:
         self._folder, self._archive, self._make_view = folder, archive, make_view
-        self._changed: dict[str, ShardView] = {}
-        self._next_seq: dict[str, int] = {}  # by shard: the first tile that may not be there
-        self._tables: set[str] = set()  # digests of zone tables that are there
-        self._days: dict[str, tuple[object, ...]] = {}  # by shard: zones and complete days that are there
+        self._shards: dict[str, ShardView] = {}  # as they stand
+        self._changed: dict[str, None] = {}  # names of shards to be written
+        self._tables: dict[str, set[str]] = {}  # by shard: zone tables that its tiles name
+        self._plans: dict[str, set[str]] = {}  # by shard: plans that those name
         self._listed = _read_list(folder / _LIST_NAME)  # by shard, as `/shards` shows it; its tiles are there
+        self._is_list_written = bool(self._listed)
+        self._check, self._check_at_s = self._check_files(), 0.0
         self._wake = threading.Condition()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="static files", daemon=True)
@@ -53,85 +73,166 @@ class StaticFileWriter:
     def notify(self, shard: ShardView) -> None:
         """Have the files of a shard written. It does not wait."""
         with self._wake:
-            self._changed[shard.name] = shard
+            self._shards[shard.name] = shard
+            self._changed[shard.name] = None
             self._wake.notify()
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._changed or self._is_stopped)
+                wait_s = max(0.0, self._check_at_s - time.monotonic())
+                self._wake.wait_for(lambda: self._changed or self._is_stopped, wait_s)
                 if self._is_stopped:
                     return
-                name = next(iter(self._changed))
-                shard = self._changed.pop(name)
+                name = next(iter(self._changed), "")
+                self._changed.pop(name, None)
             try:
-                self.write_shard(shard)
-                if not self._changed:  # at the end of many, not after each
-                    self.write_list()
+                if name:
+                    self.write_shard(self._shards[name])
+                    if not self._changed:  # at the end of many, not after each
+                        self.write_list()
+                if time.monotonic() >= self._check_at_s:
+                    self._check_at_s = time.monotonic() + next(self._check)
             except (psycopg.Error, OSError, MurmurateError) as error:
                 logger.warning("files not written", extra={"shard": name, "reason": type(error).__name__})
+                self._check = self._check_files()  # an error has ended it
                 with self._wake:
-                    self._changed.setdefault(name, shard)
+                    self._changed.update(dict.fromkeys([name] if name else []))
                     self._wake.wait_for(lambda: self._is_stopped, _RETRY_AFTER_S)
 
     def write_shard(self, shard: ShardView) -> None:
-        """Write what is not there yet: tiles up to the head, their zone tables and plans, complete days."""
+        """Write what is not there: tiles up to the head, their zone tables and plans, complete days."""
+        if self._is_list_written and not (self._folder / _LIST_NAME).exists():
+            self._withdraw_list(shard.name)
         if _is_file_name(shard.name):
-            self._write_tiles(shard)
-        self._write_days(shard)
+            self._write_log(shard)
+        for path, day, view in self._day_files(shard):
+            if not path.exists() and not self._is_stopped:
+                _write_whole(path, encode_json(day_document(view, day)))
 
-    def _write_tiles(self, shard: ShardView) -> None:
-        folder, end = self._folder / "tiles" / shard.name, shard.head.tile.header.seq + 1
-        seq = self._next_seq.get(shard.name, 0)
-        while seq < end and (folder / str(seq)).exists():  # by a process before this one
-            seq += 1
-        while seq < end and not self._is_stopped:
-            for number, body in self._archive.read_tiles(shard.name, seq - 1, min(TILES_AT_ONCE, end - seq)):
-                header, _ = parse_header(body.partition(b"\n")[0].decode())
-                self._write_documents(header.table)
-                _write_once(folder / str(number), body)
-                seq = number + 1
-        self._next_seq[shard.name] = seq
-        self._write_documents(shard.table.digest)
-        if seq == end:
-            self._listed[shard.name] = shard_entry(shard)
+    def _write_log(self, shard: ShardView) -> None:
+        """Write the tiles that are not there, each after the documents that it names."""
+        name, folder = shard.name, self._folder / "tiles" / shard.name
+        if name not in self._tables:
+            self._tables[name], self._plans[name] = set(), set()
+            for digest in self._archive.read_table_digests(name):
+                self._note_table(name, digest)
+        missing = _missing_numbers(folder, shard.head.tile.header.seq + 1)
+        documents = self._missing_documents(name)
+        listed = self._listed.get(name)
+        if listed is not None and (documents or (missing and missing[0] <= listed["seq"])):
+            self._withdraw_list(name)
+        self._write_documents(documents)
+        left, at = set(missing), 0
+        while at < len(missing) and not self._is_stopped:
+            tiles = self._archive.read_tiles(name, missing[at] - 1, TILES_AT_ONCE)
+            for seq, body in tiles:
+                if seq in left:
+                    header, _ = parse_header(body.partition(b"\n")[0].decode())
+                    if header.table not in self._tables[name]:
+                        self._note_table(name, header.table)
+                        self._write_documents(self._missing_documents(name))
+                    _write_whole(folder / str(seq), body)
+                    left.remove(seq)
+            at = bisect_right(missing, tiles[-1][0]) if tiles else len(missing)
+        if not left:
+            self._listed[name] = shard_entry(shard)
+        elif not self._is_stopped:
+            logger.error("tiles lost", extra={"shard": name, "count": len(left), "first": min(left)})
+
+    def _note_table(self, shard: str, digest: str) -> None:
+        """Have a zone table and its plans among the documents of a shard."""
+        table = ZoneTable.from_json(self._archive.read_document(digest) or "")
+        self._plans[shard].update(row.plan for row in table.rows)
+        self._tables[shard].add(digest)
+
+    def _document_files(self, shard: str) -> Iterator[tuple[Path, str]]:
+        """The files of the zone tables and plans of a shard, each with its digest."""
+        for digest in self._tables[shard] | self._plans[shard]:
+            yield self._folder / "documents" / digest, digest
+        for digest in self._plans[shard]:
+            yield self._folder / "plans" / f"{digest}.json", digest
+
+    def _missing_documents(self, shard: str) -> list[tuple[Path, str]]:
+        return [(path, digest) for path, digest in self._document_files(shard) if not path.exists()]
+
+    def _write_documents(self, files: Sequence[tuple[Path, str]]) -> None:
+        for first in range(0, len(files), DOCUMENTS_AT_ONCE):
+            some = files[first : first + DOCUMENTS_AT_ONCE]
+            texts = self._archive.read_documents([digest for _, digest in some])
+            for path, digest in some:
+                if digest not in texts:
+                    raise ChainError("document", digest, "is not in the log")
+                _write_whole(path, texts[digest].encode())
+
+    def _day_files(self, shard: ShardView) -> Iterator[tuple[Path, date, ZoneView]]:
+        """The files of the complete days that are in memory."""
+        for zone in filter(_is_file_name, shard.table.zones):
+            view = self._make_view(shard, zone)
+            for day in recent_days(view):
+                if is_day_complete(view, day):
+                    yield self._folder / "zones" / zone / "days" / f"{day}.json", day, view
 
     def write_list(self) -> None:
-        """Write which shards are here, each up to a tile that is here as well."""
-        data = encode_json([entry for _, entry in sorted(self._listed.items())])
+        """Write which shards are here, each up to a tile that is here as well; no list where there is none."""
         path = self._folder / _LIST_NAME
-        if self._listed and not (path.exists() and path.read_bytes() == data):
+        data = encode_json([entry for _, entry in sorted(self._listed.items())])
+        if not self._listed:
+            path.unlink(missing_ok=True)
+        elif not (path.exists() and path.read_bytes() == data):
             _write_whole(path, data)
+        self._is_list_written = bool(self._listed)
 
-    def _write_documents(self, digest: str) -> None:
-        """A zone table, and the plans in it."""
-        if digest in self._tables:
-            return
-        text = self._archive.read_document(digest) or ""
-        folder = self._folder / "documents"
-        plans = {row.plan for row in ZoneTable.from_json(text).rows}
-        missing = [plan for plan in plans if not (folder / plan).exists()]
-        for plan, document in self._archive.read_documents(missing).items():
-            _write_once(self._folder / "plans" / f"{plan}.json", document.encode())
-            _write_once(folder / plan, document.encode())
-        _write_once(folder / digest, text.encode())
-        self._tables.add(digest)
+    def _withdraw_list(self, shard: str) -> None:
+        """Remove the list until all shards were looked at: where a file was lost, others may be."""
+        logger.warning("files lost", extra={"shard": shard})
+        self._listed.clear()
+        self.write_list()
+        with self._wake:
+            self._changed.update(dict.fromkeys(self._shards))
 
-    def _write_days(self, shard: ShardView) -> None:
-        """The complete days that are in memory, where they are others than the last time."""
-        views = [self._make_view(shard, zone) for zone in shard.table.zones if _is_file_name(zone)]
-        days = [_complete_days(view) for view in views]
-        state = (shard.table.zones, *dict.fromkeys(days))
-        if self._days.get(shard.name) == state:
-            return
-        for view, its_days in zip(views, days, strict=True):
-            for day in its_days:
-                path = self._folder / "zones" / view.zone / "days" / f"{day}.json"
-                if self._is_stopped:
-                    return
-                if not path.exists():
-                    _write_once(path, encode_json(day_document(view, day)))
-        self._days[shard.name] = state
+    def _check_files(self) -> Iterator[float]:
+        """Compare each file with the log, a few at a time, and a day later again. Yields how long to wait [s]."""
+        while True:
+            while not self._shards:
+                yield LOOK_EVERY_S
+            end_s = time.monotonic() + CHECK_EVERY_S
+            for name, shard in list(self._shards.items()):
+                for _ in chain(self._check_tiles(name), self._check_documents(name), self._check_days(shard)):
+                    yield CHECK_PAUSE_S
+            while time.monotonic() < end_s:
+                yield LOOK_EVERY_S
+                with self._wake:
+                    self._changed.update(dict.fromkeys(self._shards))
+
+    def _check_tiles(self, shard: str) -> Iterator[None]:
+        after = -1
+        while shard in self._tables and (tiles := self._archive.read_tiles(shard, after, TILES_AT_ONCE)):
+            for seq, body in tiles:
+                path = self._folder / "tiles" / shard / str(seq)
+                if _differs(path, body) and _is_another_tile(path.read_bytes(), body):
+                    logger.error("file differs from the log", extra={"file": str(path)})
+                elif _differs(path, body):
+                    _mend(path, body)
+            after = tiles[-1][0]
+            yield
+
+    def _check_documents(self, shard: str) -> Iterator[None]:
+        files = list(self._document_files(shard)) if shard in self._tables else []
+        for first in range(0, len(files), DOCUMENTS_AT_ONCE):
+            some = files[first : first + DOCUMENTS_AT_ONCE]
+            texts = self._archive.read_documents([digest for _, digest in some])
+            for path, digest in some:
+                if digest in texts and _differs(path, texts[digest].encode()):
+                    _mend(path, texts[digest].encode())
+            yield
+
+    def _check_days(self, shard: ShardView) -> Iterator[None]:
+        for path, day, view in self._day_files(self._shards[shard.name]):
+            data = encode_json(day_document(view, day))
+            if _differs(path, data):
+                _mend(path, data)
+            yield
 
     def close(self) -> None:
         """Stop writing. What is left is written by the next process."""
@@ -142,9 +243,37 @@ class StaticFileWriter:
         self._archive.close()
 
 
-def _complete_days(view: ZoneView) -> tuple[date, ...]:
-    """The days whose prices are all decided and at hand."""
-    return tuple(day for day in recent_days(view) if is_day_complete(view, day))
+def _missing_numbers(folder: Path, end: int) -> list[int]:
+    """The numbers below `end` that are not the name of a file in a folder, ascending."""
+    is_there = bytearray(end)
+    with suppress(FileNotFoundError):
+        for name in os.listdir(folder):  # noqa: PTH208  no object for each of many files
+            if name.isdecimal() and int(name) < end:
+                is_there[int(name)] = 1
+    return [] if is_there.find(0) < 0 else [number for number in range(end) if not is_there[number]]
+
+
+def _differs(path: Path, data: bytes) -> bool:
+    """Whether a file is there and holds something else."""
+    try:
+        return path.stat().st_size != len(data) or path.read_bytes() != data
+    except FileNotFoundError:
+        return False
+
+
+def _is_another_tile(found: bytes, logged: bytes) -> bool:
+    """Whether bytes are a signed tile with another header: evidence against the log, which must stay."""
+    try:
+        tile = parse_tile(found)
+        check_signature(tile, verify_signature)
+    except (ChainError, ValueError):
+        return False
+    return tile.header_line != logged.partition(b"\n")[0]
+
+
+def _mend(path: Path, data: bytes) -> None:
+    logger.warning("file was damaged", extra={"file": str(path)})
+    _write_whole(path, data)
 
 
 def _is_file_name(name: str) -> bool:
@@ -152,18 +281,12 @@ def _is_file_name(name: str) -> bool:
     return not name.startswith(".") and "/" not in name and "\0" not in name
 
 
-def _read_list(path: Path) -> dict[str, dict[str, object]]:
+def _read_list(path: Path) -> dict[str, dict[str, Any]]:
     """The list that a process before this one has written. One that cannot be read is written again."""
     try:
-        return {str(entry["shard"]): entry for entry in json.loads(path.read_bytes())}
+        return {str(entry["shard"]): {**entry, "seq": int(entry["seq"])} for entry in json.loads(path.read_bytes())}
     except (OSError, ValueError, TypeError, LookupError):
         return {}
-
-
-def _write_once(path: Path, data: bytes) -> None:
-    """Put a file in place, unless it is there."""
-    if not path.exists():
-        _write_whole(path, data)
 
 
 def _write_whole(path: Path, data: bytes) -> None:
