@@ -10,13 +10,14 @@ import argparse
 import os
 import pwd
 import random
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -42,19 +43,42 @@ class KilledDemo(NamedTuple):
     left: list[str]
 
 
+PARTS = {  # of a demo: how their command lines are told from others
+    "host": rb"demo\.host_process\0$",
+    "supervisor": rb"service\.toml\0$",
+    "private": rb"--only\0private\0",
+    "worker": rb"--only\0worker\0",
+    "public": rb"--only\0public\0",
+    "postmaster": rb"postgres\0-D\0",
+}
+
+
 class RunningDemo:
     """A demo as a user starts it, in a temporary folder of its own, marked so that everything of it is found."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, prefix: Sequence[str] = ()) -> None:
         self.folder, self.mark = folder, os.urandom(8).hex()
         self.port = free_port()
         self._shared_memory = _unused_shared_memory()
         environment = os.environ | {MARK: self.mark, "TMPDIR": str(folder)}
-        command = ["env", "--default-signal=INT,HUP", sys.executable, "-m", "murmurate", "demo"]  # jobs ignore them
+        command = [
+            *prefix,
+            "env",
+            "--default-signal=INT,HUP",
+            sys.executable,
+            "-m",
+            "murmurate",
+            "demo",
+        ]  # jobs ignore them
         command += ["--homes", "40", "--port", str(self.port), *options]
         with (folder.parent / f"{folder.name}.out").open("wb") as output:
             self.process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
 
     @property
@@ -63,12 +87,21 @@ class RunningDemo:
 
     def marked_processes(self) -> list[str]:
         """What runs of it: its processes hand their environment down. PostgreSQL's has none, but its folder."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            traces = b"".join(_read_if_allowed(process / name) for name in ("environ", "cmdline"))
-            if self.mark.encode() in traces or os.fsencode(self.folder) in traces:
-                found.append(f"process {process.name}: {traces[-60:]!r}")
-        return found
+        mine = filter(self._is_mine, Path("/proc").glob("[0-9]*"))
+        return [f"process {each.name}: {_read_if_allowed(each / 'cmdline')[-60:]!r}" for each in mine]
+
+    def find_part(self, part: str) -> int | None:
+        """The number of the process of a part, if it runs."""
+        found = (
+            int(process.name)
+            for process in Path("/proc").glob("[0-9]*")
+            if re.search(PARTS[part], _read_if_allowed(process / "cmdline")) and self._is_mine(process)
+        )
+        return next(found, None)
+
+    def _is_mine(self, process: Path) -> bool:
+        traces = b"".join(_read_if_allowed(process / name) for name in ("environ", "cmdline"))
+        return self.mark.encode() in traces or os.fsencode(self.folder) in traces
 
     def find_left(self, *, wait: bool) -> list[str]:
         """List what is left. After SIGKILL, and where it was too early to be handled, its processes end a bit later."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -24,7 +28,7 @@ from murmurate.planning.zone_file import parse_zone
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise
 from murmurate.service.demo.demo_zone import TARGET_KIND, make_demo_zone
 from murmurate.service.demo.simulated_town import SimulatedTown, attack_homes
-from tests.e2e.demo_kills import SIGNALS, RunningDemo, demo_databases, kill_demo
+from tests.e2e.demo_kills import MAX_END_S, PAGE_IS_OPEN, SIGNALS, RunningDemo, demo_databases, kill_demo
 from tests.support.databases import SERVER
 from tests.support.ports import free_port
 
@@ -96,6 +100,71 @@ def test_its_page_opens_with_half_a_day_and_the_operators_login_and_killed_then_
     killed = kill_demo(signal.SIGKILL, float("inf"), "--minutes", "60", when_open=look)
     assert seen == [["measured"] * HISTORY_INTERVALS, 200]
     assert killed.left == []
+
+
+READ_ALL = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]  # of root's: where Python may be
+USERS = {"this user": []}
+if os.geteuid() == 0:
+    USERS["ordinary user"] = ["setpriv", "--reuid", "nobody", "--clear-groups", *READ_ALL]
+
+
+@contextmanager
+def open_demo(user, *options):
+    """A demo whose page is open, run by one of `USERS`."""
+    with tempfile.TemporaryDirectory(prefix="demo-part-") as scratch:
+        folder = Path(scratch) / "tmp"
+        folder.mkdir()
+        folder.chmod(0o777)
+        Path(scratch).chmod(0o755)
+        demo = RunningDemo(folder, "--minutes", "60", *options, prefix=USERS[user])
+        try:
+            while PAGE_IS_OPEN not in demo.output:
+                assert demo.process.poll() is None, demo.output
+                time.sleep(0.1)
+            yield demo
+        finally:
+            demo.process.terminate()
+            demo.process.wait(MAX_END_S)
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [("host", b"gone"), ("supervisor", b"the service is ended"), ("postmaster", b"PostgreSQL is ended")],
+)
+def test_whichever_of_its_processes_is_killed_it_ends_and_leaves_nothing_behind(part, says, user):
+    with open_demo(user) as demo:
+        os.kill(demo.find_part(part), signal.SIGKILL)
+        assert demo.process.wait(MAX_END_S) == 2
+        assert says in demo.output, demo.output
+        assert demo.find_left(wait=False) == []
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_the_host_killed_on_a_server_of_the_users_leaves_no_database(user):
+    before = demo_databases()
+    with open_demo(user, "--postgres", f"{SERVER}/postgres") as demo:
+        assert demo_databases() - before
+        os.kill(demo.find_part("host"), signal.SIGKILL)
+        assert demo.process.wait(MAX_END_S) == 2
+        assert demo.find_left(wait=False) == []
+        assert demo_databases() <= before
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_parts_of_its_service_that_are_killed_are_started_again_and_nothing_is_left_at_its_end(user):
+    parts = ("private", "worker", "public")
+    with open_demo(user) as demo:
+        killed = {part: demo.find_part(part) for part in parts}
+        for number in killed.values():
+            os.kill(number, signal.SIGKILL)
+        end = time.monotonic() + MAX_END_S
+        while not all(demo.find_part(part) not in {None, killed[part]} for part in parts):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        demo.process.terminate()
+        assert demo.process.wait(MAX_END_S) == 128 + signal.SIGTERM
+        assert demo.find_left(wait=False) == []
 
 
 def test_without_a_server_it_says_what_to_do(tmp_path):

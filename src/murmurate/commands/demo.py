@@ -57,7 +57,7 @@ class DemoSetup:
 def run_demo(server: str, *, homes: int, minutes: float, speed: float, port: int) -> int:
     """Set up a service, simulate a town, print the result, and delete everything."""
     intervals = max(2, int(minutes * 60 * speed // DEMO_INTERVAL_S))
-    host = DemoHost()
+    host = DemoHost(server)
     try:
         setup = _prepare(host, server, homes)
         town = SimulatedTown.from_kinds(setup.plan.zone.kinds, DEMO_FIRST_S // DEMO_INTERVAL_S, np.random.default_rng())
@@ -75,7 +75,6 @@ def run_demo(server: str, *, homes: int, minutes: float, speed: float, port: int
 
 def _prepare(host: DemoHost, server: str, homes: int) -> DemoSetup:
     """Prove a plan while the database server starts, and open the zone."""
-    host.request({"postgres": server})
     answer = host.read_answer() if server else None  # at once, where the server may be out of reach
     with stderr.status("proving a plan" if server else "proving a plan and starting PostgreSQL"):
         plan = make_plan(make_demo_zone(homes))

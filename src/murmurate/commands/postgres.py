@@ -13,9 +13,8 @@ from murmurate.service.demo.demo_host import DemoHost
 
 def run_postgres() -> int:
     """Start a server, print where its databases are, and delete everything when a signal comes."""
-    host = DemoHost()
+    host = DemoHost("")
     try:
-        host.request({"postgres": ""})
         with stderr.status("starting PostgreSQL"):
             answer = host.read_answer()
         for store in ("state", "log"):

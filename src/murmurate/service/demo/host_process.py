@@ -1,18 +1,21 @@
 """The process that owns what a demo would leave behind: its folder, its PostgreSQL or databases, and its service.
 
 It reads requests from standard input. When that ends, it ends everything and deletes everything. So it does not matter
-how and when the command ends that has started it: by itself, by any signal, at any moment.
+how and when the command ends that has started it: by itself, by any signal, at any moment. If this process is killed,
+what it has started ends by itself, and the command deletes the rest (`delete_demo`). All processes hold the pipe of the
+answers as their standard input, which none of them reads: it ends with the last of them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,15 +26,22 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from murmurate.errors import MurmurateError
-from murmurate.service.demo.embedded_postgres import DemoStoppedError, last_line, run_embedded_postgres
+from murmurate.service.demo.embedded_postgres import (
+    DemoStoppedError,
+    last_line,
+    remove_shared_memory,
+    run_embedded_postgres,
+)
+from murmurate.service.supervisor import PARENT_VARIABLE
 
 FOLDER_PREFIX = "murmurate-demo-"
 _STOP_SERVICE_S = 30.0
 _LOOK_EVERY_S = 0.1
+_MAX_DELETE_S = 30.0
 
 
 def main() -> None:
-    """Answer two requests: {"postgres": connection string or ""}, then {"serve": settings file}."""
+    """Answer two requests: {"postgres": connection string or "", "folder": its path}, then {"serve": settings file}."""
     stopped, requests = Event(), SimpleQueue[dict[str, Any]]()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
@@ -59,8 +69,11 @@ def _answer(document: dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _next_request(requests: SimpleQueue[dict[str, Any]], stopped: Event) -> dict[str, Any]:
+def _next_request(
+    requests: SimpleQueue[dict[str, Any]], stopped: Event, check_server: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     while not stopped.is_set():
+        check_server()
         try:
             return requests.get(timeout=_LOOK_EVERY_S)
         except Empty:
@@ -69,27 +82,49 @@ def _next_request(requests: SimpleQueue[dict[str, Any]], stopped: Event) -> dict
 
 
 def _host_demo(resources: ExitStack, requests: SimpleQueue[dict[str, Any]], stopped: Event) -> None:
-    server = _next_request(requests, stopped)["postgres"]
-    folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX)))
-    dsn = server or resources.enter_context(run_embedded_postgres(folder, stopped.wait))
-    databases = resources.enter_context(_temporary_databases(dsn))
+    request = _next_request(requests, stopped)
+    user_server, folder = request["postgres"], Path(request["folder"])
+    folder.mkdir(mode=0o700)
+    resources.callback(shutil.rmtree, folder, ignore_errors=True)
+    postgres = None if user_server else resources.enter_context(run_embedded_postgres(folder, stopped.wait))
+
+    def check_server() -> None:
+        if postgres is not None and postgres.process.poll() is not None:
+            raise MurmurateError("PostgreSQL", "ended", last_line(folder / "postgres.log"))
+
+    names = database_names(folder)
+    dsn = user_server if postgres is None else postgres.dsn
+    if postgres is None:  # its own databases go with the folder
+        resources.callback(drop_databases, dsn, folder)
+    _execute(dsn, [f'CREATE DATABASE "{name}"' for name in names.values()])
+    databases = {store: make_conninfo(dsn, dbname=name) for store, name in names.items()}
     _answer({"folder": str(folder), **databases})
-    settings = Path(_next_request(requests, stopped)["serve"])
+    settings = Path(_next_request(requests, stopped, check_server)["serve"])
     service = resources.enter_context(_running_service(settings, databases, folder))
     while not stopped.wait(_LOOK_EVERY_S):
+        check_server()
         if service.poll() is not None:
             raise MurmurateError("the service", "ended", last_line(folder / "serve.log"))
 
 
-@contextmanager
-def _temporary_databases(server: str) -> Iterator[dict[str, str]]:
-    """Two new databases that are gone afterwards. A real operator keeps the log on another machine."""
-    names = {store: f"murmurate_demo_{store}_{os.urandom(4).hex()}" for store in ("state", "log")}
-    try:
-        _execute(server, [f'CREATE DATABASE "{name}"' for name in names.values()])
-        yield {store: make_conninfo(server, dbname=name) for store, name in names.items()}
-    finally:
-        _execute(server, [f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)' for name in names.values()])
+def database_names(folder: Path) -> dict[str, str]:
+    """The databases of a demo. A real operator keeps the log on another machine."""
+    return {store: f"murmurate_demo_{store}_{folder.name.removeprefix(FOLDER_PREFIX)}" for store in ("state", "log")}
+
+
+def drop_databases(server: str, folder: Path) -> None:
+    _execute(server, [f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)' for name in database_names(folder).values()])
+
+
+def delete_demo(server: str, folder: Path) -> None:
+    """Delete what is left when every process of a demo has ended, and this one was killed."""
+    remove_shared_memory(folder)
+    end_s = time.monotonic() + _MAX_DELETE_S
+    while folder.exists() and time.monotonic() < end_s:  # the end of initdb may still write into it
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(_LOOK_EVERY_S)
+    if server:
+        drop_databases(server, folder)
 
 
 def _execute(server: str, statements: Sequence[LiteralString]) -> None:
@@ -109,12 +144,13 @@ def _execute(server: str, statements: Sequence[LiteralString]) -> None:
 def _running_service(settings: Path, databases: dict[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`murmurate serve`, as an operator would run it. What it writes for a while is in the folder of the demo too."""
     environment = os.environ | {"MURMURATE_STATE": databases["state"], "MURMURATE_LOG": databases["log"]}
+    environment |= {PARENT_VARIABLE: str(os.getpid())}
     command = [sys.executable, "-m", "murmurate", "serve", str(settings)]
     with (folder / "serve.log").open("wb") as log:
         service = subprocess.Popen(  # noqa: S603
             command,
             env=environment | {"TMPDIR": str(folder)},
-            stdin=subprocess.DEVNULL,
+            stdin=sys.stdout,
             stdout=log,
             stderr=log,
             start_new_session=True,
