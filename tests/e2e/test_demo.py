@@ -15,13 +15,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 
-from murmurate.commands.demo import HISTORY_INTERVALS
+from murmurate.commands.demo import CAUGHT_UP, HISTORY_INTERVALS
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import parse_zone
@@ -29,6 +30,7 @@ from murmurate.privacy.noise import NoiseDistribution, SeededNoise
 from murmurate.service.demo.demo_zone import TARGET_KIND, make_demo_zone
 from murmurate.service.demo.simulated_town import SimulatedTown, attack_homes
 from tests.e2e.demo_kills import MAX_END_S, PAGE_IS_OPEN, SIGNALS, RunningDemo, demo_databases, kill_demo
+from tests.e2e.test_interop_clients import EVCC
 from tests.support.databases import SERVER
 from tests.support.ports import free_port
 
@@ -165,6 +167,41 @@ def test_parts_of_its_service_that_are_killed_are_started_again_and_nothing_is_l
         demo.process.terminate()
         assert demo.process.wait(MAX_END_S) == 128 + signal.SIGTERM
         assert demo.find_left(wait=False) == []
+
+
+@pytest.mark.gojq
+def test_in_real_time_a_device_reads_the_price_of_now():
+    seen = []
+
+    def look(output):
+        url = re.search(r"^ +Prices +(\S+)$", output, flags=re.MULTILINE)[1]
+        before = datetime.now(UTC)
+        now = httpx.get(f"{url}/now", timeout=60).raise_for_status().json()
+        evcc = httpx.get(f"{url}/evcc", timeout=60).raise_for_status().content
+        seen.append((before, now, evcc, datetime.now(UTC)))
+
+    killed = kill_demo(signal.SIGTERM, float("inf"), "--real-time", when_open=look)
+    ((before, now, evcc, after),) = seen
+    assert datetime.fromisoformat(now["start"]) <= after
+    assert before < datetime.fromisoformat(now["end"])
+    assert now["price"] > 0
+    rates = read_as_evcc(evcc)
+    assert datetime.fromisoformat(rates[0]["start"]) <= after
+    assert before < datetime.fromisoformat(rates[0]["end"])
+    assert now["price"] in [rate["value"] for rate in rates[:2]]  # an interval may have ended in between
+    assert killed.left == []
+
+
+def read_as_evcc(body):
+    """The rates that the jq expression of an evcc configuration makes of an answer."""
+    return json.loads(subprocess.run(["gojq", "-r", EVCC], input=body, capture_output=True, check=True).stdout)
+
+
+def test_where_its_clock_would_pass_the_real_one_it_ends_with_a_sentence(tmp_path):
+    command = [sys.executable, "-m", "murmurate", "demo", "--homes", "40", "--speed", "20000", "--minutes", "60"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert CAUGHT_UP in done.stdout.replace("\n", " "), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_without_a_server_it_says_what_to_do(tmp_path):

