@@ -104,6 +104,8 @@ ALERT_CASES: dict[str, list[AlertCase]] = {
     "MurmurateReadingsTooOld": [gauge("murmurate_oldest_readings_age_seconds", 610_000, 604_000)],
     "MurmurateDamagedFiles": [gauge("murmurate_damaged_files", 1, 0)],
     "MurmurateSessionPoolFull": [gauge("murmurate_session_pool_in_use", 16, 3)],
+    "MurmurateVerificationFailed": [gauge("murmurate_verification_failed", 1, 0)],
+    "MurmurateNotVerified": [gauge("murmurate_verification_timestamp_seconds", -200_000, 0)],
     "MurmurateLogReaderOld": [
         gauge("murmurate_log_reader_age_seconds", 90, 1),
         gauge("murmurate_log_reader_age_seconds", -1, 0),

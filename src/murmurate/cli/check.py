@@ -18,6 +18,11 @@ def verify_logs(
     key: Annotated[str | None, typer.Option(help="The key that must have opened each chain.")] = None,
     zones: Annotated[list[str] | None, typer.Option("--zone", help="Check this zone only.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for proofs of misbehaviour, should there be any.")] = Path(),
+    known: Annotated[
+        Path | None,
+        typer.Option(help="File of the last check that held: only what is newer is checked; once a week all."),
+    ] = None,
+    metrics: Annotated[Path | None, typer.Option(help="File for the result as metrics of Prometheus.")] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -26,7 +31,9 @@ def verify_logs(
         require_database()
     from murmurate.commands.verify import verify_logs  # noqa: PLC0415
 
-    raise typer.Exit(verify_logs(sources, plans or [], key, zones or [], out, as_json=as_json))
+    raise typer.Exit(
+        verify_logs(sources, plans or [], key, zones or [], out, known=known, metrics=metrics, as_json=as_json)
+    )
 
 
 @app.command(name="export", rich_help_panel=CHECK, epilog="Example: murmurate export log.tar.gz")

@@ -16,6 +16,7 @@ from murmurate.errors import MurmurateError
 
 SHARD_LIST = "shards"
 FetchBytes = Callable[[str], bytes]  # the body at an address
+FirstSeq = Callable[[str], int]  # of a shard: the first tile that is wanted
 _DIGEST_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,11 +41,11 @@ def find_base_address(address: str) -> str | None:
     return urlunsplit((parts.scheme, parts.netloc, f"{folder}/", "", ""))
 
 
-def copy_whole_log(base: str, fetch: FetchBytes, writer: LogWriter) -> None:
+def copy_whole_log(base: str, fetch: FetchBytes, writer: LogWriter, first_seq: FirstSeq = lambda _: 0) -> None:
     """Copy every tile that the list of shards names, with its zone tables and their plans. Nothing of it is trusted."""
     documents: set[str] = set()
     for shard in _parse_shards(base, fetch(base + SHARD_LIST)):
-        for seq in range(shard.last_seq + 1):
+        for seq in range(first_seq(shard.name), shard.last_seq + 1):
             tile = fetch(f"{base}tiles/{quote(shard.name, safe='')}/{seq}")
             for digest in _named_tables(tile) - documents:
                 table = _copy_document(base, digest, fetch, writer)

@@ -14,7 +14,7 @@ from typing import IO, cast
 from urllib import request
 from urllib.error import URLError
 
-from murmurate.commands.log_address import copy_whole_log, find_base_address
+from murmurate.commands.log_address import FirstSeq, copy_whole_log, find_base_address
 from murmurate.commands.log_files import MAX_ITEM_BYTES, TAR_BLOCK_BYTES, is_tar, open_tar_writer, read_folder, read_tar
 from murmurate.errors import MurmurateError
 from murmurate.verification.log_item import ItemKind, LogItem, LogSource, find_kind
@@ -25,10 +25,11 @@ _COPY_CHUNK_BYTES = 1 << 16
 _DATABASE_SCHEMES = ("postgresql://", "postgres://")
 
 
-def open_log_source(name: str) -> LogSource:
+def open_log_source(name: str, first_seq: FirstSeq = lambda _: 0) -> LogSource:
     """Return the items of a log, from the first one each time it is called.
 
-    What can be read only once, or may change, is kept in a temporary file.
+    What can be read only once, or may change, is kept in a temporary file. Tiles before `first_seq` of their shard may
+    be left out where that is cheaper.
     """
     if name == "-":
         return _FileSource(name, _copy_to_temp_file(name, sys.stdin.buffer))
@@ -38,7 +39,7 @@ def open_log_source(name: str) -> LogSource:
         if not name.lower().startswith(("http://", "https://")):
             raise MurmurateError("source", name, "must be a file, - or an address that begins with http:// or https://")
         base = find_base_address(name)
-        return _FileSource(name, _fetch(name) if base is None else _fetch_whole_log(base))
+        return _FileSource(name, _fetch(name) if base is None else _fetch_whole_log(base, first_seq))
     path = Path(name)
     return (lambda: read_folder(path)) if path.is_dir() else _FileSource(name, path.open("rb"))
 
@@ -54,10 +55,10 @@ def _fetch(address: str) -> IO[bytes]:
         return _copy_to_temp_file(address, response)
 
 
-def _fetch_whole_log(base: str) -> IO[bytes]:
+def _fetch_whole_log(base: str, first_seq: FirstSeq) -> IO[bytes]:
     """Every tile and document at the address of a service, as an archive."""
     with _temporary_file() as file, open_tar_writer(file) as writer:
-        copy_whole_log(base, fetch_bytes, writer)
+        copy_whole_log(base, fetch_bytes, writer, first_seq)
     return file
 
 

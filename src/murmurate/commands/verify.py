@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from rich.table import Table
 from murmurate.commands.json_output import print_json
 from murmurate.commands.log_source import open_log_source, source_name
 from murmurate.commands.plan_documents import read_plan_document
+from murmurate.commands.scheduled_check import CheckedTiles, write_metrics
 from murmurate.errors import MurmurateError
 from murmurate.verification.log_item import ItemKind, LogSource, find_kind, read_items
 from murmurate.verification.report import MisbehaviourProof, VerificationReport, ZoneSummary
@@ -40,33 +42,30 @@ def verify_logs(
     zones: Sequence[str],
     out: Path,
     *,
+    known: Path | None = None,
+    metrics: Path | None = None,
     as_json: bool = False,
 ) -> int:
     """Check, print the report, write the proofs; return the exit status."""
+    now_s = time.time()
+    checked = CheckedTiles() if known is None else CheckedTiles.load(known, now_s)
     if key is not None and not re.fullmatch("[0-9a-fA-F]{64}", key):
         raise MurmurateError("--key", key, "must be 64 hexadecimal digits, as murmurate keys has printed them")
     texts = [read_plan_document(path) for path in plans]
-    error = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    bar = Progress(*columns, console=error, transient=True, disable=not error.is_terminal)
-    with bar:
-        task = bar.add_task("reading")
-        opened = {source_name(name): open_log_source(name) for name in sources}
-        for name, source in opened.items():
-            require_log(name, source, is_only=len(opened) == 1)
-        report = check_log(
-            opened,
-            plans=texts,
-            expected_key=key,
-            zones=set(zones) or None,
-            progress=lambda done: bar.update(task, description=f"checking: {done:,} records"),
-        )
+    report = _check_sources(sources, checked, texts, key, zones)
+    if not report.is_valid and not checked.is_whole:
+        checked = checked.check_all(now_s)
+        report = _check_sources(sources, checked, texts, key, zones)
     if not report.zones and report.is_valid:
         what = f"zone {', '.join(zones)}" if zones else "log"
         remedy = (
             "there is no record to check; murmurate export log.tar writes a log, and --zone must name one of its zones"
         )
-        raise MurmurateError(what, "not in " + ", ".join(opened), remedy)
+        raise MurmurateError(what, "not in " + ", ".join(map(source_name, sources)), remedy)
+    if metrics is not None:
+        write_metrics(metrics, report, now_s)
+    if known is not None and report.is_valid and report.is_complete:
+        checked.save(known, report)
     proofs = _write_proofs(report, out)
     if as_json:
         print_json(verification_document(report, proofs))
@@ -77,6 +76,32 @@ def verify_logs(
             _print_proof(proof, path, console)
         console.print(f"[bold]{_verdict(report)}[/]")
     return EXIT_INVALID if not report.is_valid else EXIT_VALID if report.is_complete else EXIT_INCOMPLETE
+
+
+def _check_sources(
+    sources: Sequence[str], checked: CheckedTiles, plans: Sequence[str], key: str | None, zones: Sequence[str]
+) -> VerificationReport:
+    """Check the sources from where `checked` says, and whether what it knows is still there."""
+    error = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
+        task = bar.add_task("reading")
+        opened = {
+            source_name(name): checked.trim(source_name(name), open_log_source(name, checked.first_seq))
+            for name in sources
+        }
+        for name, source in opened.items():
+            require_log(name, source, is_only=len(opened) == 1 and not checked.tiles)
+        report = check_log(
+            opened,
+            plans=plans,
+            expected_key=key,
+            zones=set(zones) or None,
+            progress=lambda done: bar.update(task, description=f"checking: {done:,} records"),
+            known_tiles=None if checked.is_whole else checked.tiles,
+        )
+    checked.report_lost(report, opened)
+    return report
 
 
 def _write_proofs(report: VerificationReport, out: Path) -> dict[Path, MisbehaviourProof]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from murmurate.errors import ChainError
 from murmurate.public_log.signing import verify_signature
@@ -27,11 +27,13 @@ class CheckContext:
         expected_key: str | None = None,
         verify: VerifySignature = verify_signature,
         zones: Collection[str] | None = None,
+        known_tiles: Mapping[str, tuple[int, str]] | None = None,
     ) -> None:
         self.report = VerificationReport()
         self.plans, self.tables, self.changes = PlanStore(), TableStore(), ChangeCheck()
         self.keys, self.verify = KeySuccession(expected_key), verify
         self.zones = None if zones is None else frozenset(zones)
+        self.known_tiles = known_tiles or {}
         self._reported: set[tuple[str, str]] = set()  # shard and digest of documents that are reported once
 
     def is_chosen(self, zone: str) -> bool:

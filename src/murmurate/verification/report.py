@@ -88,6 +88,7 @@ class VerificationReport:
     records_by_source: Counter[str] = field(default_factory=Counter)  # rows in each source
     tiles_by_source: Counter[str] = field(default_factory=Counter)  # tiles, or lines of a zone
     finding_count: int = 0
+    last_tiles: dict[str, tuple[int, str]] = field(default_factory=dict)  # by shard: number and hash
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # findings by shard and zone
 
     @property

@@ -38,7 +38,8 @@ class TilePass:
             self._tables_of_shard.setdefault(shard, set()).add(table)
 
     def find_shard(self, shard: str) -> ShardCheck:
-        return self.shards.setdefault(shard, ShardCheck(self._context.verify))
+        known = self._context.known_tiles.get(shard)
+        return self.shards.setdefault(shard, ShardCheck(self._context.verify, known))
 
     def check_tile(self, item: LogItem, source: str) -> None:
         """Find the place of a tile in its shard, and hold its rows against their plans."""
@@ -128,3 +129,7 @@ class TilePass:
         for tally in self._tallies.values():
             tally.flush()
         self.history.sort_stretches()
+        for shard, check in self.shards.items():
+            if check.runs:
+                last = check.runs[-1].head.tile
+                self._context.report.last_tiles[shard] = (last.header.seq, last.hash)

@@ -34,6 +34,7 @@ def check_log(
     zones: Collection[str] | None = None,
     progress: RecordProgress = lambda _: None,
     verify: VerifySignature = verify_signature,
+    known_tiles: Mapping[str, tuple[int, str]] | None = None,
 ) -> VerificationReport:
     """Check a public log, or several copies of one, and return a report of everything that is wrong.
 
@@ -51,6 +52,8 @@ def check_log(
         progress: Is called with the number of records that are done. A record is what was decided for one zone and
             interval.
         verify: Returns whether a public key signed a message: (key, message, signature). The default is Ed25519.
+        known_tiles: Number and hash of a tile of each shard that was checked before, from `last_tiles` of an earlier
+            report: the shard may begin with it. None: each must begin with its first tile.
 
     Returns:
         The report: `is_valid` (nothing is wrong), `is_complete` (no plan was missing), `findings`, `proofs` of
@@ -67,7 +70,7 @@ def check_log(
     """
     if expected_key is not None:
         check_public_key(expected_key)
-    context = CheckContext(expected_key, verify, zones)
+    context = CheckContext(expected_key, verify, zones, known_tiles)
     tiles = TilePass(context)
     lines = LinePass(context, tiles)
     for text in plans:

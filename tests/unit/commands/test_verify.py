@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import re
 import tarfile
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -198,3 +200,91 @@ def test_a_hole_in_an_archive_is_found_and_the_rest_is_checked(tmp_path, start, 
         assert at == 0
         return
     assert not (report.is_valid and report.is_complete)
+
+
+@pytest.fixture
+def daily(tmp_path, capsys):
+    """The check of every day: its exit status, what it prints, and its metrics."""
+
+    def run(*sources):
+        known, metrics = tmp_path / "verified.json", tmp_path / "murmurate.prom"
+        words = [str(source) for source in sources]
+        status = verify_logs(words, (), None, (), tmp_path, known=known, metrics=metrics)
+        values = dict(line.split() for line in metrics.read_text().splitlines() if not line.startswith("#"))
+        return status, capsys.readouterr().out, values
+
+    return run
+
+
+def known_tile(tmp_path):
+    (tile,) = json.loads((tmp_path / "verified.json").read_text())["tiles"].values()
+    return tile
+
+
+@pytest.mark.slow
+def test_the_check_of_every_day_begins_with_the_last_tile_that_was_found_right(tmp_path, daily):
+    whole = log()
+    yesterday = write_tar(tmp_path / "yesterday.tar", copied_files(whole.cut(10)))
+    today = write_tar(tmp_path / "today.tar", copied_files(whole))
+    begun_s = time.time()
+    status, shown, values = daily(yesterday)
+    assert (status, values["murmurate_verification_failed"]) == (0, "0")
+    assert begun_s - 1 <= float(values["murmurate_verification_timestamp_seconds"]) <= time.time()
+    assert "in 10 tiles" in shown
+    assert known_tile(tmp_path)[0] == 9
+    status, shown, values = daily(today)
+    assert (status, values["murmurate_verification_failed"]) == (0, "0")
+    assert "in 3 tiles" in shown  # the last one of yesterday, and two more
+    assert known_tile(tmp_path)[0] == 11
+    assert daily(today)[0] == 0  # nothing is new
+
+
+@pytest.mark.slow
+def test_the_check_of_every_day_finds_damage_and_copies_that_were_set_back(tmp_path, daily):
+    whole = log()
+    today = write_tar(tmp_path / "today.tar", copied_files(whole))
+    yesterday = write_tar(tmp_path / "yesterday.tar", copied_files(whole.cut(7)))
+    damaged = copied_files(whole)
+    name = next(name for name in damaged if name.endswith("000000000009.tile"))
+    damaged[name] = damaged[name][:-1] + bytes([damaged[name][-1] ^ 1])
+    broken = write_tar(tmp_path / "broken.tar", damaged)
+    assert daily(yesterday)[0] == 0
+    kept = (tmp_path / "verified.json").read_text()
+    status, _, values = daily(broken)
+    assert (status, values["murmurate_verification_failed"]) == (1, "1")
+    assert (tmp_path / "verified.json").read_text() == kept
+    assert daily(today)[0] == 0
+    for sources in ([yesterday], [today, yesterday]):
+        status, shown, values = daily(*sources)
+        assert (status, values["murmurate_verification_failed"]) == (1, "1")
+        assert "tile 11: gap: was there when the log was last verified" in re.sub(r" in \S+:", ":", shown)
+
+
+@pytest.mark.slow
+def test_a_change_of_plan_makes_the_check_of_every_day_one_of_the_whole_log(tmp_path, daily):
+    whole = log()
+    assert daily(write_tar(tmp_path / "yesterday.tar", copied_files(whole.cut(7))))[0] == 0
+    status, shown, _ = daily(write_tar(tmp_path / "today.tar", copied_files(whole)))  # the change is in tile 8
+    assert (status, "in 12 tiles" in shown) == (0, True)
+
+
+@pytest.mark.slow
+def test_a_log_whose_known_tile_is_another_one_now_is_not_right(tmp_path, daily):
+    today = write_tar(tmp_path / "today.tar", copied_files(log()))
+    assert daily(today)[0] == 0
+    document = json.loads((tmp_path / "verified.json").read_text())
+    document["tiles"] = {shard: [seq, "ab" * 32] for shard, (seq, _) in document["tiles"].items()}
+    (tmp_path / "verified.json").write_text(json.dumps(document))
+    assert daily(today)[0] == 1
+
+
+@pytest.mark.slow
+def test_once_a_week_the_check_of_every_day_is_of_the_whole_log(tmp_path, daily):
+    today = write_tar(tmp_path / "today.tar", copied_files(log()))
+    assert daily(today)[0] == 0
+    assert "in 1 tile" in daily(today)[1]
+    document = json.loads((tmp_path / "verified.json").read_text())
+    document["whole_s"] -= 7 * 86_400
+    (tmp_path / "verified.json").write_text(json.dumps(document))
+    assert "in 12 tiles" in daily(today)[1]
+    assert "in 1 tile" in daily(today)[1]

@@ -86,8 +86,12 @@ def test_every_alert_has_a_case_and_says_what_happens_and_what_to_do():
 
 
 def test_every_metric_of_a_rule_is_exposed_by_the_service():
-    modules = [path.read_text(encoding="utf-8") for path in (SOURCE / "service").rglob("*.py")]
-    exposed = {name for text in modules if "prometheus_client" in text for name in _METRIC.findall(text)}
+    modules = [
+        path.read_text(encoding="utf-8") for part in ("service", "commands") for path in (SOURCE / part).rglob("*.py")
+    ]
+    exposed = {
+        name for text in modules if re.search("prometheus_client|# TYPE", text) for name in _METRIC.findall(text)
+    }
     exposed |= {_SUFFIX.sub("", name) for name in exposed}
     used = {_SUFFIX.sub("", name) for rule in rules().values() for name in _METRIC.findall(rule["expr"])}
     assert used - exposed == set()
