@@ -44,6 +44,12 @@ def clock_cases(process, store):
     return [gauge(series, 600, 0.2), gauge(series, -600, -0.2)]
 
 
+def releases(zone="harbour", **kinds):
+    """A case of a zone's prices of the last day by kind; a healthy zone has only measured ones."""
+    name = f'murmurate_zone_releases_24h{{zone="{zone}",kind="%s"}}'
+    return AlertCase({name % kind: f"{count}x120" for kind, count in kinds.items()}, {name % "measured": "96x120"})
+
+
 def first_event(series):
     """A case of a counter with a label: it appears with its first event."""
     return AlertCase({series: "_x80 1x40"}, {series: "1x120"})
@@ -78,6 +84,14 @@ ALERT_CASES: dict[str, list[AlertCase]] = {
     "MurmurateLogClockWrong": clock_cases("worker", "log"),
     "MurmuratePrivateClockWrong": clock_cases("private", "state"),
     "MurmuratePublicClockWrong": clock_cases("public", "log"),
+    "MurmurateFallbackShareHigh": [
+        releases(measured=90, fallback=6),
+        AlertCase(releases(measured=1, fallback=95).fault, releases(measured=90, fallback=4).fault),
+        AlertCase(releases(measured=0, fallback=11).fault, releases(measured=0, fallback=9).fault),  # just opened
+    ],
+    "MurmurateWithheldShareHigh": [
+        AlertCase(releases(zone="quay", measured=90, withheld=2).fault, releases(measured=95, withheld=1).fault)
+    ],
     "MurmurateShareReportedLow": [gauge('murmurate_zone_share_reported{zone="harbour"}', 0.8, 0.99)],
     "MurmurateReadingsStopped": [gauge('murmurate_zone_newest_reading_age_seconds{zone="harbour"}', 4000, 30)],
     "MurmurateNotAggregated": [
@@ -103,6 +117,12 @@ ALERT_CASES: dict[str, list[AlertCase]] = {
     ],
     "MurmurateReadingsTooOld": [gauge("murmurate_oldest_readings_age_seconds", 610_000, 604_000)],
     "MurmurateDamagedFiles": [gauge("murmurate_damaged_files", 1, 0)],
+    "MurmurateDiskNearlyFull": [gauge('murmurate_disk_free_ratio{folder="landing"}', 0.05, 0.2)],
+    "MurmurateDatabaseLarge": [gauge('murmurate_database_bytes{database="log"}', 60_000_000_000, 3_000_000_000)],
+    "MurmurateBackupOld": [
+        gauge('murmurate_backup_age_seconds{database="state"}', 100_000, 3_600),
+        gauge('murmurate_backup_age_seconds{database="log"}', -1, 80_000),
+    ],
     "MurmurateSessionPoolFull": [gauge("murmurate_session_pool_in_use", 16, 3)],
     "MurmurateVerificationFailed": [gauge("murmurate_verification_failed", 1, 0)],
     "MurmurateNotVerified": [gauge("murmurate_verification_timestamp_seconds", -200_000, 0)],

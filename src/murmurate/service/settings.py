@@ -33,6 +33,7 @@ private = "127.0.0.1:8081"   # readings from head-ends, and the operator's page
 url = "http://127.0.0.1:8080"  # address of the public API as clients see it
 
 # static_files = "static"    # tiles, documents and complete days also as files, for a web server or a CDN
+# backups = "backups"        # where state*.dump and log*.dump lie: an alert says when the newest is too old
 
 timezone = "Europe/Zurich"   # whose days devices and pages show
 country = "CH"
@@ -144,6 +145,7 @@ class ServiceSettings:
     zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     clock: ServiceClock = field(default_factory=ServiceClock)
     static_files: Path | None = None
+    backups: Path | None = None  # where dumps of the databases lie; their age is a metric
 
     def __post_init__(self) -> None:
         if not 0 <= self.quorum <= 1:
@@ -195,7 +197,8 @@ class ServiceSettings:
 
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
-        ("landing", "meters", "keys", "static_files", "public", "private", "url", "timezone", "country"), (str,)
+        ("landing", "meters", "keys", "static_files", "backups", "public", "private", "url", "timezone", "country"),
+        (str,),
     ),
     **dict.fromkeys(("host", "user", "protocol", "title"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
@@ -221,8 +224,9 @@ def load_settings(path: Path) -> ServiceSettings:
     _check_table(document, set(ServiceSettings.__dataclass_fields__), str(path))
     for name, usual in _DEFAULT_PATHS.items():
         document[name] = path.parent / document.get(name, usual)
-    if "static_files" in document:
-        document["static_files"] = path.parent / document["static_files"]
+    for name in ("static_files", "backups"):
+        if name in document:
+            document[name] = path.parent / document[name]
     for name, kind in (("mqtt", MqttBroker), ("clock", ServiceClock), ("limits", ClientLimits)):
         if name in document:
             _check_table(document[name], set(kind.__dataclass_fields__), f"[{name}] in {path}")

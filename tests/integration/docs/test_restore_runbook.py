@@ -138,7 +138,7 @@ def forge_tile(last):
 def both_are_lost(operator):
     before = operator.export("copy.tar")
     for store in ("state", "log"):
-        operator.run(f'pg_restore --clean --if-exists --dbname="$MURMURATE_{store.upper()}" {store}.dump')
+        operator.run(f'pg_restore --clean --if-exists --dbname="$MURMURATE_{store.upper()}" backups/{store}.dump')
     follow(operator, "Both are lost")
     assert operator.export("after.tar")[: len(before)] == before
 
@@ -157,7 +157,7 @@ def test_a_log_that_was_set_back_and_written_to_is_not_repaired_but_shown(tmp_pa
             operator.run(line)
         operator.run("murmurate release --grace 4200 --slot 0.02")
         ours = operator.export("ours.tar")
-        operator.run('pg_restore --clean --if-exists --dbname="$MURMURATE_LOG" log.dump')
+        operator.run('pg_restore --clean --if-exists --dbname="$MURMURATE_LOG" backups/log.dump')
         seen, operator.names["state"] = operator.names["state"], f"{operator.names['state']}_other"
         operator.create("state")
         try:

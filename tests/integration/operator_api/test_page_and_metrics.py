@@ -194,6 +194,7 @@ def test_prometheus_reads_the_metrics(api):
     assert found["murmurate_zones_blocked",] == 3
     assert found["murmurate_zones_up_to_date",] == 0
     assert 0 <= found["murmurate_release_age_seconds",] < 120
+    assert min(found["murmurate_database_bytes", ("database", name)] for name in ("state", "log")) > 1_000_000
     quay = ("zone", ZONES[1])
     assert found["murmurate_zone_decided_interval_end_seconds", quay] == (FIRST + 4 + LEAD) * STEP_S
     kinds = {"measured": 2, "fallback": 1, "withheld": 1}

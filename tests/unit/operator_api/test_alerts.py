@@ -17,7 +17,7 @@ from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
 
 SOURCE = Path(str(files("murmurate")))
 RULES = SOURCE / "service" / "operator_api" / "alerts.yml"
-_METRIC = re.compile(r"\bmurmurate_[a-z_]+")
+_METRIC = re.compile(r"\bmurmurate_[a-z_0-9]+")
 _SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
 
 
@@ -101,7 +101,7 @@ def test_every_metric_of_a_rule_is_exposed_by_the_service():
 def test_every_case_is_about_the_metrics_of_its_rule():
     for alert, cases in ALERT_CASES.items():
         series = {name.partition("{")[0] for case in cases for name in (*case.fault, *case.healthy)}
-        assert series <= set(re.findall(r"\b[a-z_]+\b", rules()[alert]["expr"])), alert
+        assert series <= set(re.findall(r"\b[a-z_0-9]+\b", rules()[alert]["expr"])), alert
 
 
 def test_the_command_line_prints_the_rules():

@@ -21,9 +21,11 @@ from murmurate.service.operator_api.ingest_metrics import IngestCollector
 from murmurate.service.operator_api.metrics import PROMETHEUS_MEDIA_TYPE, render_metrics
 from murmurate.service.operator_api.page import operator_page
 from murmurate.service.operator_api.status import BackgroundLogReader, ServiceStatus, service_status
+from murmurate.service.operator_api.storage_metrics import StorageCollector
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT, read_heartbeat_ages
+from murmurate.service.storage.server_checks import read_database_bytes
 from murmurate.service.storage.session import TransactionSource
 from murmurate.service.watchdog import read_part_restarts
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE
@@ -109,7 +111,15 @@ class OperatorApi:
 
     def _render_metrics(self, status: ServiceStatus) -> str:
         zones = [zone.zone for zone in status.zones]
-        return render_metrics(status, *([IngestCollector(self.ingest, zones)] if self.ingest else []))
+        storage = StorageCollector(self.settings, self._database_bytes())
+        return render_metrics(status, storage, *([IngestCollector(self.ingest, zones)] if self.ingest else []))
+
+    def _database_bytes(self) -> Mapping[str, int]:
+        """The size of each database that has told it."""
+        with self.state.transaction() as connection:
+            sizes = {"state": read_database_bytes(connection)}
+        log_bytes = self._log_reader.database_bytes
+        return sizes if log_bytes is None else {**sizes, "log": log_bytes}
 
     def _service_status(self) -> ServiceStatus:
         self._log_reader.refresh()

@@ -20,6 +20,8 @@ from murmurate.service.clock import ReleaseSchedule
 from murmurate.service.log_reader.follower import ChangedShard, Follower
 from murmurate.service.log_reader.zone_view import PRICE_KINDS, Price, PriceKind, RecentPrices, ShardView
 from murmurate.service.settings import ZoneDisplay
+from murmurate.service.storage.server_checks import read_database_bytes
+from murmurate.service.storage.session import Session
 from murmurate.units import SECONDS_PER_DAY, IntArray
 
 MAX_STATUS_ZONES = 1000
@@ -184,7 +186,8 @@ class BackgroundLogReader:
     """The public log as anybody may read it, for the operator's page. Any thread may ask, and none waits for long."""
 
     def __init__(self, dsn: str) -> None:
-        self._follower = Follower(dsn, recent_s=SECONDS_PER_DAY)
+        self._session = Session(dsn)
+        self._follower = Follower(self._session, recent_s=SECONDS_PER_DAY)
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
         self._refresh_started_s = (
@@ -192,6 +195,7 @@ class BackgroundLogReader:
         ) = -inf  # when a look began, and when one last ended well, by the monotonic clock
         self.shards: Mapping[str, ShardView] = {}
         self.broken: Mapping[str, str] = {}
+        self.database_bytes: int | None = None  # None: not read yet
 
     def refresh(self) -> None:
         """Have what is new read, at most once a second, and wait a moment for it. The first time takes longer."""
@@ -209,6 +213,8 @@ class BackgroundLogReader:
         with suppress(psycopg.Error, OSError):  # the page shows the age of what it has read
             self._show(self._follower.refresh())
             self._refreshed_s = time.monotonic()
+            with self._session.transaction() as connection:
+                self.database_bytes = read_database_bytes(connection)
             self._show(self._follower.backfill(MAX_BACKFILL_S))
 
     def _show(self, changes: Iterable[ChangedShard]) -> None:

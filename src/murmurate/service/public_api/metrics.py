@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
+from murmurate.service.storage.durable import free_disk_share
 from murmurate.service.web.address_counts import is_loopback
 from murmurate.service.web.clock_metric import clock_difference_metric
 
@@ -40,6 +41,11 @@ class PublicCollector(Collector):
             "murmurate_public_shards_stale", "Shards without a price now.", state.count_stale_shards()
         )
         yield clock_difference_metric({("public", "log"): state.log_clock.difference_s})
+        if (static := state.settings.static_files) is not None:
+            free = GaugeMetricFamily("murmurate_disk_free_ratio", "Free share of a folder's disk.", labels=("folder",))
+            if (share := free_disk_share(static)) is not None:
+                free.add_metric(("static",), share)
+            yield free
 
 
 def metrics_routes(live_state: LiveState) -> list[Route]:

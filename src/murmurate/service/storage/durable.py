@@ -57,6 +57,17 @@ def fsync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def free_disk_share(folder: Path) -> float | None:
+    """Return the free share of a folder's disk, of blocks or of files, whichever is less; None without the folder."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    free = [disk.f_bavail / disk.f_blocks] if disk.f_blocks else []
+    free += [disk.f_favail / disk.f_files] if disk.f_files else []  # some file systems have no limit of files
+    return min(free, default=None)
+
+
 def _write_temporary(path: Path, data: bytes | memoryview) -> Path:
     """The data under a name that every reader passes over."""
     part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")

@@ -60,5 +60,11 @@ def can_everyone_create(connection: Connection[Any]) -> bool:
     return connection.execute(_WRITABLE_BY_ALL).fetchone() == (True,)
 
 
+def read_database_bytes(connection: Connection[Any]) -> int:
+    """Return what the database takes on the disk of its server."""
+    row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    return int(row[0]) if row else 0
+
+
 def _version_text(number: int) -> str:
     return f"{number // 10_000}.{number % 10_000}"

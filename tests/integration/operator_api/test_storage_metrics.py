@@ -1,0 +1,89 @@
+"""What fills up and what grows old is exposed as it is: disks, sizes of databases, ages of backups."""
+
+import os
+import time
+
+import psycopg
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.databases import database
+
+from murmurate.service.operator_api.status import BackgroundLogReader
+from murmurate.service.operator_api.storage_metrics import StorageCollector
+from murmurate.service.public_api.live_state import LiveState
+from murmurate.service.public_api.metrics import PublicCollector
+from murmurate.service.settings import ServiceSettings, load_settings
+from murmurate.service.storage.migrate import migrate_database
+
+
+def sample(collector, name, **labels):
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return registry.get_sample_value(name, labels)
+
+
+def storage(folder, database_bytes=None, **settings):
+    (folder / "landing").mkdir(exist_ok=True)
+    return StorageCollector(ServiceSettings(landing=folder / "landing", **settings), database_bytes or {})
+
+
+def write_backup(folder, name, age_s, text="PGDMP"):
+    (folder / name).write_text(text)
+    os.utime(folder / name, (time.time() - age_s, time.time() - age_s))
+
+
+def test_the_age_of_a_backup_is_that_of_the_newest_whole_file_of_its_database(tmp_path):
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    write_backup(backups, "state-1.dump", 7200)
+    write_backup(backups, "state-2.dump", 3600)
+    write_backup(backups, "state.part", 0)  # being written
+    write_backup(backups, "state-3.dump", 0, text="")  # a disk that was full
+    write_backup(backups, "notes", 0)
+    collector = storage(tmp_path, backups=backups)
+    assert 3600 <= sample(collector, "murmurate_backup_age_seconds", database="state") < 7200
+    assert sample(collector, "murmurate_backup_age_seconds", database="log") == -1
+
+
+def test_a_folder_of_backups_that_is_gone_is_no_backup_and_none_named_is_no_metric(tmp_path):
+    gone = storage(tmp_path, backups=tmp_path / "gone")
+    assert sample(gone, "murmurate_backup_age_seconds", database="state") == -1
+    assert sample(gone, "murmurate_disk_free_ratio", folder="backups") is None
+    assert sample(storage(tmp_path), "murmurate_backup_age_seconds", database="state") is None
+
+
+def test_the_free_share_of_a_disk_is_that_of_the_system(tmp_path, monkeypatch):
+    share = sample(storage(tmp_path), "murmurate_disk_free_ratio", folder="landing")
+    assert 0 <= share <= 1
+    real = os.statvfs(tmp_path)
+    few_files = os.statvfs_result((*real[:2], 1000, 900, 900, 100, 3, 3, *real[8:]))
+    monkeypatch.setattr(os, "statvfs", lambda _: few_files)
+    assert sample(storage(tmp_path), "murmurate_disk_free_ratio", folder="landing") == pytest.approx(0.03)
+
+
+def test_the_public_process_has_the_disk_of_its_files(tmp_path, log_dsn):
+    migrate_database(log_dsn, "log")
+    (tmp_path / "static").mkdir()
+    state = LiveState(log_dsn, ServiceSettings(static_files=tmp_path / "static"))
+    assert 0 <= sample(PublicCollector(state), "murmurate_disk_free_ratio", folder="static") <= 1
+    state.close()
+
+
+def test_the_size_of_the_log_is_what_its_server_says():
+    with database("log") as dsn:
+        migrate_database(dsn, "log")
+        reader = BackgroundLogReader(dsn)
+        end = time.monotonic() + 60
+        while reader.database_bytes is None:
+            assert time.monotonic() < end
+            reader.refresh()
+            time.sleep(0.1)
+        with psycopg.connect(dsn) as connection:
+            (size,) = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        assert reader.database_bytes == pytest.approx(size, rel=0.1)
+        reader.close()
+
+
+def test_backups_lie_beside_the_settings(tmp_path):
+    (tmp_path / "service.toml").write_text('backups = "dumps"\n')
+    assert load_settings(tmp_path / "service.toml").backups == tmp_path / "dumps"
