@@ -1,6 +1,7 @@
-"""A service whose database comes late, whose worker stands still, and that is told to read its settings again."""
+"""A service whose database comes late, whose parts stand still, and that is told to read its settings again."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.running_service import service_under_test
 from tests.support.databases import SERVER
 
+PARTS = ("worker", "private", "public")
 FIRST_S = 1_794_614_400  # 2026-11-14 00:00 UTC
 
 
@@ -23,7 +25,7 @@ def allow_connections(dsn, allowed):
 
 
 def until(condition, service):
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not (found := condition()):
         assert time.monotonic() < end, (service.root / "serve.log").read_text()[-3000:]
         time.sleep(0.1)
@@ -44,7 +46,16 @@ def metrics(instance, service):
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
-def test_a_service_waits_for_its_database_restarts_a_worker_that_stands_still_and_takes_sighup(tmp_path):
+def stop_until_restarted(instance, part, service):
+    """Stop a part as a debugger would, until the supervisor has replaced it and the operator's metrics say so."""
+    stopped = until(lambda: process_named(instance, part), service)
+    os.kill(stopped, signal.SIGSTOP)
+    until(lambda: process_named(instance, part) not in {stopped, None}, service)
+    instance.until_ready()
+    until(lambda: metrics(instance, service).get(("murmurate_part_restarts_total", part), 0) >= 1, service)
+
+
+def test_a_service_waits_for_its_database_restarts_each_part_that_stands_still_and_takes_sighup(tmp_path):
     with service_under_test(tmp_path, FIRST_S, 1.0) as service:
         service.prepare()
         service.begin(in_s=0)
@@ -64,11 +75,9 @@ def test_a_service_waits_for_its_database_restarts_a_worker_that_stands_still_an
 
         until(lambda: metrics(instance, service)["murmurate_worker_heartbeat_age_seconds",] >= 0, service)
         until(lambda: '"released"' in log.read_text(), service)
-        worker = until(lambda: process_named(instance, "worker"), service)
-        os.kill(worker, signal.SIGSTOP)
-        until(lambda: process_named(instance, "worker") not in {worker, None}, service)
-        assert "process stands still" in log.read_text()
-        until(lambda: metrics(instance, service).get(("murmurate_part_restarts_total", "worker"), 0) >= 1, service)
+        for part in PARTS:
+            stop_until_restarted(instance, part, service)
+        assert set(re.findall(r'"killed": ?"(\w+)"', log.read_text())) == set(PARTS)
 
         before = set(instance.process_ids())
         instance.settings.write_text("nonsense = 1\n" + text)

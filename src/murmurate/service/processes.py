@@ -54,6 +54,7 @@ THREAD_SWITCH_S = 0.001  # the event loop waits no longer for each thread that m
 _FIRST_WAIT_S = 0.5  # for a database that is out of reach; twice as long each time
 _MAX_WAIT_S = 10.0
 _REPEAT_FAILURE_S = 60.0  # between two log lines about a failure that lasts [s]
+_MAX_START_S = 3600.0  # what a process may take before its first round: a migration, a table of millions of meters
 
 
 def run_public(settings: ServiceSettings, log: Database) -> None:
@@ -77,6 +78,7 @@ def run_private(settings: ServiceSettings, databases: Databases) -> None:
     configure_logging("private")
     sys.setswitchinterval(THREAD_SWITCH_S)
     _wait_until_reachable(databases.state)  # it takes readings without the log
+    report_progress(_MAX_START_S)
     migrate_database(databases.state.dsn, "state")
     landing = Landing.open(settings.landing)
     state = SessionPool(databases.state.dsn)
@@ -125,6 +127,7 @@ def run_worker(settings: ServiceSettings, databases: Databases) -> None:
     landing = Landing.open(settings.landing)
     settings.check_keep_days(landing.interval_s)
     _wait_until_reachable(databases)
+    report_progress(_MAX_START_S)
     migrate_database(databases.state.dsn, "state")
     if missing := pending_migrations(databases.log.dsn, "log"):
         remedy = "the service does not migrate the log: run murmurate open as the owner of the log"

@@ -134,7 +134,7 @@ class ServiceSettings:
     quorum: float = 0.9
     keep_days: float = 7
     release_slot_s: float = 1.0
-    watchdog_s: float = 60.0  # a worker without progress for this long is killed and restarted [s]
+    watchdog_s: float = 60.0  # a process without progress for this long is killed and restarted [s]
     public: str = "127.0.0.1:8080"
     private: str = "127.0.0.1:8081"
     url: str = ""

@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 PROCESSES = ("private", "worker", "public")
-WATCHED_PROCESS = "worker"  # the others answer on a port: who asks them sees that they stand still
 PARENT_VARIABLE = "MURMURATE_SUPERVISOR_PID"  # of the process that starts the others
 MIN_RESTART_DELAY_S = 1.0
 MAX_RESTART_DELAY_S = 60.0  # between two restarts of a process that ends again and again; there is no last restart
 STEADY_S = 10.0  # a process that has run this long is restarted without a longer delay [s]
 _STOP_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.25
+_MAX_COUNTED_SILENCE_S = 1.0  # between two looks; if more time passes, this process or the machine was stopped too
 
 
 def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str, log: str) -> int:
@@ -58,7 +58,7 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
                 name=name,
                 command=[sys.executable, "-m", "murmurate", "serve", str(settings_file), "--only", name],
                 environment=environments[name],
-                watchdog_s=settings.watchdog_s if name == WATCHED_PROCESS else None,
+                watchdog_s=settings.watchdog_s,
             )
             for name in PROCESSES
         ]
@@ -112,13 +112,15 @@ class SupervisedProcess:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    watchdog_s: float | None = None  # how long it may be silent; None: it need not report
+    watchdog_s: float  # how long it may be silent
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     restarts: int = field(default=0, init=False)
     _delay_s: float = field(default=MIN_RESTART_DELAY_S, init=False)
     _started_s: float = field(default=0.0, init=False)  # monotonic, as the next two
     _start_at_s: float = field(default=0.0, init=False)
-    _silent_until_s: float = field(default=0.0, init=False)
+    _looked_s: float = field(default=0.0, init=False)
+    _silent_s: float = field(default=0.0, init=False)  # since it last reported
+    _allowed_s: float = field(default=0.0, init=False)  # of silence
     _pipe: int | None = field(default=None, init=False)
 
     def check(self) -> bool:
@@ -142,23 +144,18 @@ class SupervisedProcess:
             self._start_at_s = 0.0
 
     def _start(self, now: float) -> None:
-        environment = dict(self.environment)
-        pass_fds: tuple[int, ...] = ()
-        write_end = None
-        if self.watchdog_s is not None:
-            self._pipe, write_end = os.pipe()
-            for end in (self._pipe, write_end):
-                os.set_blocking(end, False)
-            environment[PIPE_VARIABLE], pass_fds = str(write_end), (write_end,)
-            self._silent_until_s = now + self.watchdog_s
+        self._pipe, write_end = os.pipe()
+        for end in (self._pipe, write_end):
+            os.set_blocking(end, False)
+        environment = {**self.environment, PIPE_VARIABLE: str(write_end)}
         try:
             self.process = subprocess.Popen(  # noqa: S603
-                self.command, env=environment, start_new_session=True, pass_fds=pass_fds
+                self.command, env=environment, start_new_session=True, pass_fds=(write_end,)
             )
         finally:
-            if write_end is not None:
-                os.close(write_end)
-        self._started_s = now
+            os.close(write_end)
+        self._started_s = self._looked_s = now
+        self._silent_s, self._allowed_s = 0.0, self.watchdog_s
 
     def _plan_restart(self, now: float, status: int) -> None:
         is_steady = now - self._started_s > STEADY_S
@@ -170,12 +167,18 @@ class SupervisedProcess:
         self._delay_s = min(2 * self._delay_s, MAX_RESTART_DELAY_S)
 
     def _watch(self, now: float) -> None:
-        """Kill a process that has been silent for too long; also one that is stopped does not survive that."""
-        if self.watchdog_s is None or self.process is None or self._pipe is None:
+        """Kill a process that has been silent for too long; also one that is stopped does not survive that.
+
+        Silence counts only as far as this process runs itself: a machine that was paused or had no time for either is
+        no fault of the part.
+        """
+        if self.process is None or self._pipe is None:
             return
+        self._silent_s += min(now - self._looked_s, _MAX_COUNTED_SILENCE_S)
+        self._looked_s = now
         if (next_step_s := read_progress(self._pipe)) is not None:
-            self._silent_until_s = now + max(self.watchdog_s, next_step_s)
-        elif now > self._silent_until_s:
+            self._silent_s, self._allowed_s = 0.0, max(self.watchdog_s, next_step_s)
+        elif self._silent_s > self._allowed_s:
             logger.error("process stands still", extra={"killed": self.name, "watchdog_s": self.watchdog_s})
             self.process.kill()
             self.process.wait()

@@ -1,6 +1,7 @@
 """Processes that end or stand still are started again: ever later, without end, and never while they are at work."""
 
 import os
+import signal
 import sys
 import time
 
@@ -14,7 +15,7 @@ BEGIN = "import os, signal, sys, time; from murmurate.service.watchdog import re
 NOTE_START = "open(sys.argv[1], 'a').write(f'{time.monotonic()} '); "
 
 
-def process_of(code, starts, watchdog_s=None):
+def process_of(code, starts, watchdog_s=60.0):
     command = [sys.executable, "-c", BEGIN + NOTE_START + code, str(starts)]
     return SupervisedProcess(name="worker", command=command, environment=dict(os.environ), watchdog_s=watchdog_s)
 
@@ -84,6 +85,26 @@ def test_a_long_step_that_is_over_is_no_excuse_for_standing_still(tmp_path, end_
     part = process_of(code, tmp_path / "starts", watchdog_s=1.0)
     end_processes.append(part)
     check_until(part, lambda: part.restarts == 1)
+
+
+@pytest.mark.slow
+def test_a_machine_that_was_paused_is_no_reason_to_kill(tmp_path, end_processes):
+    """The supervisor runs again before the part does, as after a pause of a virtual machine."""
+    code = "[(report_progress(), time.sleep(0.05)) for _ in range(10_000)]"
+    part = process_of(code, tmp_path / "starts", watchdog_s=2.0)
+    end_processes.append(part)
+    check_until(part, (tmp_path / "starts").exists)
+    os.kill(part.process.pid, signal.SIGSTOP)
+    part.check()  # reads what came before
+    time.sleep(2.5)
+    part.check()
+    assert part.process.poll() is None
+    os.kill(part.process.pid, signal.SIGCONT)
+    end = time.monotonic() + 60
+    while part._silent_s:
+        assert time.monotonic() < end
+        part.check()
+    assert part.restarts == 0
 
 
 def test_restarts_reach_the_process_that_shows_them(tmp_path, monkeypatch):

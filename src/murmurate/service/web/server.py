@@ -16,17 +16,18 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from murmurate.service.settings import ClientLimits
+from murmurate.service.watchdog import report_progress
 from murmurate.service.web.address_counts import AddressCounts, AddressGroups, forwarded_address
 from murmurate.service.web.descriptors import find_connection_limit
 from murmurate.service.web.log_rate import report_loop_error
 from murmurate.service.web.responses import BODY_TIMEOUT_S, DelayedRefusal, problem_response
-from murmurate.service.web.systemd_watchdog import feed_watchdog
 
 HEADER_TIMEOUT_S = 10.0  # to send the head of a request
 SLOW_READER_TIMEOUT_S = 20.0  # to read what is waiting
 MAX_HEADER_BYTES = 32_768
 MAX_CONNECTIONS = 10_000
 CONNECTION_RETRY_AFTER_S = 10  # for a client that is refused
+WATCHDOG_PERIOD_S = 1.0  # between two signs of life
 _UNLIMITED = 2**62
 _NO_SNIFFING = "nosniff"  # no browser takes an answer for another type than it says
 
@@ -185,8 +186,15 @@ def _refusal(status: int, detail: str) -> Response:
     return problem_response(status, detail, {"connection": "close"} | retry)
 
 
+async def feed_watchdog() -> None:
+    """Report to the watchdog that the event loop turns, until it is cancelled."""
+    while True:
+        report_progress()
+        await asyncio.sleep(WATCHDOG_PERIOD_S)
+
+
 class LimitedServer(uvicorn.Server):
-    """A server whose log lines clients cannot multiply, and which systemd restarts if it stands still."""
+    """A server whose log lines clients cannot multiply, and which the watchdog restarts if it stands still."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
