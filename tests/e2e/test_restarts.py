@@ -44,7 +44,7 @@ class HeadEnd:
         for attempt in range(100):
             one = self.instances[attempt % len(self.instances)]
             try:
-                answer = self._post(one, data)
+                answer = self.post(one, data)
             except httpx.TransportError:
                 time.sleep(0.02)
                 continue
@@ -54,7 +54,7 @@ class HeadEnd:
             time.sleep(0.02)
         raise AssertionError("no service has acknowledged")
 
-    def _post(self, one, data):
+    def post(self, one, data):
         if one.private not in self.tokens:
             form = {"grant_type": "client_credentials", "client_id": "head-end"}
             form |= {"client_secret": self.service.secrets["head-end"]}

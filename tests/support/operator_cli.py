@@ -45,13 +45,14 @@ class Operator:
         self.made_s = int(time.time())  # zones opened one after the other begin together, however long that takes
         self.shown = ""  # everything that any command has printed
         self.clock = {}  # of the environment of a command
+        self.extra = {}  # of the environment, over all other
 
     @property
     def environment(self):
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         dsn = {f"MURMURATE_{store.upper()}": f"{SERVER}/{name}" for store, name in self.names.items()}
         fixed = {"PATH": path, "MURMURATE_KEYS": "keys", "no_proxy": "127.0.0.1", "COLUMNS": "200"}
-        return os.environ | dsn | fixed | self.clock
+        return os.environ | dsn | fixed | self.clock | self.extra
 
     def stop_clock(self):
         """From now on every command finds the time at which the operator was made: no interval ends meanwhile."""

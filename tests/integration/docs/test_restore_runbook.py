@@ -1,9 +1,12 @@
 """docs/how-to/restore.md, followed word by word after real losses: no value changes, none is published twice."""
 
 import json
+import time
 from dataclasses import replace
 
 import psycopg
+import pytest
+from tests.fault_injection.postgres_cluster import clusters
 from tests.support.operator_cli import PAYING, an_operator, decided_kinds, documented_commands, made_plan, small_zone
 
 from murmurate.public_log.tile import NO_ROOT, ROW_LAYOUT, Tile, TileKind, parse_tile
@@ -146,6 +149,47 @@ def both_are_lost(operator):
 def key_is_stolen(operator):
     follow(operator, "A key is stolen")
     assert decided_kinds(operator.export("after.tar")).count("key") == 1
+
+
+@pytest.mark.postgres_programs
+def test_the_runbook_plays_a_failover_of_the_log(tmp_path):
+    """The primary is killed for good right after a release: its synchronous replica has every tile."""
+    with an_operator(tmp_path) as operator, clusters() as private:
+        primary = private.new("log").start()
+        replica = private.standby(primary, primary.port)
+        operator.extra = {
+            "MURMURATE_LOG": f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{replica.port}/postgres"
+            "?target_session_attrs=read-write",
+            "REPLICA": f"postgresql://postgres@127.0.0.1:{replica.port}/postgres",
+        }
+        wait_for_replica(primary)
+        first = operator.open_and_find_first()
+        operator.store_demand(first, first + 40)
+        operator.run("murmurate release --grace 4200 --slot 0.02")
+        before = operator.export("before.tar")
+        assert len(before) >= 5
+
+        def switch_off(line):
+            if "pg_stat_replication" in line:
+                primary.kill()
+
+        in_step, status, promoted, *_ = follow(operator, "The log fails over to a replica", switch_off)
+        assert (in_step.strip(), promoted.strip()) == ("sync", "t")
+        assert "out of reach" in status
+        after = operator.exported("after.tar")
+        assert after[: len(before)] == before
+        assert len(after) > len(before)
+
+
+def wait_for_replica(primary):
+    """Have each commit wait for the replica, and wait until it is in step."""
+    with psycopg.connect(primary.dsn, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        connection.execute("SELECT pg_reload_conf()")
+    end = time.monotonic() + 300
+    while not primary.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_log_that_was_set_back_and_written_to_is_not_repaired_but_shown(tmp_path):
