@@ -66,7 +66,7 @@ def _report(world: World, storm: Storm, verdict: Verdict, seconds: float) -> Non
     for group in groups:
         for name, count in sorted(group.items()):
             _print(f"  {name:64} {count:>8,}")
-    for kind in ("gap", "doubled", "wrong", "lost"):
+    for kind in ("gap", "doubled", "wrong", "lost", "late", "stale", "static"):
         _print(f"  {kind:64} {sum(text.startswith(kind) for text in verdict.violations):>8,}")
     for text in verdict.violations:
         _print(f"  VIOLATION {text}")

@@ -14,6 +14,7 @@ class Acknowledged:
         self._lock = threading.Lock()
         self._meters: dict[int, set[int]] = defaultdict(set)
         self.outcomes: Counter[str] = Counter()  # of sending, for the report
+        self.violations: list[str] = []  # of the answers
 
     def add(self, source: str, interval: int, meters: Iterable[int]) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +30,7 @@ SHIFTED_TIME = Path(__file__).with_name("shifted_time")
 
 
 class ShiftedClock:
-    """Shifts the time of the processes of one service."""
+    """Shifts the time of every process of one service, or of one of its parts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,9 +38,10 @@ class ShiftedClock:
         with path.open("r+b") as file:
             self._shared = mmap.mmap(file.fileno(), 8 * len(PARTS))
 
-    def shift(self, seconds: float, parts: Sequence[str] = PARTS) -> None:
-        for part in parts:
-            struct.pack_into("d", self._shared, 8 * PARTS.index(part), seconds)
+    def shift(self, seconds: float, part: str | None = None) -> None:
+        for number, name in enumerate(PARTS):
+            if part in {None, name}:
+                self._shared[8 * number : 8 * (number + 1)] = struct.pack("d", seconds)
 
 
 class ChaosService:
@@ -51,6 +52,8 @@ class ChaosService:
         self.public, self.private = free_port(), free_port()
         self.clock = ShiftedClock(operator.root / f"clock-{name}")
         self.log = operator.root / f"service-{name}.log"
+        self.step_wall_s = operator.step_wall_s
+        self.static = operator.root / f"static-{name}"
         self.guard = threading.Lock()
         self._settings = operator.root / f"service-{name}.toml"
         self._settings.write_text(operator.settings_text(self))
@@ -172,6 +175,7 @@ class Operator:
             release_slot_s = 0.1
             public = "127.0.0.1:{service.public}"
             private = "127.0.0.1:{service.private}"
+            static_files = "{service.static.name}"
             [clock]
             simulated_s = {clock.simulated_s}
             wall_s = {clock.wall_s}

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
+from pathlib import Path
 
+from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
 from tests.chaos.broker import Broker
 from tests.chaos.chaos_service import PARTS, ChaosService
 from tests.chaos.landing_disk import LandingDisk
 from tests.chaos.replicated_database import ReplicatedDatabase
 
 _MAX_FAULT_S = 4.0
+_MIN_CLOCK_SHIFT_S = (
+    MAX_CLOCK_DIFFERENCE_S + 1.0
+)  # less is no wrong clock; here it would be up to an interval all the same
 _MAX_CLOCK_SHIFT_S = 60.0  # of the machine's time: twelve intervals, more than their grace
+_MAX_AWAY_INTERVALS = 3.0
+_FLOOD_TIMEOUT_S = 300.0
 MAX_BREAK_S = 1.2  # between the begins of two faults
 
 
@@ -41,14 +51,15 @@ class ClockFaults:
         self._wrong = 0
         self._last_wrong_s = 0.0
 
-    def shift(self, service: ChaosService, direction: int, parts: Sequence[str], rng: random.Random) -> None:
+    def shift(self, service: ChaosService, rng: random.Random, direction: int, part: str | None) -> None:
+        """Shift the clock of a part, or of all parts of a service, for a time."""
         with self._lock:
             self._wrong += 1
-        service.clock.shift(direction * rng.uniform(1.0, _MAX_CLOCK_SHIFT_S), parts)
+        service.clock.shift(direction * rng.uniform(_MIN_CLOCK_SHIFT_S, _MAX_CLOCK_SHIFT_S), part)
         try:
             time.sleep(rng.uniform(1.0, _MAX_FAULT_S))
         finally:
-            service.clock.shift(0.0)
+            service.clock.shift(0.0, part)
             with self._lock:
                 self._wrong -= 1
                 self._last_wrong_s = time.time()
@@ -80,11 +91,11 @@ def _stop_part(service: ChaosService, part: str) -> Callable[[random.Random], No
     return apply
 
 
-def _restart_service(service: ChaosService, *, kill: bool) -> Callable[[random.Random], None]:
+def _restart_service(service: ChaosService, *, kill: bool, max_away_s: float = 1.0) -> Callable[[random.Random], None]:
     def apply(rng: random.Random) -> None:
         with service.guard:
             service.kill() if kill else service.stop()
-            time.sleep(rng.uniform(0.0, 1.0))
+            time.sleep(rng.uniform(0.0, max_away_s))
             service.start()
 
     return apply
@@ -99,12 +110,62 @@ def _service_faults(service: ChaosService, clocks: ClockFaults) -> list[Fault]:
     whole = frozenset({f"{service.name} {part}" for part in PARTS})
     faults.append(Fault("kill -9 service", whole, _restart_service(service, kill=True), weight=1))
     faults.append(Fault("restart service", whole, _restart_service(service, kill=False), weight=1))
-    for parts in (PARTS, *((part,) for part in PARTS)):
-        whose = "clock" if parts == PARTS else f"clock of {parts[0]}"
-        for direction, side in ((1, "ahead"), (-1, "behind")):
-            apply = partial(clocks.shift, service, direction, parts)
-            faults.append(Fault(f"{whose} {side}", frozenset({"clocks"}), apply))
+    away = _restart_service(service, kill=False, max_away_s=_MAX_AWAY_INTERVALS * service.step_wall_s)
+    faults.append(Fault("service away", whole, away, weight=1))
+    for part, (direction, way) in product((None, *PARTS), ((1, "ahead"), (-1, "behind"))):
+
+        def apply(rng: random.Random, direction: int = direction, part: str | None = part) -> None:
+            clocks.shift(service, rng, direction, part)
+
+        name = f"clock {way}" if part is None else f"clock of {part} {way}"
+        faults.append(Fault(name, frozenset({"clocks"}), apply, weight=1))
+    static = frozenset({f"{service.name} static"})
+    faults.append(Fault("static folder lost", static, lambda _: _lose_folder(service.static)))
+    faults.append(Fault("static files lost", static, lambda rng: _lose_files(service.static, rng)))
     return faults
+
+
+def _common_faults(services: list[ChaosService]) -> list[Fault]:
+    """Faults of all services at once: what is published meanwhile waits at the broker, and no service takes it."""
+    max_away_s = _MAX_AWAY_INTERVALS * services[0].step_wall_s
+
+    def stop_all(rng: random.Random) -> None:
+        with ExitStack() as guards:
+            for service in services:
+                guards.enter_context(service.guard)
+            for service in services:
+                service.stop()
+            time.sleep(rng.uniform(0.0, max_away_s))
+            for service in services:
+                service.start()
+
+    def pause_all(rng: random.Random) -> None:
+        pids = [pid for service in services if (pid := service.part_pid("private")) is not None]
+        for number, wait_s in ((signal.SIGSTOP, rng.uniform(0.5, max_away_s)), (signal.SIGCONT, 0.0)):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            time.sleep(wait_s)
+
+    whole = frozenset({f"{service.name} {part}" for service in services for part in PARTS})
+    private = frozenset({f"{service.name} private" for service in services})
+    return [
+        Fault("all services away", whole, stop_all, weight=1),
+        Fault("SIGSTOP all private", private, pause_all, weight=1),
+    ]
+
+
+def _lose_folder(folder: Path) -> None:
+    """Move a folder away in one step, as if its disk was replaced by an empty one."""
+    away = folder.with_name(f".{folder.name}-{time.monotonic_ns()}")
+    with suppress(FileNotFoundError):
+        folder.rename(away)
+    shutil.rmtree(away, ignore_errors=True)
+
+
+def _lose_files(folder: Path, rng: random.Random) -> None:
+    for path in [path for path in folder.rglob("*") if path.is_file() and rng.random() < 0.3]:
+        path.unlink(missing_ok=True)
 
 
 def _database_faults(database: ReplicatedDatabase) -> list[Fault]:
@@ -130,8 +191,16 @@ def _broker_faults(broker: Broker) -> list[Fault]:
         time.sleep(rng.uniform(0.5, _MAX_FAULT_S))
         broker.send_signal(signal.SIGCONT)
 
+    def flood(rng: random.Random) -> None:
+        words = ["tests.chaos.mqtt_flood", str(broker.port), str(rng.uniform(1.0, _MAX_FAULT_S))]
+        subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=_FLOOD_TIMEOUT_S)
+
     target = frozenset({"broker"})
-    return [Fault("kill -9 broker", target, kill), Fault("SIGSTOP broker", target, stop)]
+    return [
+        Fault("kill -9 broker", target, kill),
+        Fault("SIGSTOP broker", target, stop),
+        Fault("flood over MQTT", target, flood),
+    ]
 
 
 def all_faults(
@@ -143,6 +212,7 @@ def all_faults(
 ) -> list[Fault]:
     """Every fault that this machine permits."""
     faults = [fault for service in services for fault in _service_faults(service, clocks)]
+    faults += _common_faults(services)
     faults += [fault for database in databases for fault in _database_faults(database)]
     faults += _broker_faults(broker)
     if disk.available:

@@ -16,12 +16,15 @@ from murmurate.service.ingest.meter_signature import signed_bytes
 STEP_S = 900
 BOUND_WH, IMPUTED_WH = 1000, 200
 ZONES = ("harbour", "quay")
-HTTP, SIGNED, BATCHED, REGISTERS, FILES = range(40), range(40, 50), range(50, 70), range(70, 80), range(80, 99)
+HTTP, BARE, SIGNED, BATCHED = range(30), range(30, 40), range(40, 50), range(50, 70)
+REGISTERS, FILES = range(70, 80), range(80, 99)
 FENCE = 99  # a register that always shows 0: when its message is stored, those sent before it are stored too
 METERS = 100
 SOURCES = {"http": HTTP, "signed": SIGNED, "mqtt batches": BATCHED, "mqtt registers": REGISTERS, "files": FILES}
 POINTS_PER_INTERVAL = 3  # of a register: energy is a multiple of it, so any two of its points give the same energy
 _FAR_BEYOND_BOUND_WH = 2**40
+BARE_WH = 4 * BOUND_WH  # a bare register draws this or nothing: however it is stretched, it counts its bound or 0
+BARE_TIMES = (0.1, 0.2, 0.3, 0.7, 0.8, 0.9)  # of its points, as shares of an interval; it moves in the middle
 _SIGNERS = {meter: Ed25519Signer(meter.to_bytes(32, "big")) for meter in SIGNED}
 
 
@@ -55,6 +58,7 @@ class TrueEnergy:
         rng = np.random.default_rng((self.seed, interval))
         energy = rng.integers(0, 900, METERS)
         energy[list(REGISTERS)] = POINTS_PER_INTERVAL * rng.integers(0, 300, len(REGISTERS))
+        energy[list(BARE)] = BARE_WH * rng.integers(0, 2, len(BARE))
         energy[HTTP[interval % len(HTTP)]] = _FAR_BEYOND_BOUND_WH
         energy[FILES[interval % len(FILES)]] *= -1
         energy[FENCE] = 0
@@ -119,6 +123,12 @@ def register_points(truth: TrueEnergy, interval: int, meter: int) -> list[tuple[
         at_s = interval * STEP_S + part * STEP_S // POINTS_PER_INTERVAL
         points.append(register_message(meter, at_s, before + part * energy // POINTS_PER_INTERVAL))
     return points
+
+
+def bare_message(truth: TrueEnergy, meter: int, at_s: float) -> tuple[str, bytes]:
+    """What a bare register shows at a time: a number without its time. Topic and payload."""
+    interval = int(at_s // STEP_S) + (at_s % STEP_S >= STEP_S / 2)
+    return f"smartmeter/{meter_name(meter)}/ACTIVE_ENERGY_P", str(int(truth.register_wh(interval)[meter])).encode()
 
 
 def register_message(meter: int, at_s: int, total_wh: int) -> tuple[str, bytes]:

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
 from murmurate.service.landing.layout import interval_name
-from tests.chaos.meters import IMPUTED_WH, METERS, STEP_S, ZONES, TrueEnergy, zone_of
+from tests.chaos.meters import BARE, BOUND_WH, IMPUTED_WH, METERS, STEP_S, ZONES, TrueEnergy, zone_of
 
 Demand = tuple[int, int, int]  # energy [Wh], meters that reported, meters that did not
 
@@ -53,6 +54,26 @@ def judge(evidence: Evidence) -> Verdict:
     return verdict
 
 
+def judge_static(folder: Path, tiles: Mapping[str, list[bytes]]) -> list[str]:
+    """Check a folder of static files against the tiles of the log, by shard: every tile is there, and listed."""
+    try:
+        listed = {each["shard"]: each["seq"] + 1 for each in json.loads((folder / "shards").read_bytes())}
+    except (OSError, ValueError, KeyError, TypeError):
+        return [f"static: {folder.name} has no list of shards"]
+    violations = []
+    for shard, bodies in tiles.items():
+        files = [folder / "tiles" / shard / str(seq) for seq in range(len(bodies))]
+        missing = [seq for seq, path in enumerate(files) if not path.exists()]
+        wrong = [seq for seq, path in enumerate(files) if path.exists() and path.read_bytes() != bodies[seq]]
+        if missing:
+            violations.append(f"static: {len(missing)} tiles of {shard} are not in {folder.name}")
+        if wrong:
+            violations.append(f"static: {len(wrong)} tiles of {shard} in {folder.name} are not those of the log")
+        if listed.get(shard) != len(bodies):
+            violations.append(f"static: {folder.name} lists {listed.get(shard)} of {len(bodies)} tiles of {shard}")
+    return violations
+
+
 def _check_chain(zone: str, released: list[tuple[int, str]], intervals: range, verdict: Verdict) -> dict[int, str]:
     """Each interval is decided once, one after the other."""
     times = Counter(interval for interval, _ in released)
@@ -67,10 +88,21 @@ def _check_chain(zone: str, released: list[tuple[int, str]], intervals: range, v
     return kinds
 
 
+def is_late_too_early(late: int, answered_s: float, deadline_s: float) -> bool:
+    """Whether readings were called late though their interval was open by every clock that is not wrong [s of UTC]."""
+    return late > 0 and answered_s < deadline_s - MAX_CLOCK_DIFFERENCE_S - 1.0
+
+
+def is_price_of_another_time(start_s: float, end_s: float, asked_s: float, answered_s: float, slack_s: float) -> bool:
+    """Whether a price that was shown as that of now is of an interval that does not pay now [s of UTC]."""
+    return answered_s + slack_s < start_s or asked_s - slack_s >= end_s
+
+
 def _check_interval(evidence: Evidence, interval: int, kinds: dict[str, str | None], verdict: Verdict) -> None:
     files, closed = _files(evidence.landing, interval)
     reported, wrong = _reported_meters(evidence, interval, files)
     verdict.counts["readings"] += len(reported)
+    verdict.counts["readings of bare registers"] += len(reported.intersection(BARE))
     if wrong:
         verdict.violations.append(f"wrong: {wrong} readings of interval {interval} are not what was measured")
     lost = evidence.acknowledged(interval) - reported
@@ -109,7 +141,9 @@ def _reported_meters(evidence: Evidence, interval: int, files: Iterable[Path]) -
         meter, energy = table["meter"].to_numpy(), table["energy_wh"].to_numpy()
         start = table["interval_start"].cast(pa.int64()).to_numpy()
         right = (meter >= 0) & (meter < METERS) & (start == interval * STEP_S * 10**6)
-        right[right] = np.maximum(energy[right], 0) == np.maximum(measured[meter[right]], 0)
+        shown, true = np.maximum(energy[right], 0), np.maximum(measured[meter[right]], 0)
+        is_bare = np.isin(meter[right], BARE)  # stretched by the times of arrival, and above the bound all the same
+        right[right] = np.where(is_bare, np.minimum(shown, BOUND_WH) == np.minimum(true, BOUND_WH), shown == true)
         wrong += int((~right).sum())
         reported.update(meter.tolist())
     return frozenset(reported), wrong

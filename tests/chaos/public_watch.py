@@ -1,4 +1,4 @@
-"""Readers of both public APIs: a price that was shown never changes, and both services show the same."""
+"""Readers of both public APIs: a price that was shown never changes, both services show the same, and now is now."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import csv
 import threading
 from collections import Counter
 from contextlib import suppress
+from datetime import datetime
 
 import httpx
 
-from tests.chaos.chaos_service import ChaosService
+from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
+from tests.chaos.chaos_service import ChaosService, Operator
 from tests.chaos.meters import ZONES
+from tests.chaos.oracle import is_price_of_another_time
 
 _PAUSE_S = 1.0
 _TIMEOUT_S = 10.0
 
 
 class PublicWatch:
-    """A thread that reads the history of every zone, of one service after the other."""
+    """A thread that reads the price of now and the history of every zone, of one service after the other."""
 
-    def __init__(self, services: list[ChaosService]) -> None:
-        self._services = services
+    def __init__(self, operator: Operator, services: list[ChaosService]) -> None:
+        self._clock, self._services = operator.clock, services
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}  # zone and begin → price and kind
         self.changed: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -33,8 +36,22 @@ class PublicWatch:
             while not self._stopped.wait(_PAUSE_S):
                 for service in self._services:
                     for zone in ZONES:
+                        address = f"http://127.0.0.1:{service.public}/zones/{zone}"
                         with suppress(httpx.HTTPError):
-                            self._compare(zone, web.get(f"http://127.0.0.1:{service.public}/zones/{zone}/history.csv"))
+                            self._check_now(zone, web, f"{address}/now")
+                            self._compare(zone, web.get(f"{address}/history.csv"))
+
+    def _check_now(self, zone: str, web: httpx.Client, address: str) -> None:
+        """A price that is called that of now is: a process whose clock is wrong must say so instead."""
+        asked_s = self._clock.now()
+        answer = web.get(address)
+        answered_s = self._clock.now()
+        self.counts[f"now {answer.status_code}"] += 1
+        if answer.status_code == 200:
+            start_s, end_s = (datetime.fromisoformat(answer.json()[name]).timestamp() for name in ("start", "end"))
+            slack_s = (MAX_CLOCK_DIFFERENCE_S + 1.0) * self._clock.speed
+            if is_price_of_another_time(start_s, end_s, asked_s, answered_s, slack_s):
+                self.changed.append(f"stale: the price of {zone} that is called that of now is of another time")
 
     def _compare(self, zone: str, answer: httpx.Response) -> None:
         self.counts[f"history {answer.status_code}"] += 1

@@ -6,7 +6,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +16,14 @@ import psycopg
 
 from murmurate.service.landing.layout import interval_name
 from tests.chaos.acknowledged import Acknowledged
+from tests.chaos.bare_meters import BareMeters
 from tests.chaos.broker import Broker
 from tests.chaos.chaos_service import GRACE_INTERVALS, ChaosService, Operator, wait_until
 from tests.chaos.faults import ClockFaults
 from tests.chaos.landing_disk import LandingDisk
 from tests.chaos.meters import FILES, STEP_S, ZONES, TrueEnergy, parquet_body
 from tests.chaos.mqtt_meters import MqttMeters
-from tests.chaos.oracle import Evidence, Verdict, judge
+from tests.chaos.oracle import Evidence, Verdict, judge, judge_static
 from tests.chaos.public_watch import PublicWatch
 from tests.chaos.replicated_database import ReplicatedDatabase
 from tests.chaos.senders import Senders
@@ -54,6 +56,7 @@ class World:
     mqtt: MqttMeters
     senders: Senders
     watch: PublicWatch
+    bare: BareMeters
     last: int = 0  # the last interval that was sent
     _stopped: threading.Event = field(default_factory=threading.Event)  # nothing more is sent
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -110,6 +113,7 @@ class World:
         """Stop sending, and wait until each interval that was sent is decided. Return what went wrong."""
         self._stopped.set()
         player.join(60)
+        self.bare.stop()
         if self._failed:
             raise self._failed[0]
         violations = (
@@ -119,7 +123,27 @@ class World:
         if not wait_until(lambda: self._decided() >= self.last, _DECIDED_TIMEOUT_S + self._seconds_to_deadline()):
             violations.append("gap: the last intervals were not decided within three minutes of calm")
         self.watch.stop()
-        return violations + sorted(set(self.watch.changed))
+        violations += self._static_violations()
+        return violations + sorted(set(self.watch.changed)) + self.acknowledged.violations
+
+    def _static_violations(self) -> list[str]:
+        """What is wrong with the static files of each service, three minutes after the last fault at most."""
+        found: list[str] = []
+
+        def are_whole() -> bool:
+            with psycopg.connect(self.log.direct_dsn, options=_READ_ONLY) as connection:
+                rows = connection.execute("SELECT shard, body FROM public_log.tile ORDER BY shard, seq").fetchall()
+            tiles: dict[str, list[bytes]] = defaultdict(list)
+            for shard, body in rows:
+                tiles[shard].append(bytes(body))
+            found[:] = [text for service in self.services for text in judge_static(service.static, tiles)]
+            return not found
+
+        wait_until(are_whole, _DECIDED_TIMEOUT_S, pause_s=0.5)
+        for service in self.services if not found else ():
+            verified = self.operator.run("verify", str(service.static))
+            found += [] if "Everything holds." in verified else [f"static: verify says {verified[-300:]}"]
+        return found
 
     def _seconds_to_deadline(self) -> float:
         return max(0.0, self.operator.clock.wall_at((self.last + 1 + GRACE_INTERVALS) * STEP_S) - time.time())
@@ -152,8 +176,17 @@ class World:
 
 
 @contextmanager
-def new_world(seed: int, keep: Path | None = None) -> Iterator[World]:
-    """Start everything. Folders are deleted at the end; the logs of the services are copied to `keep`."""
+def new_world(
+    seed: int,
+    keep: Path | None = None,
+    *,
+    step_wall_s: float = STEP_WALL_S,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[World]:
+    """Start everything. Folders are deleted at the end; the logs of the services are copied to `keep`.
+
+    `environment` is added to that of the services.
+    """
     with ExitStack() as stack:
         root = Path(tempfile.mkdtemp(prefix="murmurate-chaos-"))
         stack.callback(shutil.rmtree, root, ignore_errors=True)
@@ -163,12 +196,13 @@ def new_world(seed: int, keep: Path | None = None) -> Iterator[World]:
         broker = Broker(root / "broker")
         broker.start()
         stack.callback(broker.kill)
-        operator = Operator(root, state.dsn, log.dsn, broker.port, step_wall_s=STEP_WALL_S)
+        operator = Operator(root, state.dsn, log.dsn, broker.port, step_wall_s=step_wall_s)
         begun = time.monotonic()
         operator.prepare()
         slow = min(MAX_SLOWDOWN, max(1.0, (time.monotonic() - begun) / IDLE_PREPARE_S))
         operator.step_wall_s *= slow
         operator.begin(in_s=_START_S * slow)
+        operator.environment |= environment or {}
         services = [ChaosService(operator, name) for name in ("one", "two")]
         for service in services:
             stack.callback(_keep_log, service, keep)
@@ -182,10 +216,12 @@ def new_world(seed: int, keep: Path | None = None) -> Iterator[World]:
         mqtt = MqttMeters(operator, broker, truth, acknowledged, _reader(state), clocks.wrong_since)
         stack.callback(mqtt.close)
         senders = Senders(operator, services, truth, acknowledged)
-        watch = PublicWatch(services)
+        watch = PublicWatch(operator, services)
         stack.callback(watch.stop)
+        bare = BareMeters(operator, broker, truth)
+        stack.callback(bare.stop)
         parts = (root, operator, services, state, log, broker, disk, truth, acknowledged, clocks, mqtt, senders, watch)
-        world = World(*parts)
+        world = World(*parts, bare)
         unit = threading.Thread(target=world.keep_services_running, name="init", daemon=True)
         unit.start()
         stack.callback(unit.join)

@@ -14,6 +14,7 @@ from murmurate.service.landing.layout import interval_name
 from tests.chaos.acknowledged import Acknowledged
 from tests.chaos.chaos_service import GRACE_INTERVALS, ChaosService, Operator
 from tests.chaos.meters import FILES, HTTP, SIGNED, STEP_S, TrueEnergy, http_body, json_body, parquet_body
+from tests.chaos.oracle import is_late_too_early
 
 _POST_TIMEOUT_S = 20.0
 _PAUSE_S = 0.3
@@ -36,7 +37,12 @@ class HeadEnd:
             service = self._services[attempt % len(self._services)]
             attempt += 1
             with suppress(httpx.HTTPError):
-                if self._is_acknowledged(self._post(service, body, kind), len(meters)):
+                answer = self._post(service, body, kind)
+                late = answer.json()["late"] if answer.status_code in {200, 422} else 0
+                if is_late_too_early(late, time.time(), end_s):
+                    text = f"late: {late} readings of {interval} ({source}) were called late before their deadline"
+                    self._acknowledged.violations.append(text)
+                if self._is_acknowledged(answer, len(meters)):
                     self._acknowledged.add(source, interval, meters)
                     return
             self._acknowledged.count(f"{source} sent again")

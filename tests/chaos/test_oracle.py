@@ -5,22 +5,42 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from murmurate.service.clock import ServiceClock
+from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
 from murmurate.service.landing.layout import interval_name
-from tests.chaos.meters import BATCHED, FILES, HTTP, REGISTERS, SIGNED, STEP_S, ZONES, TrueEnergy
-from tests.chaos.oracle import Evidence, judge
+from tests.chaos.meters import (
+    BARE,
+    BARE_TIMES,
+    BARE_WH,
+    BATCHED,
+    BOUND_WH,
+    FILES,
+    HTTP,
+    REGISTERS,
+    SIGNED,
+    STEP_S,
+    ZONES,
+    TrueEnergy,
+    bare_message,
+)
+from tests.chaos.oracle import Evidence, is_late_too_early, is_price_of_another_time, judge, judge_static
+from tests.chaos.public_watch import PublicWatch
 from tests.support.ingestors import demand_of, new_ingestor
 
 TRUTH = TrueEnergy(seed=1, first=2_000_000)
 LAST = TRUTH.first + 2
-SOURCES = (HTTP, SIGNED, BATCHED, REGISTERS, FILES)
+SOURCES = (HTTP, BARE, SIGNED, BATCHED, REGISTERS, FILES)
 
 
 def write_readings(path: Path, interval: int, meters, energy) -> None:
@@ -133,3 +153,96 @@ def test_the_product_computes_the_same_demand(tmp_path):
         write_readings(path, LAST, source, TRUTH.stored_wh(LAST)[source])
     found = demand_of(ingestor, tmp_path, LAST * STEP_S)
     assert found == {zone: demand[:2] for (_, zone), demand in whole_demand(LAST).items()}
+
+
+def bare_reading(interval, arrivals):
+    """What the product makes of a bare register's points that arrive at these times: (sent, arrives) as shares."""
+    meter, state, energies = BARE[0], None, []
+    for sent, arrives in [*arrivals, (1.1, 1.1)]:
+        shown = int(bare_message(TRUTH, meter, (interval + sent) * STEP_S)[1])
+        point = RegisterReading(int((interval + arrives) * STEP_S), shown)
+        state, found = RegisterState.start_or_advance(state, point, interval_s=STEP_S)
+        energies += found
+    return dict(energies).get(interval * STEP_S)
+
+
+def move_of(*energies):
+    """The first interval whose energies of the first bare register, from it on, are these."""
+    found = (
+        at
+        for at in range(TRUTH.first + 1, TRUTH.first + 200)
+        if all(int(TRUTH.energy_wh(at + n)[BARE[0]]) == energy for n, energy in enumerate(energies))
+    )
+    return next(found)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])
+def test_a_bare_register_that_arrives_at_once_is_right_after_the_bound(delay):
+    for energy in (0, BARE_WH):
+        reading = bare_reading(move_of(energy), [(share, min(0.999, share + delay)) for share in BARE_TIMES])
+        assert min(reading, BOUND_WH) == min(energy, BOUND_WH)
+
+
+def test_a_bare_register_that_waited_is_wrong_and_found(evidence):
+    """A point that waited since the interval before carries its energy into one in which nothing was drawn."""
+    interval = move_of(BARE_WH, 0) + 1
+    reading = bare_reading(interval, [(-0.8, 0.05), (0.7, 0.7), (0.9, 0.9)])
+    assert min(reading, BOUND_WH) > 0 == int(TRUTH.energy_wh(interval)[BARE[0]])
+    path = shard_folder(evidence.landing, LAST) / f"{BARE.start}.parquet"
+    energy = TRUTH.stored_wh(LAST)[BARE]
+    energy[0] = reading if not energy[0] else 0
+    write_readings(path, LAST, BARE, energy)
+    close_interval(evidence.landing, LAST)
+    assert rules(evidence) == {"wrong"}
+
+
+def test_readings_that_are_called_late_before_their_deadline_are_found():
+    assert is_late_too_early(1, answered_s=90.0, deadline_s=100.0)
+    assert not is_late_too_early(0, answered_s=90.0, deadline_s=100.0)
+    assert not is_late_too_early(1, answered_s=95.0, deadline_s=100.0)  # clocks may differ by so much
+
+
+def test_a_price_of_another_time_is_found():
+    assert is_price_of_another_time(1800, 2700, asked_s=900, answered_s=901, slack_s=100)
+    assert is_price_of_another_time(1800, 2700, asked_s=2900, answered_s=2901, slack_s=100)
+    assert not is_price_of_another_time(1800, 2700, asked_s=1799, answered_s=2701, slack_s=0)
+    assert not is_price_of_another_time(1800, 2700, asked_s=2750, answered_s=2751, slack_s=100)
+
+
+@pytest.mark.parametrize(("hours_ago", "found"), [(0, 0), (3, 1)])
+def test_the_watch_of_the_public_api_finds_a_price_of_another_time(hours_ago, found):
+    begin = datetime.now(UTC) - timedelta(hours=hours_ago, minutes=5)
+    price = {"start": begin.isoformat(), "end": (begin + timedelta(minutes=15)).isoformat()}
+    watch = PublicWatch(SimpleNamespace(clock=ServiceClock()), [])
+    with httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=price))) as web:
+        watch._check_now("quay", web, "http://public/zones/quay/now")
+    watch.stop()
+    assert len(watch.changed) == found
+
+
+@pytest.fixture
+def static(tmp_path):
+    """A folder with two tiles of a shard, and those tiles."""
+    folder, bodies = tmp_path / "static", [b"first", b"second"]
+    (folder / "tiles" / "s").mkdir(parents=True)
+    for seq, body in enumerate(bodies):
+        (folder / "tiles" / "s" / str(seq)).write_bytes(body)
+    (folder / "shards").write_text(json.dumps([{"shard": "s", "seq": 1}]))
+    return folder, {"s": bodies}
+
+
+def test_whole_static_files_are_whole(static):
+    assert judge_static(*static) == []
+
+
+@pytest.mark.parametrize("lost", ["tiles/s/0", "shards"])
+def test_a_static_file_that_is_lost_is_found(static, lost):
+    (static[0] / lost).unlink()
+    assert len(judge_static(*static)) == 1
+
+
+def test_a_static_file_that_is_wrong_and_a_list_that_lies_are_found(static):
+    (static[0] / "tiles" / "s" / "0").write_bytes(b"other")
+    assert len(judge_static(*static)) == 1
+    (static[0] / "shards").write_text(json.dumps([{"shard": "s", "seq": 2}]))
+    assert len(judge_static(*static)) == 2
