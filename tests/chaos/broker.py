@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.ports import free_port
@@ -14,9 +15,9 @@ _START_TIMEOUT_S = 60.0
 
 
 class Broker:
-    """One mosquitto that keeps sessions and messages in a folder."""
+    """One mosquitto that keeps sessions and messages in a folder. `autosave`: with each change, not only by `save`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, autosave: bool = True, more_settings: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.epoch = 0  # grows with each kill and each start: what was published in another epoch may be lost
         self._settings = folder / "mosquitto.conf"
@@ -24,12 +25,12 @@ class Broker:
         folder.mkdir()
         lines = (
             f"listener {self.port} 127.0.0.1",
-            "allow_anonymous true",
+            *(more_settings or ("allow_anonymous true",)),
             "persistence true",
             f"persistence_location {folder}/",
-            "autosave_on_changes true",
-            "autosave_interval 1",
+            *(("autosave_on_changes true", "autosave_interval 1") if autosave else ()),
             "max_queued_messages 0",
+            "set_tcp_nodelay true",
             "user root",
         )
         self._settings.write_text("\n".join(lines) + "\n")
@@ -59,6 +60,13 @@ class Broker:
     def send_signal(self, number: int) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """Have it save and end."""
+        self.send_signal(signal.SIGTERM)
+        assert self._process is not None
+        self._process.wait(_START_TIMEOUT_S)
+        self.kill()
 
     def kill(self) -> None:
         self.epoch += 1

@@ -106,6 +106,12 @@ ALERT_CASES: dict[str, list[AlertCase]] = {
         counter('murmurate_register_points_refused_total{cause="future"}'),
         first_event('murmurate_register_points_refused_total{cause="future"}'),
     ],
+    "MurmurateRegisterPointsQueued": [
+        AlertCase(
+            {'murmurate_register_points_refused_total{cause="queued"}': "0x60 1+5x60"},
+            {'murmurate_register_points_refused_total{cause="queued"}': "0x85 1+5x3 16x40"},
+        )
+    ],
     "MurmurateMqttDisconnected": [gauge("murmurate_mqtt_connected", 0, 1)],
     "MurmurateMqttQueueLong": [gauge("murmurate_mqtt_queue_bytes", 60_000_000, 1_000_000)],
     "MurmurateMqttSetAside": [counter("murmurate_mqtt_set_aside_total")],

@@ -62,6 +62,7 @@ class MqttZone:
             current_ingestor=self.take,
             store=IngestStore(self.dsn),
             now=lambda: self.now_s,
+            clock_speed=1000.0,
             queue=self.queue or MessageQueue(),
         )
 
@@ -82,6 +83,15 @@ class MqttZone:
         while not holds():
             assert time.monotonic() < end, (self.ingestor.counts, self.logged)
             time.sleep(0.02)
+
+    def let_fences_return(self, consumer):
+        """Move the clock to where it is, from so long ago that points without a time count."""
+        now_s, fence = self.now_s, consumer.fence
+        steps = int(fence.settle_s / fence.tolerance_s * 2)
+        for step in range(steps, -1, -1):
+            self.now_s = now_s - step * fence.tolerance_s / 2
+            self.until(lambda: fence.returned_s == self.now_s)
+        self.now_s = now_s
 
     def counted(self):
         table = pin_table(self.landing, self.root / "meters.csv")
@@ -107,7 +117,7 @@ def start_consumer(zone):
     def start():
         consumer = zone.new_consumer()
         consumers.append((consumer, consumer.start()))
-        zone.until(lambda: ("broker listens", {"topics": 2}) in zone.logged)
+        zone.until(lambda: ("broker listens", {"topics": 3}) in zone.logged)
         return consumer
 
     yield start

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -58,6 +60,7 @@ def connect_mqtt(
     client.on_connect_fail = watch.on_connect_fail
     client.on_subscribe = watch.on_subscribe
     client.on_disconnect = watch.on_disconnect
+    client.on_socket_open = send_at_once
     if on_message is not None:
         client.on_message = lambda _client, _data, message: on_message(message)
     client.max_queued_messages_set(max_queued_messages)
@@ -69,6 +72,11 @@ def connect_mqtt(
         client.connect_async(broker.host, broker.port, keepalive=30)
     client.loop_start()
     return client
+
+
+def send_at_once(_client: Client, _data: object, line: Any) -> None:
+    """Have a socket send small packets without waiting for the broker's answer to the last one."""
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _connect_properties(*, keeps_session: bool, max_message_bytes: int) -> Properties:

@@ -97,6 +97,7 @@ def run_private(settings: ServiceSettings, databases: Databases) -> None:
             current_ingestor=ingestor,
             store=store,
             now=now,
+            clock_speed=settings.clock.speed,
         )
         consumer.start(on_failure=lambda: os.kill(os.getpid(), signal.SIGTERM))  # the supervisor restarts this process
     readiness = IngestReadiness(state, settings.landing)

@@ -109,7 +109,7 @@ def test_a_register_whose_energy_was_kept_but_not_remembered_is_worked_out_again
 
     monkeypatch.setattr(IngestStore, "store_registers", keep_at_the_second_try)
     zone.now_s = START_S
-    start_consumer()
+    zone.let_fences_return(start_consumer())
     zone.send(f"smartmeter/{zone.mark}-2/ACTIVE_ENERGY_P", b"1000")  # without a time: it is that of its arrival
     store = IngestStore(zone.dsn)
     zone.until(lambda: 2 in store.load_registers([2]))
@@ -127,7 +127,7 @@ def test_a_consumer_that_breaks_is_logged_and_reported(zone, monkeypatch):
     monkeypatch.setattr(ReadingIngestor, "start_batch", lambda *_: 1 / 0)
     missed, consumer = [], zone.new_consumer()
     thread = consumer.start(on_failure=lambda: missed.append(True))
-    zone.until(lambda: ("broker listens", {"topics": 2}) in zone.logged)
+    zone.until(lambda: ("broker listens", {"topics": 3}) in zone.logged)
     zone.send(BATCH_TOPIC, zone.reading(1, 50))
     thread.join(120)
     assert missed

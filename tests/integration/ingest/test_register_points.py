@@ -54,20 +54,32 @@ def test_a_retained_bare_number_moves_no_energy_after_a_reconnect(zone, start_co
     try:
         zone.now_s = START_S
         first = start_consumer()
+        zone.let_fences_return(first)
         zone.send(topic, b"5000", retain=True)  # as it is published it is as old as it seems
         zone.until(lambda: loaded(zone, 6) == RegisterState(*[RegisterReading(START_S, 5_000)] * 2))
         first.stop()
         time.sleep(0.6)
         zone.now_s = START_S + STEP_S - 30
         zone.logged.clear()
-        start_consumer()
+        second = start_consumer()
         zone.until(lambda: zone.ingestor.counts["register_retained"] == 1)
         zone.now_s = START_S + STEP_S
+        zone.let_fences_return(second)
         zone.send(topic, b"5333", retain=True)
         zone.until(lambda: zone.ingestor.counts["accepted"] == 1)
         assert zone.counted() == (333 + 9 * 100, 1)
     finally:
         zone.send(topic, b"", retain=True)  # the broker forgets it
+
+
+def test_a_bare_number_counts_only_while_fences_return(zone, start_consumer):
+    consumer = start_consumer()
+    zone.send(zone.register_topic(6), b"5000")
+    zone.until(lambda: zone.ingestor.counts["register_queued"] == 1)
+    zone.let_fences_return(consumer)
+    zone.send(zone.register_topic(6), b"5001")
+    zone.until(lambda: loaded(zone, 6) == RegisterState(*[RegisterReading(NOW_S, 5_001)] * 2))
+    assert zone.ingestor.counts["refused"] == 1
 
 
 def test_a_retained_point_with_its_time_counts_for_that_time(zone, start_consumer):

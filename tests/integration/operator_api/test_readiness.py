@@ -190,7 +190,7 @@ def test_a_check_that_never_ends_delays_no_answer_for_long_and_is_not_ready(monk
 def test_the_metrics_of_the_ways_in(private):
     status = private.status
     status.ingestor().ingest_batch(ReadingBatch.from_numbered_rows([(0, OPEN_S, 5)]), None)
-    status.ingestor.counts.update(register_future=3, mqtt_quarantined=2)
+    status.ingestor.counts.update(register_future=3, register_queued=1, mqtt_quarantined=2)
     private.consumer.dropped = 7
     registry_text = _render(status, ["harbour", "quay", "unknown"])
     samples = {
@@ -200,6 +200,7 @@ def test_the_metrics_of_the_ways_in(private):
     }
     assert samples["murmurate_register_points_refused_total", "future"] == 3
     assert samples["murmurate_register_points_refused_total", "retained"] == 0
+    assert samples["murmurate_register_points_refused_total", "queued"] == 1
     assert samples["murmurate_mqtt_set_aside_total",] == 2
     assert samples["murmurate_mqtt_dropped_total",] == 7
     assert (samples["murmurate_mqtt_connected",], samples["murmurate_mqtt_queue_bytes",]) == (0, 0)

@@ -27,6 +27,7 @@ class ReceivedMessage:
     mid: int = 0
     is_duplicate: bool = False  # the broker has delivered it before
     is_retained: bool = False  # it was published before this client subscribed
+    may_have_waited: bool = False  # at the broker or in a socket, before it came
 
     @property
     def held_bytes(self) -> int:

@@ -3,34 +3,44 @@ what; a meter with a key in the table must sign as well.
 
     murmurate/readings                  JSON lines or Parquet, as over HTTP
     smartmeter/<meter>/ACTIVE_ENERGY_P  the value of a register
+    murmurate/fence/<client>            what this client sends to itself: see delivery_fence.py
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from threading import Event, Thread
 
 from paho.mqtt.client import Client, MQTTMessage
 
 from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
+from murmurate.service.ingest.delivery_fence import FENCES_PER_TOLERANCE, DeliveryFence
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.message_attempts import MessageAttempts
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MAX_MESSAGE_BYTES, RETRIED_ERRORS, MessageIngest
 from murmurate.service.ingest.message_queue import MessageQueue, ReceivedMessage
 from murmurate.service.landing.layout import Landing
-from murmurate.service.mqtt_client import connect_mqtt
+from murmurate.service.mqtt_client import REPEAT_FAILURE_S, connect_mqtt
 from murmurate.service.settings import MqttBroker
 
 logger = logging.getLogger(__name__)
 
 REGISTER_TOPIC_FILTER = "smartmeter/+/ACTIVE_ENERGY_P"
+FENCE_TOPIC = "murmurate/fence"
+FENCE_REMEDY = (
+    f"let the service's user publish and read {FENCE_TOPIC}/# at the broker, and see that state and landing can be "
+    "written; until then points of registers without a time are refused"
+)
 MAX_MESSAGES_PER_GROUP = 10_000
 _INGEST_RETRY_S = 5.0
 _TAKE_TIMEOUT_S = 0.2
+_MAX_LOST_FENCES = 2  # in a row, without a warning
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,29 +53,37 @@ class MqttConsumer:
     current_ingestor: Callable[[], ReadingIngestor]
     store: IngestStore
     now: Callable[[], float]
+    clock_speed: float = 1.0  # of `now`, against the time of the machine
     decoders: DecoderPool = DECODERS
     queue: MessageQueue = field(default_factory=MessageQueue)
     dropped: int = field(default=0, init=False)  # messages at QoS 0 for which there was no room
     _client: Client | None = field(default=None, init=False)
+    fence: DeliveryFence = field(init=False)
     _attempts: MessageAttempts = field(init=False)
     _stopped: Event = field(default_factory=Event, init=False)
 
     def __post_init__(self) -> None:
+        self.fence = DeliveryFence(self.landing.interval_s)
         self._attempts = MessageAttempts(self.landing, self.client_id)
 
     @property
     def is_connected(self) -> bool:
         return self._client is not None and self._client.is_connected()
 
+    @property
+    def fence_topic(self) -> str:
+        return f"{FENCE_TOPIC}/{self.client_id}"
+
     def run(self) -> None:
         """Take messages until `stop`."""
         client = self._client = connect_mqtt(
             self.broker,
             self.client_id,
-            topics=(BATCH_TOPIC, REGISTER_TOPIC_FILTER),
+            topics=(BATCH_TOPIC, REGISTER_TOPIC_FILTER, self.fence_topic),
             on_message=self._receive_message,
             max_message_bytes=MAX_MESSAGE_BYTES,
         )
+        Thread(target=self._send_fences, args=(client,), name="fences", daemon=True).start()
         try:
             while not self._stopped.is_set():
                 messages = self.queue.take(MAX_MESSAGES_PER_GROUP, _TAKE_TIMEOUT_S)
@@ -97,25 +115,51 @@ class MqttConsumer:
         self.queue.close()
 
     def _receive_message(self, message: MQTTMessage) -> None:
-        """Keep what is needed of a message. It is called by the thread of the client, which waits for room here."""
-        try:
-            received_s = int(self.now())
-        except ClockDifferenceError:
-            received_s = None
+        """Keep what is needed of a message. It is called by the thread of the client, which waits for room here.
+
+        Fences wait with the others: a client must acknowledge messages in the order of their arrival.
+        """
+        now_s = self._known_time()
+        if now_s is not None and message.topic == self.fence_topic:
+            self.fence.note_return(bytes(message.payload), now_s)
         received = ReceivedMessage(
             message.topic,
             bytes(message.payload),
-            received_s,
+            None if now_s is None else int(now_s),
             message.qos,
             message.mid,
             message.dup,
             message.retain,
+            now_s is None or not self.fence.is_open(now_s),
         )
         if not self.queue.put(received):
             self.dropped += 1
 
+    def _known_time(self) -> float | None:
+        """The time of the service [s of UTC]; None while its clocks differ."""
+        try:
+            return self.now()
+        except ClockDifferenceError:
+            return None
+
+    def _send_fences(self, client: Client) -> None:
+        """Send a fence whenever the last one has returned, or has taken too long."""
+        pause_s, said_s = self.fence.tolerance_s / FENCES_PER_TOLERANCE / self.clock_speed, -inf
+        while not self._stopped.wait(pause_s):
+            now_s = self._known_time()
+            if now_s is None or not client.is_connected():
+                continue
+            if (fence := self.fence.next_fence(now_s)) is not None:
+                client.publish(self.fence_topic, fence, qos=1)
+            if self.fence.lost_in_row >= _MAX_LOST_FENCES and time.monotonic() - said_s >= REPEAT_FAILURE_S:
+                said_s = time.monotonic()
+                logger.warning("messages delayed", extra={"consumer": "mqtt", "remedy": FENCE_REMEDY})
+
     def _ingest_until_stored(self, messages: list[ReceivedMessage]) -> bool:
         """Keep what they carry; while the disk or the state fails, try again. What cannot be read is only counted."""
+        messages = [message for message in messages if message.topic != self.fence_topic]
+        if not messages:
+            return True
         while not self._stopped.is_set():
             try:
                 MessageIngest(

@@ -1,11 +1,12 @@
 """Points of registers become the energy of intervals, and the state keeps the last point of each register.
 
-A point counts for the time that it names. Points without a time that can be trusted are refused:
+A point counts for the time that it names, or else for that of its arrival. Some points are refused:
 
     future        it names a time ahead of the clock; were it kept, its register would be silent until then
     retained      it names no time and was published before this client subscribed
     redelivered   it names no time and was delivered before: it is older than its arrival
     clock         it names no time and came while the clocks of the service differed
+    queued        it names no time and may have waited at the broker or in a socket (`delivery_fence.py`)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from murmurate.service.ingest.ingestor import MAX_CLOCK_SKEW_S, UNKNOWN_METER, R
 from murmurate.service.ingest.message_queue import ReceivedMessage
 from murmurate.service.ingest.meter_registry import NOT_FOUND
 
-REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "clock", "unknown_meter")
+REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "clock", "queued", "unknown_meter")
 REFUSED_POINT_PREFIX = "register_"  # of their counts: register_future
 
 
@@ -40,11 +41,20 @@ def parse_register_message(message: ReceivedMessage, now_s: int) -> tuple[Regist
     cause = None
     if reading.at_s > now_s + MAX_CLOCK_SKEW_S:
         cause = "future"
-    elif not has_time and (message.is_retained or message.is_duplicate):
-        cause = "retained" if message.is_retained else "redelivered"
-    elif not has_time and message.received_s is None:
-        cause = "clock"
+    elif not has_time:
+        cause = _waiting_cause(message)
     return RegisterPoint(message.topic.split("/")[1], reading, received_s), cause
+
+
+def _waiting_cause(message: ReceivedMessage) -> str | None:
+    """Why a message is older than its arrival, if it is or may be, or why the time of its arrival is not known."""
+    if message.is_retained:
+        return "retained"
+    if message.is_duplicate:
+        return "redelivered"
+    if message.received_s is None:
+        return "clock"
+    return "queued" if message.may_have_waited else None
 
 
 def ingest_register_points(ingestor: ReadingIngestor, store: IngestStore, points: Sequence[RegisterPoint]) -> None:
