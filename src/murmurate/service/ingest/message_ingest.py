@@ -14,6 +14,7 @@ from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.batch import Receipt
 from murmurate.service.ingest.body_formats import JSON_LINES, PARQUET
 from murmurate.service.ingest.decoder_pool import DecoderPool
+from murmurate.service.ingest.formats.text_lines import NOTHING_READABLE
 from murmurate.service.ingest.group_commit import IngestBusyError
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import PendingReceipt, ReadingIngestor
@@ -115,12 +116,18 @@ class MessageIngest:
             self._refused_points.append(cause)
 
     def _start_joined(self, body: bytes, parts: Sequence[bytes]) -> None:
-        """Begin to store messages that were joined. If nothing of them can be read, each one is read alone."""
+        """Begin to store messages that were joined. Where no line of them can be read, no message has one.
+
+        If they were refused for another reason, each one is read alone.
+        """
         try:
             self._start_body(body)
-        except MurmurateError:
+        except MurmurateError as error:
             for part in parts:
-                self._start_alone(part)
+                if error.value == NOTHING_READABLE and part.strip():
+                    self._refused += 1
+                else:
+                    self._start_alone(part)
 
     def _start_alone(self, payload: bytes) -> None:
         try:

@@ -33,6 +33,7 @@ from murmurate.service.ingest.formats.uniform_lines import parse_uniform_csv, pa
 _READING_MEMBERS = ("meter", "interval_start", "interval_end", "energy_wh", "signature")
 _SIGNATURE_PATTERN = re.compile(r"(?:[0-9a-fA-F]{2}){1,256}")
 _LINE_TOO_LONG = ("line", "too long", f"must have at most {MAX_READING_LINE_BYTES} bytes")
+NOTHING_READABLE = "not JSON lines"  # the value of the error for a body of which no line can be read
 _NOT_CSV = ("line", "no CSV", "must have its quotes closed on the line")
 _UNREADABLE_LINE_ERRORS = frozenset(str(ReadingError(*rule)) for rule in (_LINE_TOO_LONG, NOT_UTF8, NOT_JSON))
 
@@ -95,7 +96,7 @@ def parse_json_lines_strictly(body: bytes, *, interval_s: int) -> tuple[ReadingB
     batch, refused = _batch_from_lines(_lines(body), _parse_members, interval_s)
     if refused and not len(batch) and _UNREADABLE_LINE_ERRORS.issuperset(refused.values()):
         raise ReadingError(
-            "body", "not JSON lines", f"must have one object a line; line {min(refused)}: {refused[min(refused)]}"
+            "body", NOTHING_READABLE, f"must have one object a line; line {min(refused)}: {refused[min(refused)]}"
         )
     return batch, refused
 
