@@ -36,6 +36,7 @@ EVENT_FAULTS = (
     "faulty writer",
     "forged tile checked",
     "opening of a zone reaches some publishers",
+    "closing of a zone reaches some publishers",
     "plan unknown",
     "zone opened in two shards",
     "test-only noise",

@@ -133,6 +133,16 @@ def change_plan(sim: Simulation) -> None:
     sim.faults.record("plan change reaches some publishers", zone, number, *(publisher.name for publisher in informed))
 
 
+def close_zone(sim: Simulation) -> None:
+    """The operator closes a zone. Publishers that are not informed still want it open."""
+    zone = sim.pick(tuple(sim.openings))
+    sim.closing.add(zone)
+    informed = [publisher for publisher in sim.publishers if sim.faults.chance(0.5)]
+    for publisher in informed:
+        publisher.closing.add(zone)
+    sim.faults.record("closing of a zone reaches some publishers", zone, *(publisher.name for publisher in informed))
+
+
 def rotate_key(sim: Simulation) -> None:
     """Rotate the key of a shard. Some publishers are not informed, and some do not hold the new key."""
     shard = sim.pick(sim.shards)
@@ -331,6 +341,7 @@ EVENTS: tuple[tuple[Event, int], ...] = (
     (shift_clock, 6),
     (open_zone, 9),
     (change_plan, 4),
+    (close_zone, 2),
     (rotate_key, 4),
     (toggle_mismatched_plan, 1),
     (toggle_test_only_noise, 1),

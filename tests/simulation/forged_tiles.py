@@ -13,7 +13,7 @@ from murmurate.public_log.make_tile import change_key, change_zones, open_shard,
 from murmurate.public_log.merkle import compute_root, hash_leaf
 from murmurate.public_log.signing import Signer
 from murmurate.public_log.tile import Rows, Tile, TileKind, hash_leaves, parse_tile, row_dtype, sign_tile
-from murmurate.public_log.tile_chain import ShardHead, check_follows
+from murmurate.public_log.tile_chain import ShardHead, check_follows, close_zones
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.publisher.steps import Offer
 from murmurate.units import IntArray
@@ -62,6 +62,8 @@ def make_next_tile(sim: Simulation, shard: str) -> tuple[ShardHead | None, Offer
         tile = open_shard(shard, table, interval=first - 1, interval_s=samples.INTERVAL_S, lead=sim.lead, signer=signer)
         return None, Offer(tile, table)
     signer = _signer(sim, head)
+    if not head.table.rows:  # the shard has ended: nothing follows
+        return head, Offer(change_key(head, sim.signers[1].public_key, signer), head.table)
     kind = sim.pick(
         (TileKind.RELEASE, TileKind.RELEASE, TileKind.RELEASE, TileKind.ZONES, TileKind.ZONES, TileKind.KEY)
     )
@@ -84,14 +86,18 @@ def _new_row(zone: str, since: int) -> ZoneRow:
 
 def _next_table(sim: Simulation, head: ShardHead) -> ZoneTable:
     rows = list(head.table.rows)
-    new = [zone for zone in sim.zones if zone not in head.table.position]
+    new = [zone for zone in sim.zones if zone not in head.table.zones_ever]
     if new and sim.faults.chance(0.5):
         rows.append(_new_row(new[0], head.interval + 1))
     if sim.faults.chance(0.4):
         place = sim.faults.below(len(rows))
         terms = samples.PLANS_BY_ZONE[rows[place].zone][2].terms
         rows[place] = rows[place]._replace(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick)
-    return ZoneTable.from_rows(rows)
+    leaving = []
+    if sim.faults.chance(0.3):
+        leaving = close_zones(head, [sim.pick(head.table.zones)])
+    left = {zone.zone for zone in leaving}
+    return ZoneTable.from_rows([row for row in rows if row.zone not in left], [*head.table.closed, *leaving])
 
 
 def _some_rows(sim: Simulation, count: int) -> Rows:
@@ -127,8 +133,10 @@ def forge_tile(sim: Simulation, shard: str) -> ForgedTile:
     if tile.header.kind is TileKind.RELEASE and how < 6:
         tile = _alter_rows(sim, head, tile, table, signer)
     elif tile.header.kind in {TileKind.OPEN, TileKind.ZONES} and how < 6:
-        table = _alter_table(sim, table)
-        tile = sign_tile(replace(tile.header, table=table.digest), signer)
+        table, closing = _alter_table(sim, table, head), tile.header.extensions
+        if head is not None and sim.faults.chance(0.5):  # the header states what the altered table says
+            closing = change_zones(head, table, signer).header.extensions
+        tile = sign_tile(replace(tile.header, table=table.digest, extensions=closing), signer)
     else:
         tile = sign_tile(replace(tile.header, **_altered_member(sim, tile)), signer, tile.rows)
     last = sim.oracle.current.get(shard)
@@ -187,8 +195,10 @@ def _add_totals(rows: Rows, before: IntArray) -> None:
         rows[f"total_{cost}"] = before[number] + rows[cost]
 
 
-def _alter_table(sim: Simulation, table: ZoneTable) -> ZoneTable:
+def _alter_table(sim: Simulation, table: ZoneTable, head: ShardHead | None) -> ZoneTable:
     rows = list(table.rows)
+    if table.closed and (not rows or sim.faults.chance(0.7)):
+        return _alter_closed(sim, table, head)
     at = sim.faults.below(len(rows))
     row, how = rows[at], sim.faults.below(5)
     if how == 0:
@@ -201,12 +211,30 @@ def _alter_table(sim: Simulation, table: ZoneTable) -> ZoneTable:
         del rows[at]
     elif how == 4:
         rows[at] = row._replace(plan="not a digest")
-    return ZoneTable(tuple(sorted(rows)))
+    return ZoneTable(tuple(sorted(rows)), table.closed)
+
+
+def _alter_closed(sim: Simulation, table: ZoneTable, head: ShardHead | None) -> ZoneTable:
+    """Forget, open again or change a zone that was closed, or close one that never was open."""
+    rows, closed = list(table.rows), list(table.closed)
+    zone, how = closed.pop(sim.faults.below(len(closed))), sim.faults.below(6)
+    if how == 0:
+        rows.append(zone.row)
+    elif how == 1:
+        rows.append(zone.row._replace(since=zone.last + 1 if head is None else head.interval + 1))
+    elif how in {2, 3}:
+        name = sim.pick(("last", "since", "total_epsilon_micro", "total_rho_micro"))
+        closed.append(zone._replace(**{name: getattr(zone, name) + sim.pick((-1, 1))}))
+    elif how == 4:
+        closed += [zone, zone._replace(zone="never open")]
+    return ZoneTable(tuple(sorted(rows)), tuple(sorted(closed)))
 
 
 def _altered_member(sim: Simulation, tile: Tile) -> dict[str, Any]:
     name = sim.pick(_CHANGED)
     value = getattr(tile.header, name)
+    if name == "extensions":
+        return {name: {"closed": sim.pick(({}, {sim.zones[0]: {"total_epsilon_micro": 0, "total_rho_micro": 0}}))}}
     if name == "kind":
         return {"kind": sim.pick(tuple(TileKind))}
     if name in {"interval_s", "lead"} and sim.faults.chance(0.5):
@@ -232,4 +260,5 @@ _CHANGED = (
     "next_key",
     "kind",
     "kind",
+    "extensions",
 )

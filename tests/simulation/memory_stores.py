@@ -287,9 +287,18 @@ class MemoryLog:
         )
 
     def _zones_may_enter(self, offer: Offer) -> bool:
-        """Whether all plans are published, and each zone is claimed for the shard."""
-        shard = offer.tile.header.shard
-        return all(row.plan in self.documents and self.claims.get(row.zone) == shard for row in offer.table.rows)
+        """Whether all plans are published, each zone is claimed for the shard, and none is lost or opened again."""
+        shard, after = offer.tile.header.shard, offer.table
+        last = self.last.get(shard)
+        if last is not None:
+            before = self._table(last.header.table)
+            new = set(after.closed) - set(before.closed)
+            left = before.position.keys() - after.position.keys()
+            if not before.rows or set(before.closed) - set(after.closed) or {zone.zone for zone in new} != left:
+                return False
+            if any(zone.last != last.header.interval for zone in new):
+                return False
+        return all(row.plan in self.documents and self.claims.get(row.zone) == shard for row in after.rows)
 
     def table(self, digest: str) -> ZoneTable:
         if digest not in self._tables:

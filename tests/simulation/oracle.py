@@ -372,7 +372,8 @@ class Oracle:
                 violation("unfinished work", shard, "differs from the log")
             headers = [offer.tile.header for offer in row.mirror]
             intervals = [header.interval for header in headers if header.kind == "release"]
-            if headers and intervals != list(range(headers[0].interval + 1, self.log.now)):
+            end = self.log.now if self.zones_of(shard) else headers[-1].interval + 1 if headers else 0
+            if headers and intervals != list(range(headers[0].interval + 1, end)):
                 violation("gap", shard, intervals, "by", self.log.now)
 
 
@@ -392,12 +393,12 @@ def _is_desired_table(observed: ObservedRound, last: reference.Head | None, new:
     desired = observed.desired[shard]
     before = {} if last is None else {row["zone"]: row for row in last.table["zones"]}
     after = {row["zone"]: row for row in new.table["zones"]}
-    if before == after:
+    if before == after or before.keys() - after.keys() != before.keys() & set(desired.closing):
         return False
     for zone, row in after.items():
         was = before.get(zone)
         if was is None:
-            opening = desired.zones.get(zone)
+            opening = None if zone in desired.closing else desired.zones.get(zone)
             if opening is None or not _is_desired_entry(opening, row, interval + 1):
                 return False
             if observed.holders.get(zone) != shard:
@@ -416,11 +417,15 @@ def _is_desired_entry(opening: ZoneOpening, row: dict[str, Any], next_interval: 
 
 def is_up_to_date(head: ShardHead | None, desired: DesiredState, blocked_zones: Mapping[str, object]) -> bool:
     """Return whether nothing is left to do. Zones that another shard holds need not be in this one."""
-    missing = desired.zones.keys() - blocked_zones.keys()
+    missing = desired.zones.keys() - blocked_zones.keys() - set(desired.closing)
     if head is None:
         return desired.opening is None or not missing
     rows = {row.zone: row for row in head.table.rows}
+    if not rows:  # the shard has ended
+        return True
+    missing -= {zone.zone for zone in head.table.closed}
     missing = {zone for zone in missing - rows.keys() if desired.zones[zone].first <= head.interval + 1}
     key_done = desired.key_change is None or head.tile.key_in_force != desired.key_change.before
     plans_done = all(zone not in rows or rows[zone].plan != its.before for zone, its in desired.plan_changes.items())
-    return key_done and plans_done and not missing and head.interval >= desired.until
+    closed = not rows.keys() & set(desired.closing)
+    return key_done and plans_done and closed and not missing and head.interval >= desired.until

@@ -38,6 +38,8 @@ ROW = Struct("<BBqdqqqqq32s")
 MEASURED, FORECAST, WITHHELD = 1, 2, 3
 LAPLACE, HUBER, GAUSSIAN = 1, 2, 3
 NOTHING = "0" * 64
+ROW_MEMBERS = {"zone", "plan", "currency", "tick", "since"}
+TOTALS = {"total_epsilon_micro", "total_rho_micro"}
 
 Header = dict[str, Any]
 Table = dict[str, Any]
@@ -116,7 +118,9 @@ def follow(head: Head | None, tile: bytes, table_text: str) -> Head:
     if head is None:
         require("opening", header["kind"] == "open", header["seq"] == 0, header["prev"] == NOTHING)
     else:
+        require("ended", bool(head.table["zones"]))
         _check_successor(head, header)
+    require("closed", header["kind"] == "zones" or "closed" not in header["extensions"])
     tile_hash = sha256(line).hexdigest()
     if releases and head is not None:
         places, rows = _release(head, header, body)
@@ -156,12 +160,19 @@ def parse_table(text: str) -> Table:
     """Return the members of a zone table, to be read only. Raises BrokenRuleError unless it is one."""
     table = json.loads(text)
     require("canonical", dump(table) == text)
-    require("table members", table.keys() == {"murmurate_zones", "zones"}, table["murmurate_zones"] == 1)
-    zones = [row["zone"] for row in table["zones"]]
-    require("zones", zones == sorted(set(zones)), 1 <= len(zones) <= 1000)
-    require("names", all(1 <= len(name.encode()) <= 200 for name in zones))
+    require("table members", table.keys() - {"closed"} == {"murmurate_zones", "zones"}, table["murmurate_zones"] == 1)
+    require("table members", table.get("closed") != [])
+    closed = table.get("closed", [])
+    zones, ended = ([row["zone"] for row in rows] for rows in (table["zones"], closed))
+    require("zones", zones == sorted(set(zones)), ended == sorted(set(ended)), not set(zones) & set(ended))
+    require("zones", 1 <= len(zones) + len(ended) <= 1000)
+    require("names", all(1 <= len(name.encode()) <= 200 for name in (*zones, *ended)))
     for row in table["zones"]:
-        require("row", row.keys() == {"zone", "plan", "currency", "tick", "since"}, is_hash(row["plan"]))
+        require("row", row.keys() == ROW_MEMBERS, is_hash(row["plan"]))
+    for row in closed:
+        require("row", row.keys() == ROW_MEMBERS | {"last"} | TOTALS, is_hash(row["plan"]))
+        require("last", row["since"] - 1 <= row["last"] < 2**62)
+        require("total", all(0 <= row[total] < 2**63 for total in TOTALS))
     return table
 
 
@@ -208,9 +219,12 @@ def _check_successor(head: Head, header: Header) -> None:
 
 def _change_table(head: Head | None, header: Header, table: Table) -> dict[str, Place]:
     rows = {row["zone"]: row for row in table["zones"]}
+    require("closed", head is not None or "closed" not in table)
     if head is not None:
+        _check_closed(head, header, table)
         for before in head.table["zones"]:
-            require("zone left", before["zone"] in rows)
+            if before["zone"] not in rows:
+                continue
             now = rows[before["zone"]]
             require("since", now["since"] == before["since"])
             price = (now["currency"], now["tick"]) == (before["currency"], before["tick"])
@@ -223,6 +237,19 @@ def _change_table(head: Head | None, header: Header, table: Table) -> dict[str, 
         require("enters", row["since"] == header["interval"] + 1)
         places[zone] = START
     return places
+
+
+def _check_closed(head: Head, header: Header, table: Table) -> None:
+    """A zone that leaves is closed with what it has spent, after the last interval; one that was closed stays so."""
+    rows = {row["zone"] for row in table["zones"]}
+    ended, stated = {row["zone"]: row for row in head.table.get("closed", [])}, {}
+    for row in head.table["zones"]:
+        if row["zone"] not in rows:
+            _, epsilon_micro, rho_micro = head.places[row["zone"]]
+            stated[row["zone"]] = {"total_epsilon_micro": epsilon_micro, "total_rho_micro": rho_micro}
+            ended[row["zone"]] = row | {"last": header["interval"]} | stated[row["zone"]]
+    require("zone left", {row["zone"]: row for row in table.get("closed", [])} == ended)
+    require("closed", header["extensions"].get("closed", {}) == stated)
 
 
 def _release(head: Head, header: Header, body: bytes) -> tuple[dict[str, Place], dict[str, Row]]:

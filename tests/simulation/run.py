@@ -181,6 +181,7 @@ def _final_desired_state(sim: Simulation, shard: str) -> DesiredState:
         priced_from=now - sim.lead + 1,
         opening=sim.opening,
         zones=_final_zones(sim, shard),
+        closing=tuple(sorted(sim.closing)),
         plan_changes={
             zone: plan_change(plan, terms)
             for zone, plan in plans.items()
@@ -226,7 +227,10 @@ def _left_to_do(sim: Simulation, shards: Iterable[str]) -> list[str]:
     for shard in sorted(shards):
         head, desired = sim.oracle.current.get(shard), _final_desired_state(sim, shard)
         zones = sim.oracle.zones_of(shard)
-        left += [f"{zone} is not in {shard}" for zone in desired.zones if zone not in zones]
+        left += [f"{zone} is not closed" for zone in zones & sim.closing]
+        if head is not None and not zones:  # it has ended
+            continue
+        left += [f"{zone} is not in {shard}" for zone in desired.zones if zone not in zones | sim.closing]
         if head is None:
             continue
         if head.header["interval"] < desired.until:
@@ -242,4 +246,4 @@ def _tiles_left(sim: Simulation, shard: str) -> int:
     head, zones = sim.oracle.current.get(shard), _final_zones(sim, shard)
     first = min((opening.first for opening in zones.values()), default=sim.log.now)
     last = first - 1 if head is None else int(head.header["interval"])
-    return sim.log.now - 1 - last + 2 * len(zones.keys() - sim.oracle.zones_of(shard))
+    return sim.log.now - 1 - last + 2 * len(zones.keys() - sim.oracle.zones_of(shard)) + 2 * len(sim.closing)

@@ -39,6 +39,7 @@ CHAIN_TESTS = tuple(
     for name in (
         "public_log/test_merkle",
         "public_log/test_tile_chain",
+        "public_log/test_closed_zones",
         "publisher/test_desired_state",
         "publisher/test_predicted_tiles",
         "publisher/test_protocol",

@@ -45,6 +45,7 @@ class Publisher:
         self.zones: dict[str, dict[str, ZoneOpening]] = {shard: {} for shard in sim.shards}
         self.plan = dict.fromkeys(sim.zones, 0)  # the number of the plan that it must change to
         self.key = dict.fromkeys(sim.shards, 0)
+        self.closing: set[str] = set()  # zones that it must close
         self.mismatched_zone: str | None = None  # it must change this zone to a plan with other intervals
         self.keys_held = samples.KEYS  # it holds the first keys_held keys
         self.test_only_noise = False  # its noise is marked test_only: the log must take none of it
@@ -109,6 +110,7 @@ class Simulation:
         self.openings: dict[str, ZoneOpening] = {}  # of zones that the operator has opened
         self.plan = dict.fromkeys(self.zones, 0)  # the newest plan of each zone that the operator has set
         self.key = dict.fromkeys(self.shards, 0)  # and the newest key of each shard
+        self.closing: set[str] = set()  # zones that the operator has closed
         for number, zone in enumerate(self.zones):
             if number == 0 or self.zone_shard[zone] != self.zone_shard[self.zones[number - 1]] or below(3):
                 self.open_zone(zone, START_INTERVAL - 1 - below(3))
@@ -169,6 +171,7 @@ class Simulation:
             priced_from=clock - self.lead + 1,
             opening=self.opening,
             zones=dict(publisher.zones[shard]),
+            closing=tuple(sorted(publisher.closing)),
             plan_changes=changes,
             key_change=Change(self.signers[keys - 1].public_key, self.signers[keys].public_key) if keys else None,
         )

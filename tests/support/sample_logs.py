@@ -17,8 +17,8 @@ from murmurate.public_log.make_tile import change_key, change_zones, open_shard,
 from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.tile import NoiseCode, RowKind, hash_leaves, row_dtype, sign_tile
-from murmurate.public_log.tile_chain import ShardHead, check_follows
-from murmurate.public_log.zone_line import make_zone_line
+from murmurate.public_log.tile_chain import ShardHead, check_follows, close_zones
+from murmurate.public_log.zone_line import is_closed_by, make_zone_line
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.verification.verifier import check_log
 
@@ -82,14 +82,12 @@ class ShardLog:
 
     def add(self, tile, table=None):
         """Append a tile, right or wrong."""
-        longer, table = copy(self), table or self.head.table
+        longer, table = copy(self), self.head.table if table is None else table
         longer.tiles, longer.tables = (*self.tiles, tile), self.tables | {table.digest: table}
         try:
             longer.head = check_follows(self.head, tile, table)
         except (ChainError, ValueError):  # what is wrong may be appended as well; the next tile follows it
-            hashes = [np.frombuffer(each, np.uint8) for each in hash_leaves(table, tile.header.interval, tile.rows)]
-            totals = np.stack([tile.rows["total_epsilon_micro"], tile.rows["total_rho_micro"]])
-            longer.head = ShardHead(tile, table, np.stack(hashes), totals)
+            longer.head = head_alone(tile, table)
         return longer
 
     @property
@@ -111,7 +109,13 @@ class ShardLog:
 
     def enter(self, rows):
         """Put another zone table in force."""
-        table = ZoneTable.from_rows(rows)
+        table = ZoneTable.from_rows(rows, self.table.closed)
+        return self.add(change_zones(self.head, table, self.signer), table)
+
+    def close(self, *zones):
+        """Close zones."""
+        rows = [row for row in self.table.rows if row.zone not in zones]
+        table = ZoneTable.from_rows(rows, [*self.table.closed, *close_zones(self.head, zones)])
         return self.add(change_zones(self.head, table, self.signer), table)
 
     def change_plan(self, after=OTHER_DIGEST, zones=None):
@@ -141,12 +145,23 @@ class ShardLog:
 
     def lines(self, zone):
         """The lines of a zone, as `log.jsonl` has them."""
-        with_zone = (tile for tile in self.tiles if zone in self.table_of(tile).position)
+        with_zone = (
+            tile for tile in self.tiles if zone in self.table_of(tile).position or is_closed_by(tile.header, zone)
+        )
         return [make_zone_line(tile, self.table_of(tile), zone).to_json() for tile in with_zone]
 
     def items(self):
         """What a source has: zone tables and tiles."""
         return [*(table.text for table in self.tables.values()), *(tile.to_bytes() for tile in self.tiles)]
+
+
+def head_alone(tile, table):
+    """The head after a tile that is wrong. Where it has no rows, its zones begin anew."""
+    if not len(tile.rows):
+        return ShardHead(tile, table, np.zeros((len(table), 32), np.uint8), np.zeros((2, len(table)), np.int64))
+    hashes = [np.frombuffer(each, np.uint8) for each in hash_leaves(table, tile.header.interval, tile.rows)]
+    totals = np.stack([tile.rows["total_epsilon_micro"], tile.rows["total_rho_micro"]])
+    return ShardHead(tile, table, np.stack(hashes), totals)
 
 
 def edit_rows(tile, table, edit, signer):

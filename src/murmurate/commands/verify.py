@@ -138,6 +138,7 @@ def _zone_members(zone: ZoneSummary) -> dict[str, object]:
         "interval_s": zone.interval_s,
         "first_interval": zone.first_interval,
         "last_interval": zone.last_interval,
+        "closed_after": zone.closed_after,
         "epsilon": zone.total_epsilon_micro / 1e6,
         "rho": zone.total_rho_micro / 1e6,
         "first_key": zone.first_key,
@@ -168,6 +169,10 @@ def print_report(report: VerificationReport, console: Console, *, trust_on_first
     )
     console.print(f"[bold]Records:[/] {shown or 'none'}.")
     console.print(_zones_table(list(report.zones.values())[:MAX_ZONES_PRINTED]))
+    for zone in [zone for zone in report.zones.values() if zone.closed_after is not None][:MAX_ZONES_PRINTED]:
+        console.print(
+            f"{escape(zone.zone)}: closed after interval {zone.closed_after}, final total {_cost_text(zone)}.\n"
+        )
     if len(report.zones) > MAX_ZONES_PRINTED:
         console.print(f"and {len(report.zones) - MAX_ZONES_PRINTED:,} zones more. --zone shows one of them.\n")
     _print_keys(report, console, trust_on_first_use=trust_on_first_use)

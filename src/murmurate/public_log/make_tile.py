@@ -8,6 +8,7 @@ from typing import Any
 from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import Signer
 from murmurate.public_log.tile import (
+    CLOSED,
     GENESIS_PREV,
     ROW_LAYOUT,
     Rows,
@@ -38,8 +39,10 @@ def open_shard(shard: str, table: ZoneTable, *, interval: int, interval_s: int, 
 
 
 def change_zones(head: ShardHead, table: ZoneTable, signer: Signer) -> Tile:
-    """Return the tile that puts another zone table in force."""
-    return sign_tile(replace(_next_header(head, TileKind.ZONES), table=table.digest), signer)
+    """Return the tile that puts another zone table in force. It states what the zones that it closes have spent."""
+    closing = {zone.zone: zone.totals for zone in table.closed if zone.zone in head.table.position}
+    header = replace(_next_header(head, TileKind.ZONES), table=table.digest)
+    return sign_tile(replace(header, extensions={CLOSED: closing} if closing else {}), signer)
 
 
 def change_key(head: ShardHead, next_key: str, signer: Signer) -> Tile:

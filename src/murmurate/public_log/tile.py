@@ -26,6 +26,7 @@ from murmurate.public_log.zone_table import ZoneTable
 
 GENESIS_PREV = "0" * 64  # what the first tile of a shard names as the one before
 NO_ROOT = "0" * 64  # of a tile without rows
+CLOSED = "closed"  # among the extensions of a header: the final totals of each zone that the tile closes
 
 Rows = NDArray[np.void]
 Hashes = NDArray[np.uint8]  # [zone, 32]
@@ -35,7 +36,7 @@ class TileKind(StrEnum):
     """What a tile decides."""
 
     OPEN = "open"  # a shard begins
-    ZONES = "zones"  # another zone table from the next interval on: zones are opened, or under another plan
+    ZONES = "zones"  # another zone table from the next interval on: zones are opened, closed, or under another plan
     KEY = "key"  # another key from the next tile on
     RELEASE = "release"  # one interval: a row for each zone
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from murmurate.errors import ChainError
 from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.tile import (
+    CLOSED,
     GENESIS_PREV,
     NO_ROOT,
     Hashes,
@@ -21,7 +22,7 @@ from murmurate.public_log.tile import (
     hash_leaves,
     hashes_to_array,
 )
-from murmurate.public_log.zone_table import ZoneTable
+from murmurate.public_log.zone_table import ClosedZone, ZoneTable
 from murmurate.units import BoolArray, IntArray
 
 VerifySignature = Callable[[str, bytes, str], bool]  # public key, message, signature
@@ -83,6 +84,8 @@ def check_header(head: ShardHead | None, tile: Tile, table: ZoneTable) -> None:
     _require(tile, "count", header.count, len(table) if releases else 0)
     if (header.next_key is not None) != (header.kind is TileKind.KEY):
         raise ChainError("next_key", header.next_key, "belongs in a tile that changes the key, and in no other")
+    if CLOSED in header.extensions and header.kind is not TileKind.ZONES:
+        raise ChainError(CLOSED, f"in {tile_label(tile)}", "belongs in a tile that changes the zones, and in no other")
     if not releases:
         _require(tile, "root", header.root, NO_ROOT)
     if head is None:
@@ -91,6 +94,8 @@ def check_header(head: ShardHead | None, tile: Tile, table: ZoneTable) -> None:
         _require(tile, "prev", header.prev, GENESIS_PREV)
         return
     last = head.tile.header
+    if not head.table.rows:
+        raise ChainError("shard", header.shard, "has ended with its last zone: no tile follows")
     if header.kind is TileKind.OPEN:
         raise ChainError("kind", header.kind, "opens a shard that is open already")
     _require(tile, "shard", header.shard, last.shard)
@@ -112,7 +117,9 @@ def _require(tile: Tile, field: str, value: object, expected: object) -> None:
 def _enter_zones(head: ShardHead | None, tile: Tile, table: ZoneTable) -> ShardHead:
     """Check a zone table against the one before. The chain of a zone that enters begins here."""
     if head is not None:
-        _check_tables(head.table, table)
+        _check_tables(head, tile, table)
+    elif table.closed:
+        raise ChainError(CLOSED, table.closed[0].zone, "must have been in the shard, which begins here")
     known = {} if head is None else head.table.position
     leaf_hashes = np.zeros((len(table), 32), np.uint8)
     totals = np.zeros((len(COST_COLUMNS), len(table)), np.int64)
@@ -129,16 +136,32 @@ def _enter_zones(head: ShardHead | None, tile: Tile, table: ZoneTable) -> ShardH
     return ShardHead(tile, table, leaf_hashes, totals, last_rows)
 
 
-def _check_tables(before: ZoneTable, after: ZoneTable) -> None:
+def _check_tables(head: ShardHead, tile: Tile, after: ZoneTable) -> None:
     """What may change from one zone table to the next."""
+    before = head.table
     for row in before.rows:
         now = after.find_row(row.zone)
         if now is None:
-            raise ChainError("zone", row.zone, "is missing: a zone stays in its shard")
+            continue
         if now.since != row.since:
             raise ChainError("since", now.since, f"must stay as it is for {row.zone}")
         if now.plan == row.plan and (now.currency, now.tick) != (row.currency, row.tick):
             raise ChainError("tick", now.tick, f"must stay {row.tick} for {row.zone} under the same plan")
+    leaving = close_zones(head, before.position.keys() - after.position.keys())
+    ended = {*before.closed, *leaving}
+    if set(after.closed) != ended:
+        odd = min(ended ^ set(after.closed)).zone
+        raise ChainError("zone", odd, "is missing: a zone stays in its shard, open, or closed with what it has spent")
+    _require(tile, CLOSED, tile.header.extensions.get(CLOSED, {}), {zone.zone: zone.totals for zone in leaving})
+
+
+def close_zones(head: ShardHead, zones: Iterable[str]) -> list[ClosedZone]:
+    """Return what a zone table says about zones that are open until `head` and closed from then on."""
+    position, rows = head.table.position, head.table.rows
+    return [
+        ClosedZone(*rows[at], head.interval, *map(int, head.totals[:, at]))
+        for at in (position[zone] for zone in sorted(zones))
+    ]
 
 
 def _release(head: ShardHead, tile: Tile, table: ZoneTable) -> ShardHead:

@@ -1,7 +1,8 @@
 """One zone of a tile, as a line of JSON: enough to check its chain without reading any other zone.
 
 The lines of a zone are `log.jsonl`: one for each tile of its shard, in order. A line holds the signed header of the
-tile and, where the tile is a release, the zone's row with the hashes that prove that the row is in the tile.
+tile and, where the tile is a release, the zone's row with the hashes that prove that the row is in the tile. The last
+line of a zone that was closed holds the header that closes it, which states what the zone has spent.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from murmurate.errors import ChainError
 from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse_canonical, require_types
 from murmurate.public_log.merkle import hash_leaf, make_proof, root_from_proof
 from murmurate.public_log.tile import (
+    CLOSED,
     GENESIS_PREV,
     NoiseCode,
     RowKind,
@@ -80,13 +82,21 @@ class ZoneLine:
 
 def make_zone_line(tile: Tile, table: ZoneTable, zone: str) -> ZoneLine:
     """Return the line of a zone in the log of its shard. The tile must have been checked."""
+    bare = Tile(tile.header, tile.signature, tile.rows[:0])
+    if is_closed_by(tile.header, zone):
+        return ZoneLine(zone, table.closed_by_zone[zone].plan, bare, None)
     at = table.position[zone]
     plan = table.rows[at].plan
-    bare = Tile(tile.header, tile.signature, tile.rows[:0])
     if tile.header.kind is not TileKind.RELEASE:
         return ZoneLine(zone, plan, bare, None)
     proof = make_proof(hash_leaves(table, tile.header.interval, tile.rows), at)
     return ZoneLine(zone, plan, bare, tile.rows[at : at + 1], at, tuple(each.hex() for each in proof))
+
+
+def is_closed_by(header: TileHeader, zone: str) -> bool:
+    """Whether a tile closes a zone. Its line in the tile is its last."""
+    closing = header.extensions.get(CLOSED, {})
+    return isinstance(closing, dict) and zone in closing
 
 
 def parse_zone_line(text: str) -> ZoneLine:
@@ -176,9 +186,13 @@ def check_zone_follows(head: ZoneHead | None, line: ZoneLine) -> ZoneHead:
             raise ChainError("kind", header.kind, f"must open the shard or the zone in {zone_line_label(line)}")
         if header.kind is TileKind.OPEN:
             _require(line, seq=(header.seq, 0), prev=(header.prev, GENESIS_PREV))
+        if is_closed_by(header, line.zone):
+            raise ChainError("closed", line.zone, f"must have been opened before {zone_line_label(line)}")
         return ZoneHead(line, NO_LEAF, (0,) * len(COST_COLUMNS))
     last = head.line.header
     releases = header.kind is TileKind.RELEASE
+    if is_closed_by(last, line.zone):
+        raise ChainError("zone", line.zone, f"is closed with tile {last.seq}: no line follows")
     _require(
         line,
         zone=(line.zone, head.line.zone),
@@ -192,6 +206,10 @@ def check_zone_follows(head: ZoneHead | None, line: ZoneLine) -> ZoneHead:
     )
     if header.kind is not TileKind.ZONES:
         _require(line, table=(header.table, last.table), plan=(line.plan, head.line.plan))
+    if is_closed_by(header, line.zone):
+        final = {f"total_{cost}": total for cost, total in zip(COST_COLUMNS, head.totals, strict=True)}
+        _require(line, kind=(header.kind, TileKind.ZONES), plan=(line.plan, head.line.plan))
+        _require(line, closed=(header.extensions[CLOSED][line.zone], final))
     if line.row is None:
         return replace(head, line=line)
     check_rows(line.row, (line.zone,))

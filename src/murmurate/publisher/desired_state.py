@@ -1,6 +1,7 @@
 """What an operator wants of a shard, and the next tile that brings it closer.
 
-A desired state is a target ("every interval up to 5 is decided, these zones are open, this key signs"), not a command.
+A desired state is a target ("every interval up to 5 is decided, these zones are open, these are closed, this key
+signs"), not a command.
 Two publishers, or one after a crash, may have the same: the shard itself shows what is left to do.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from murmurate.public_log.tile import TileKind
-from murmurate.public_log.tile_chain import ShardHead
+from murmurate.public_log.tile_chain import ShardHead, close_zones
 from murmurate.public_log.zone_table import MAX_ZONES, ZoneRow, ZoneTable
 
 UNTIL_NO_INTERVAL = -(2**62)  # decides no interval
@@ -62,7 +63,10 @@ class DesiredState:
     until: int  # every interval up to and with this one is decided
     priced_from: int = 0  # earlier ones come too late for a price and are withheld
     opening: ShardOpening | None = None
-    zones: Mapping[str, ZoneOpening] = field(default_factory=dict)  # that should be in the shard
+    zones: Mapping[str, ZoneOpening] = field(
+        default_factory=dict
+    )  # that should be in the shard, unless they were closed
+    closing: Collection[str] = ()  # zones that should be closed, for ever, after the last interval that is decided
     plan_changes: Mapping[str, PlanChange] = field(default_factory=dict)  # by zone
     key_change: Change | None = None
 
@@ -83,16 +87,17 @@ class NextTile(NamedTuple):
 
 def zones_to_enter(head: ShardHead | None, desired: DesiredState) -> dict[str, ZoneOpening]:
     """Return the zones that can enter the shard now, or open it: they must be claimed in the log first."""
+    due = {zone: opening for zone, opening in desired.zones.items() if zone not in desired.closing}
     if head is None:
-        due = {} if desired.opening is None else desired.zones
+        due = {} if desired.opening is None else due
         room = MAX_ZONES
     else:
         due = {
             zone: opening
-            for zone, opening in desired.zones.items()
-            if zone not in head.table.position and opening.first <= head.interval + 1
+            for zone, opening in due.items()
+            if zone not in head.table.column and opening.first <= head.interval + 1
         }
-        room = MAX_ZONES - len(head.table)
+        room = MAX_ZONES - len(head.table.zones_ever) if head.table.rows else 0
     return {zone: due[zone] for zone in sorted(due)[:room]}
 
 
@@ -104,6 +109,8 @@ def find_next_tile(head: ShardHead | None, desired: DesiredState, claimed: Colle
     entering = {zone: opening for zone, opening in zones_to_enter(head, desired).items() if zone in claimed}
     if head is None:
         return _open_shard(desired, entering) if entering else None
+    if not head.table.rows:  # the shard has ended
+        return None
     last = head.interval
     change = desired.key_change
     if change is not None and head.tile.key_in_force == change.before != change.after:
@@ -127,15 +134,19 @@ def _next_table(head: ShardHead, desired: DesiredState, entering: Mapping[str, Z
         for zone, change in desired.plan_changes.items()
         if (row := head.table.find_row(zone)) is not None and row.plan == change.before != change.after
     }
-    if not changes and not entering:
+    closing = close_zones(head, head.table.position.keys() & set(desired.closing))
+    if not changes and not entering and not closing:
         return head.table
+    leaving = {zone.zone for zone in closing}
     rows = [
         row._replace(plan=changes[row.zone].after, currency=changes[row.zone].currency, tick=changes[row.zone].tick)
         if row.zone in changes
         else row
         for row in head.table.rows
+        if row.zone not in leaving
     ]
-    return ZoneTable.from_rows([*rows, *_enter(entering, head.interval + 1)])
+    entered = _enter(entering, head.interval + 1)
+    return ZoneTable.from_rows([*rows, *entered], [*head.table.closed, *closing])
 
 
 def _enter(entering: Mapping[str, ZoneOpening], since: int) -> list[ZoneRow]:

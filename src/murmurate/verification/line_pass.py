@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from murmurate.public_log.predicted_rows import Carried, carry_over
 from murmurate.public_log.tile import RowKind, Rows, TileHeader
 from murmurate.public_log.tile_chain import COST_COLUMNS
-from murmurate.public_log.zone_line import ZoneLine, parse_zone_line
-from murmurate.public_log.zone_table import ZoneTable
+from murmurate.public_log.zone_line import ZoneLine, is_closed_by, parse_zone_line
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.verification.chain_run import BrokenRule, NumberSet, Placement
 from murmurate.verification.check_context import READ_ERRORS, CheckContext
 from murmurate.verification.log_item import LogItem
@@ -63,7 +63,7 @@ class LinePass:
     def _compare_with_table(self, line: ZoneLine, source: str) -> None:
         """The plan of a line without a row is not proven by the line itself. The zone table of its tile shows it."""
         table = self._context.tables.find_table(line.header.table)
-        row = table.find_row(line.zone) if isinstance(table, ZoneTable) else None
+        row = _find_row(table, line) if isinstance(table, ZoneTable) else None
         if row is None or row.plan != line.plan:
             words = f"is {line.plan} in this line and {row.plan if row else 'not there'} in the zone table"
             self._context.add_finding(line.header, line.zone, "plan", words, source)
@@ -74,6 +74,8 @@ class LinePass:
         if header.next_key is not None:
             summary.keys.append(header.next_key)
             self._context.keys.add_rotation(header)
+        if is_closed_by(header, line.zone):
+            summary.closed_after = header.interval
         if line.row is not None:
             kinds = Counter(kind.name.lower() for kind in RowKind if kind == line.row["kind"][0])
             epsilon, rho = (int(line.row[f"total_{cost}"][0]) for cost in COST_COLUMNS)
@@ -93,6 +95,13 @@ class LinePass:
                 self._context.add_finding(line.header, line.zone, rule, words, source)
         if line.row is not None:
             account.add_release(proven, line.header, line.row)
+
+
+def _find_row(table: ZoneTable, line: ZoneLine) -> ZoneRow | None:
+    """The row of a line's zone in the zone table of its tile. A tile that closes the zone has it among the closed."""
+    if is_closed_by(line.header, line.zone) and line.zone in table.closed_by_zone:
+        return table.closed_by_zone[line.zone].row
+    return table.find_row(line.zone)
 
 
 def _broken_terms(line: ZoneLine, proven: ProvenPlan, carried: Carried | None) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ _BEGINNINGS = {
     b'{"count":': ItemKind.TILE,
     b'{"index":': ItemKind.ZONE_LINE,
     b'{"murmurate_zones":': ItemKind.ZONE_TABLE,
+    b'{"closed":': ItemKind.ZONE_TABLE,  # of a shard with zones that were closed
 }
 _PLAN_MARKER = b'"murmurate_plan"'
 

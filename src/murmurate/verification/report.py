@@ -41,6 +41,7 @@ class ZoneSummary:
     kinds: Counter[str] = field(default_factory=Counter)
     first_interval: int | None = None  # the first and the last interval that was decided
     last_interval: int | None = None
+    closed_after: int | None = None  # the last interval of a zone that was closed; its totals are final
     interval_s: int = 0
     total_epsilon_micro: int = 0
     total_rho_micro: int = 0

@@ -63,6 +63,8 @@ class TileRun:
 
     def head_before(self, tile: Tile, table: ZoneTable) -> ShardHead:
         """The head that a tile must follow. Where the state of the zones is not known, the rows say what it was."""
+        if not self.zones_known and tile.header.kind is TileKind.ZONES:
+            return replace(self.head, totals=_final_totals(self.head, table))
         if self.zones_known or tile.header.kind is not TileKind.RELEASE or len(tile.rows) != len(table):
             return self.head
         return replace(self.head, leaf_hashes=tile.rows["prev"], totals=_totals_before(tile.rows))
@@ -206,6 +208,8 @@ def rows_are_damaged(tile: Tile, table: ZoneTable) -> bool:
     """Whether the rows of a signed release are others than those that were signed."""
     if tile.header.kind is not TileKind.RELEASE or len(tile.rows) != len(table) or table.digest != tile.header.table:
         return False
+    if not len(tile.rows):  # of a shard that has ended: not damaged, but nothing may be released
+        return False
     return compute_root(hash_leaves(table, tile.header.interval, tile.rows)).hex() != tile.header.root
 
 
@@ -260,6 +264,15 @@ def _head_alone(tile: Tile, table: ZoneTable) -> tuple[ShardHead, bool]:
             pass  # reported where the tile was placed
     nothing = np.zeros((len(table), 32), np.uint8), np.zeros((len(COST_COLUMNS), len(table)), np.int64)
     return ShardHead(tile, table, *nothing), False
+
+
+def _final_totals(head: ShardHead, after: ZoneTable) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """The totals of the zones of `head`, of those that `after` closes as it states them."""
+    totals = head.totals.copy()
+    for zone in after.closed:
+        if (at := head.table.position.get(zone.zone)) is not None:
+            totals[:, at] = list(zone.totals.values())
+    return totals
 
 
 def _totals_before(rows: Rows) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

@@ -30,7 +30,7 @@ class Stretch:
 
     @property
     def _width(self) -> int:
-        return (self.zone_count + 7) // 8
+        return max(1, (self.zone_count + 7) // 8)
 
     @property
     def end(self) -> int:

@@ -88,6 +88,9 @@ class TilePass:
             summary = self._context.report.zone_summary
             chosen = [(at, summary(zone)) for at, zone in enumerate(table.zones) if self._context.is_chosen(zone)]
             tally.begin(tile, table, chosen)
+            for zone in table.closed:
+                if self._context.is_chosen(zone.zone):
+                    summary(zone.zone).closed_after = zone.last
             self._enter_plans(header, table, source)
         if header.kind is TileKind.KEY and header.next_key is not None:
             tally.change_key(header.next_key)
@@ -120,7 +123,7 @@ class TilePass:
         """Whether a shard has one of the zones that are checked."""
         digests = self._tables_of_shard.get(shard, set())
         tables = (self._context.tables.find_table(digest) for digest in digests)
-        chosen = any(isinstance(table, str) or any(map(self._context.is_chosen, table.position)) for table in tables)
+        chosen = any(isinstance(table, str) or any(map(self._context.is_chosen, table.zones_ever)) for table in tables)
         self._tables_of_shard[shard] = digests if chosen else set()
         return chosen
 

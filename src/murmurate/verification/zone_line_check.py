@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from murmurate.errors import ChainError
-from murmurate.public_log.tile import TileKind
+from murmurate.public_log.tile import CLOSED, TileKind
 from murmurate.public_log.tile_chain import COST_COLUMNS, VerifySignature, check_rows, check_signature
-from murmurate.public_log.zone_line import ZoneHead, ZoneLine, check_zone_follows
+from murmurate.public_log.zone_line import ZoneHead, ZoneLine, check_zone_follows, is_closed_by
 from murmurate.public_log.zone_table import NO_LEAF
 from murmurate.verification.chain_run import (
     MAX_PROVEN_CONFLICTS,
@@ -41,6 +41,10 @@ class LineRun:
 
     def head_before(self, line: ZoneLine) -> ZoneHead:
         """The head that a line must follow. Where the row before is not known, the line says what it was."""
+        if not self.row_known and is_closed_by(line.header, line.zone):
+            stated = line.header.extensions[CLOSED][line.zone]
+            whole = isinstance(stated, dict) and len(stated) == len(COST_COLUMNS)
+            return replace(self.head, totals=tuple(stated.values()) if whole else self.head.totals)
         if self.row_known or line.row is None:
             return self.head
         totals = tuple(int(line.row[f"total_{cost}"][0]) - int(line.row[cost][0]) for cost in COST_COLUMNS)
