@@ -28,6 +28,7 @@ NEEDS = {
     "backtest": ([__file__, "--readings", __file__], "matplotlib", "lab"),
     "change": (["plan.json"], "psycopg", "service"),
     "client": (["list"], "psycopg", "service"),
+    "close": (["harbour"], "psycopg", "service"),
     "demo": ([], "psycopg", "demo"),
     "evaluate": ([], "matplotlib", "lab"),
     "export": (["log.tar"], "psycopg", "service"),

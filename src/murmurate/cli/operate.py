@@ -110,6 +110,23 @@ def change_plan(
     raise typer.Exit(change_plan(plan_file, both, keys, zones, meters, as_json=as_json))
 
 
+@app.command(name="close", rich_help_panel=OPERATE, epilog="Example: murmurate close harbour")
+def close_open_zones(
+    zones: Annotated[list[str], typer.Argument(help="Names of zones.", autocompletion=complete_zone)],
+    state: State = "",
+    log: Log = "",
+    keys: Keys = Path("keys"),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Close zones for ever: a last signed entry with the final total, and never a price again under the name."""
+    require_publisher()
+    from murmurate.commands.close import close_zones  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    raise typer.Exit(close_zones(zones, Databases.from_dsns(state=state, log=log), keys, as_json=as_json))
+
+
 @app.command(name="client", rich_help_panel=OPERATE, epilog="Example: murmurate client add head-end --zone harbour")
 def manage_clients(
     action: Annotated[

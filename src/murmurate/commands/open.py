@@ -68,6 +68,7 @@ def open_zones(
         warn_of_open_schemas(databases)
         context = PublisherContext.from_databases(databases, keys)
         claimed = context.log.shards_of(terms)
+        _refuse_closed(context, claimed)
         for zone in terms.keys() - claimed.keys():
             check_zone_name(zone, "zone")
         begun = {zone: its for zone, its in terms.items() if zone not in claimed}
@@ -179,8 +180,8 @@ def _assign_shards(
 
 
 def _count_zones(context: PublisherContext) -> Counter[str]:
-    """Count the zones of each shard: those in it, and those that will enter it."""
-    members: dict[str, set[str]] = {shard: set(table.zones) for shard, table in context.state.tables().items()}
+    """Count the zones of each shard: those in it, those that were closed, and those that will enter it."""
+    members: dict[str, set[str]] = {shard: set(table.zones_ever) for shard, table in context.state.tables().items()}
     for zone, (shard, _) in context.state.zones().items():
         members.setdefault(shard, set()).add(zone)
     return Counter({shard: len(zones) for shard, zones in members.items()})
@@ -203,6 +204,15 @@ def _new_name(key: str, names: set[str]) -> str:
 
 def _name_prefix(key: str) -> str:
     return f"{key[:8]}-"
+
+
+def _refuse_closed(context: PublisherContext, claimed: Mapping[str, str]) -> None:
+    """Raise ChainError if one of these zones was closed. The log knows it, also where the state was lost."""
+    heads = context.log.read_heads(set(claimed.values()))
+    for zone, shard in sorted(claimed.items()):
+        if shard in heads and (closed := heads[shard].table.closed_by_zone.get(zone)) is not None:
+            after = format_utc((closed.last + 1) * heads[shard].tile.header.interval_s)
+            raise ChainError("zone", zone, f"was closed at {after}, for ever; open the homes under another name")
 
 
 def _adopt_shards(context: PublisherContext, claimed: Mapping[str, str]) -> None:

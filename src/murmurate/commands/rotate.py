@@ -19,7 +19,7 @@ def rotate_keys(databases: Databases, keys: Path, *, as_json: bool = False) -> i
     databases.check_reachable()
     with mask_database_errors(), closing(PublisherContext.from_databases(databases, keys)) as context:
         heads = context.log.read_heads(context.state.shards())
-        current = {shard: offer.tile.key_in_force for shard, offer in heads.items()}
+        current = {shard: offer.tile.key_in_force for shard, offer in heads.items() if offer.table.rows}
         if not current:
             raise MurmurateError("zones", "none", "open one first: murmurate open plan.json")
         if set(current.values()) == {context.keyring.newest_signer.public_key}:

@@ -39,6 +39,7 @@ def status_document(
             "open": status.zone_count,
             "up_to_date": status.up_to_date_count,
             "broken": status.broken_zone_count,
+            "closed": status.closed_count,
             "last_price": {kind.value: status.last_kinds.get(kind, 0) for kind in PriceKind},
         },
         "feed": _feed(status, settings),

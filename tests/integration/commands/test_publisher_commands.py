@@ -83,7 +83,7 @@ def test_the_pages_on_publishing_and_verifying_run_as_written(tmp_path):
     with an_operator_who_followed(tmp_path, "how-to/publish.md") as operator:
         headers = [parse_tile(tile).header for tile in operator.export()]
         kinds = [header.kind for header in headers if header.kind is not TileKind.RELEASE]
-        assert kinds == [TileKind.OPEN, TileKind.ZONES, TileKind.KEY]  # a plan, a key
+        assert kinds == [TileKind.OPEN, TileKind.ZONES, TileKind.KEY, TileKind.ZONES]  # a plan, a key, the end
         operator.write("operator.key", headers[0].key)
         assert "Everything holds." in operator.run('murmurate verify log.tar --key "$(cat operator.key)"')
         operator.run("murmurate export --zone harbour log.jsonl")

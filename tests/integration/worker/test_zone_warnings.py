@@ -1,8 +1,10 @@
 """A zone whose prices are useless although releases go on is named in the log and in the report of the worker."""
 
-from tests.support.interval_workers import GRACE_S, HOMES
+import psycopg
+from tests.support.interval_workers import FIRST_S, GRACE_S, HOMES
 from tests.support.operator_cli import STEP_S
 
+from murmurate.commands.close import close_zones
 from murmurate.publisher.desired_state import ShardOpening
 from murmurate.service.worker.zone_warnings import warn_of_household_counts, warn_of_short_leads
 
@@ -61,3 +63,24 @@ def test_the_grace_must_end_before_the_interval_that_pays_begins():
         return list(warn_of_short_leads({"s": ShardOpening(key="k", interval_s=900, lead=lead)}, grace_s))
 
     assert [names(2, 899), names(2, 900), names(1, 0), names(0, 0)] == [[], ["shard s"], ["shard s"], ["shard s"]]
+
+
+def test_a_closed_zone_is_not_aggregated_released_or_warned_of_although_its_meters_stay_in_the_table(worker_setup):
+    worker_setup.report(0)
+    worker_setup.at(0, GRACE_S)
+    assert worker_setup.release_report()["share_reported"] == {"harbour": 1.0}
+    close_zones(["harbour"], worker_setup.databases, worker_setup.root / "keys")
+    kinds = worker_setup.kinds()
+    for number in (1, 2, 3):  # no reading comes any more
+        worker_setup.at(number, GRACE_S)
+    report = worker_setup.release_report()
+    assert (report["share_reported"], report["feed"]["expected"], report["zones_without_meters"]) == ({}, 0, 0)
+    assert report["zone_warnings"] == report["warnings"] == report["reasons"] == {}
+    assert (report["unfinished"], report["blocked"]) == (0, 0)
+    assert worker_setup.kinds() == kinds
+    with psycopg.connect(worker_setup.state_dsn) as connection:
+        (stored,) = connection.execute("SELECT array_agg(interval) FROM confidential.demand").fetchone()
+        assert stored == [FIRST_S // STEP_S]
+        worker_setup.worker._retention.keep_days = 0.0
+        assert worker_setup.worker._retention.purge(worker_setup.clock.now())
+        assert connection.execute("SELECT count(*) FROM confidential.demand").fetchone() == (0,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.release_terms import ReleaseTerms
@@ -18,10 +18,10 @@ def submit_demand(
 
     The demand of a zone in which less than `quorum` of the meters have reported is not used for that interval.
     """
-    terms = terms_by_zone(state)
+    terms, closed = terms_by_zone(state), state.closed_zones()
     unusable: dict[str, str] = {}
     for interval in demands:
-        releasable, reasons = releasable_demand(interval.demand, terms, interval_s, quorum)
+        releasable, reasons = releasable_demand(_without_zones(interval.demand, closed), terms, interval_s, quorum)
         unusable |= reasons
         state.store_demand(interval.start_s // interval_s, releasable)
     return unusable
@@ -75,8 +75,8 @@ def _below_quorum(demand: Demand, quorum: float) -> dict[str, str]:
     return reasons
 
 
-def _without_zones(demand: Demand, blocked: Mapping[str, str]) -> Demand:
-    kept = [row for row, zone in enumerate(demand.zones) if zone not in blocked]
+def _without_zones(demand: Demand, left_out: Container[str]) -> Demand:
+    kept = [row for row, zone in enumerate(demand.zones) if zone not in left_out]
     return Demand(
         zones=tuple(demand.zones[row] for row in kept),
         energy_wh=demand.energy_wh[kept],

@@ -224,16 +224,22 @@ class PostgresStateStore:
             connection.execute(query, _encode_openings(zones))
 
     def shards(self) -> dict[str, ShardOpening]:
-        """Every shard of this publisher and how it began."""
+        """Every shard of this publisher and how it began. One that has ended with its last zone is left out."""
         with self._session.transaction() as connection:
             rows = connection.execute("SELECT shard, opening FROM curator.shard ORDER BY shard").fetchall()
-        return {shard: ShardOpening(**opening) for shard, opening in rows}
+        ended = {shard for shard, table in self.tables().items() if not table.rows}
+        return {shard: ShardOpening(**opening) for shard, opening in rows if shard not in ended}
 
     def zones(self) -> dict[str, tuple[str, ZoneOpening]]:
-        """Every zone of this publisher: the shard that it should be in, and how it enters it."""
+        """Every zone of this publisher: the shard that it should be in, and how it enters it. Without closed ones."""
         with self._session.transaction() as connection:
             rows = connection.execute("SELECT zone, shard, opening FROM curator.zone ORDER BY zone").fetchall()
-        return {zone: (shard, ZoneOpening(**opening)) for zone, shard, opening in rows}
+        closed = self.closed_zones()
+        return {zone: (shard, ZoneOpening(**opening)) for zone, shard, opening in rows if zone not in closed}
+
+    def closed_zones(self) -> set[str]:
+        """The zones that were closed, as far as the log was seen."""
+        return {zone for table in self.tables().values() for zone in table.closed_by_zone}
 
     def head_at(self, shard: str, seq: int) -> ShardHead:
         """The head after a tile that was seen. Raises ChainError where the state does not have it."""
@@ -303,11 +309,12 @@ class PostgresStateStore:
 
     def purge_demand(self, interval_s: int, before_interval: int) -> None:
         """Delete the demand of earlier intervals of this length: it was released, or never will be."""
-        shards = {shard for shard, opening in self.shards().items() if opening.interval_s == interval_s}
-        zones = [zone for zone, (shard, _) in self.zones().items() if shard in shards]
-        query = "DELETE FROM confidential.demand WHERE interval < %s AND zone = ANY(%s)"
+        query = """
+            DELETE FROM confidential.demand WHERE interval < %s AND zone IN (
+                SELECT z.zone FROM curator.zone AS z JOIN curator.shard AS s USING (shard)
+                WHERE (s.opening ->> 'interval_s')::bigint = %s)"""
         with self._session.transaction() as connection:
-            connection.execute(query, (before_interval, zones))
+            connection.execute(query, (before_interval, interval_s))
 
     def begin_aggregation(self, interval_s: int, interval: int) -> int:
         """Count that the aggregation of an interval is begun. Returns how often it was, this time included."""

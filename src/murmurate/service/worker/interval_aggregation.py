@@ -180,9 +180,10 @@ class IntervalAggregation:
         meters = dict(zip(demand.zones, (demand.reported + demand.imputed).tolist(), strict=True))
         households = zip(table.zones, table.households or [0] * len(table.zones), strict=True)
         self._note_household_counts({zone: count for zone, count in households if zone in opened and count})
-        heard = zip(demand.zones, demand.reported.tolist(), strict=True)
-        shares = {zone: round(count / max(meters[zone], 1), 4) for zone, count in heard}
-        reported, expected = int(demand.reported.sum()), sum(meters.values())
+        closed = self.state.closed_zones()  # whose meters may be in the table for a while
+        heard = {zone: n for zone, n in zip(demand.zones, demand.reported.tolist(), strict=True) if zone not in closed}
+        shares = {zone: round(count / max(meters[zone], 1), 4) for zone, count in heard.items()}
+        reported, expected = sum(heard.values()), sum(meters[zone] for zone in heard)
         self.feed = {"interval": interval, "reported": reported, "expected": expected}
         self.share_reported = dict(sorted(shares.items(), key=lambda share: (share[1], share[0]))[:MAX_SHARES])
 
