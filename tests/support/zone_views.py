@@ -66,7 +66,7 @@ def view_of(
     row = ZoneRow(zone, "0" * 64, currency, str(tick), first - lead)
     shard = shard_of([row], [list(ticks)], interval_s=interval_s, lead=lead, name=f"shard of {zone}")
     shard = replace(shard, first=shard.first + dropped)
-    return ZoneView(shard, row, 0, display, lambda _: terms)
+    return ZoneView(shard, row, display, lambda _: terms)
 
 
 def shard_of(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from paho.mqtt.enums import MQTTErrorCode
 from tests.support.zone_views import seconds, shard_of, terms_with
 
-from murmurate.public_log.zone_table import ZoneRow
+from murmurate.public_log.zone_table import ClosedZone, ZoneRow, ZoneTable
 from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader.follower import ChangedShard
 from murmurate.service.public_api.app import public_app
@@ -195,6 +196,20 @@ def test_without_openadr_events_prices_are_told_alone_and_no_broker_is_named() -
         assert ("MQTT" in get(state, f"{ADR}/notifiers").json()) == is_told
         assert get(state, f"{ADR}/notifiers/mqtt/topics/programs/a-PT15M/events").status_code == status
         state.close()
+
+
+def test_the_last_price_of_a_zone_is_told_although_it_was_closed_at_once() -> None:
+    new = shard("one", 121)
+    first, *others = new.table.rows
+    table = ZoneTable(tuple(others), (ClosedZone(*first, new.last, 0, 0),))
+    ended = replace(new, head=replace(new.head, table=table))
+    told = notified(Broker(), ChangedShard(ended, range(new.last, new.last + 1)))
+    prices = [topic for topic, _ in told if topic.startswith("murmurate/")]
+    assert prices == [f"murmurate/zones/{slug}/price" for slug in ("a", "a-B", "d_20d")]
+    longer = shard("one", 122)
+    later = replace(longer, head=replace(longer.head, table=table))
+    told = notified(Broker(), ChangedShard(later, range(later.last, later.last + 1)))
+    assert not [topic for topic, _ in told if "/a/" in topic or "/a-PT" in topic]
 
 
 def test_while_the_broker_is_away_only_the_newest_price_of_each_zone_waits() -> None:

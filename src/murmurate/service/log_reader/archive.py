@@ -10,7 +10,7 @@ from psycopg import Connection
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.tile import parse_header, parse_tile
-from murmurate.public_log.zone_line import make_zone_line
+from murmurate.public_log.zone_line import is_closed_by, make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.zone_history import read_entry_key, read_plan_ends, read_zone_prices
 from murmurate.service.log_reader.zone_view import PlanEnd, Price, ZoneView
@@ -71,7 +71,7 @@ class Archive:
     def read_prices(self, view: ZoneView, first: int, last: int) -> list[Price]:
         """The prices of a stretch of intervals."""
         shard, lead, found = view.shard, view.lead_intervals, list[Price]()
-        end = min(shard.last, last - lead) + 1
+        end = min(view.last_decided, last) - lead + 1
         for start in range(max(view.row.since, first - lead), end, _ROWS_PER_QUERY):
             until = min(end, start + _ROWS_PER_QUERY) - 1
             with self._session.transaction() as connection:
@@ -133,7 +133,7 @@ class Archive:
         """The line of a zone in a tile, if it has one, and its plan before it unless that is among `plans`."""
         tile = parse_tile(bytes(body))
         table = self._table(connection, tile.header.table)
-        if zone not in table.position:
+        if zone not in table.position and not is_closed_by(tile.header, zone):
             return
         line = make_zone_line(tile, table, zone)
         if line.plan not in plans:

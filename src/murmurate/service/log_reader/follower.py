@@ -192,7 +192,7 @@ class Follower:
         except ChainError as error:
             raise ChainError(f"tile {view.head.tile.header.seq + 1}", "not valid", str(error)) from error
         columns = view.columns
-        if table.zones != view.table.zones:
+        if table.zones_ever != view.table.zones_ever:
             columns = columns.reordered(view.table, table)
         if read.tile.header.kind is not TileKind.RELEASE:
             return replace(view, head=head, columns=columns)
@@ -261,10 +261,10 @@ def _check_recent(recent: list[_ReadTile]) -> ShardHead:
 
 
 def _write(columns: PriceColumns, now: ZoneTable, read: _ReadTile) -> None:
-    """Store a release under the zone table of now, which may have more zones."""
+    """Store a release under the zone table of now, which may have more zones, and some that were closed."""
     (tile, table, logged_s), interval = read, read.tile.header.interval
-    if table.zones == now.zones:
+    if table.zones == now.zones_ever:
         columns.write(interval, tile.rows, table, logged_s, None)
         return
-    positions = np.array([now.position[zone] for zone in table.zones], np.int64)
+    positions = np.array([now.column[zone] for zone in table.zones], np.int64)
     columns.write(interval, tile.rows, table, logged_s, positions)

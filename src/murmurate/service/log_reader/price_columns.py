@@ -29,14 +29,14 @@ class PriceSpan(NamedTuple):
 
 
 class PriceColumns:
-    """Prices of the zones of one table, by the interval that was measured.
+    """Prices of the zones of one table, open and closed (`zones_ever`), by the interval that was measured.
 
     Scales are rounded to single precision: pages show three digits of them.
     """
 
     def __init__(self, table: ZoneTable, intervals: int) -> None:
         self.width = intervals + SLACK
-        shape = (self.width, len(table))
+        shape = (self.width, len(table.zones_ever))
         self._ticks: NDArray[np.signedinteger] = np.zeros(shape, np.int32)
         self._kind = np.zeros(shape, np.uint8)  # 0: not known
         self._scale_wh = np.zeros(shape, np.float32)
@@ -87,7 +87,7 @@ class PriceColumns:
     def reordered(self, before: ZoneTable, after: ZoneTable) -> PriceColumns:
         """Return columns for a later table of the same shard. Zones of the earlier one keep their prices."""
         fresh = PriceColumns(after, self.width - SLACK)
-        positions = np.array([before.position.get(zone, -1) for zone in after.zones])
+        positions = np.array([before.column.get(zone, -1) for zone in after.zones_ever])
         stays = positions >= 0
         fresh._ticks = fresh._ticks.astype(self._ticks.dtype)
         if self._core_wh is not None:

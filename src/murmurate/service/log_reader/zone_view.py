@@ -14,7 +14,7 @@ from typing import NamedTuple
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import RowKind
 from murmurate.public_log.tile_chain import ShardHead
-from murmurate.public_log.zone_table import ZoneRow, ZoneTable
+from murmurate.public_log.zone_table import ClosedZone, ZoneRow, ZoneTable
 from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.settings import ZoneDisplay
 
@@ -77,16 +77,21 @@ class ShardView:
     def lead_intervals(self) -> int:
         return self.head.tile.header.lead
 
+    def last_of(self, zone: str) -> int:
+        """The last interval that was measured for a zone: the last one of the shard, unless the zone was closed."""
+        closed = self.table.closed_by_zone.get(zone)
+        return self.last if closed is None else min(self.last, closed.last)
+
 
 class RecentPrices(Mapping[int, Price]):
     """The prices of a zone that are in memory, by the interval that pays. They have no gap."""
 
     __slots__ = ("_position", "_shard", "_zone", "intervals")
 
-    def __init__(self, shard: ShardView, row: ZoneRow, position: int) -> None:
+    def __init__(self, shard: ShardView, row: ZoneRow) -> None:
         lead = shard.lead_intervals
-        self._shard, self._zone, self._position = shard, row.zone, position
-        self.intervals = range(max(shard.first, row.since) + lead, shard.last + lead + 1)
+        self._shard, self._zone, self._position = shard, row.zone, shard.table.column[row.zone]
+        self.intervals = range(max(shard.first, row.since) + lead, shard.last_of(row.zone) + lead + 1)
 
     def __getitem__(self, interval: int) -> Price:
         if interval not in self.intervals:
@@ -141,8 +146,7 @@ class ZoneView:
     """A zone as the log stands now."""
 
     shard: ShardView
-    row: ZoneRow
-    position: int  # of its row in a tile
+    row: ZoneRow  # of a zone that was closed, as it last stood
     display: ZoneDisplay
     load_terms: LoadTerms
     archived: Mapping[int, Price] | None = None  # prices of another stretch, from the archive, instead of recent ones
@@ -189,14 +193,19 @@ class ZoneView:
         return self.row.since + self.lead_intervals
 
     @property
+    def closed(self) -> ClosedZone | None:
+        """Where its chain ended, if the zone was closed. What was decided before is still paid."""
+        return self.shard.table.closed_by_zone.get(self.zone)
+
+    @property
     def last_decided(self) -> int:
         """The last interval whose price is decided; the one before the first: none yet."""
-        return self.shard.last + self.lead_intervals
+        return self.shard.last_of(self.zone) + self.lead_intervals
 
     @property
     def prices(self) -> Mapping[int, Price]:
         """By interval, without gaps from some recent one to `last_decided`."""
-        return RecentPrices(self.shard, self.row, self.position) if self.archived is None else self.archived
+        return RecentPrices(self.shard, self.row) if self.archived is None else self.archived
 
     @property
     def known_intervals(self) -> range:
@@ -215,11 +224,16 @@ class ZoneView:
 
     @property
     def total_epsilon_micro(self) -> int:
-        return int(self.shard.head.totals[0, self.position])
+        return self._total(0)
 
     @property
     def total_rho_micro(self) -> int:
-        return int(self.shard.head.totals[1, self.position])
+        return self._total(1)
+
+    def _total(self, cost: int) -> int:
+        if self.closed is not None:
+            return list(self.closed.totals.values())[cost]
+        return int(self.shard.head.totals[cost, self.shard.table.position[self.zone]])
 
     @property
     def terms(self) -> ReleaseTerms:
@@ -229,11 +243,15 @@ class ZoneView:
     @property
     def earlier_plans(self) -> list[PlanEnd]:
         """The plans before the one in force that `older_plans` and the prices in memory know of, the oldest first."""
-        measured = range(max(self.shard.first, self.row.since), self.shard.last + 1)
+        measured = range(max(self.shard.first, self.row.since), self.shard.last_of(self.zone) + 1)
         tables = (self.shard.columns.table_of(n) for n in measured)
         plans = [table.rows[table.position[self.zone]].plan for table in tables] + [self.row.plan]
         changes = enumerate(pairwise(plans), measured.start + 1)
         return [*self.older_plans, *(PlanEnd(plan, end) for end, (plan, after) in changes if plan != after)]
+
+    def is_expected(self, interval: int) -> bool:
+        """Whether an interval will get a price that is not decided yet."""
+        return self.closed is None and interval > self.last_decided
 
     def expected_ticks(self, interval: int) -> int:
         """The plan's expected price of the interval that pays; it is not billed."""

@@ -12,7 +12,7 @@ MakeView = Callable[[ShardView, str], ZoneView]  # of a zone of a shard
 
 
 class ZoneViews(Mapping[str, ZoneView]):
-    """The view of each zone. One thread at a time; names are in order."""
+    """The view of each zone, also of one that was closed. One thread at a time; names are in order."""
 
     def __init__(self, display_of: Callable[[str], ZoneDisplay], load_terms: LoadTerms) -> None:
         self._display_of, self._load_terms = display_of, load_terms
@@ -28,9 +28,9 @@ class ZoneViews(Mapping[str, ZoneView]):
         self._shards[view.name] = view
         if before is None or before.table.digest != view.table.digest:
             self.table_version += 1
-        if before is not None and before.table.zones == view.table.zones:
+        if before is not None and before.table.zones_ever == view.table.zones_ever:
             return ()
-        new = tuple(zone for zone in view.table.zones if zone not in self._shard_by_zone)
+        new = tuple(zone for zone in view.table.zones_ever if zone not in self._shard_by_zone)
         self._shard_by_zone.update(dict.fromkeys(new, view.name))
         self._unsorted.extend(new)
         return new
@@ -61,8 +61,9 @@ class ZoneViews(Mapping[str, ZoneView]):
 
     def make_view(self, shard: ShardView, zone: str) -> ZoneView:
         """The view of a zone of a shard. Any thread may ask for it."""
-        at = shard.table.position[zone]
-        return ZoneView(shard, shard.table.rows[at], at, self._display_of(zone), self._load_terms)
+        closed = shard.table.closed_by_zone.get(zone)
+        row = shard.table.rows[shard.table.position[zone]] if closed is None else closed.row
+        return ZoneView(shard, row, self._display_of(zone), self._load_terms)
 
     def __contains__(self, zone: object) -> bool:
         return zone in self._shard_by_zone

@@ -31,6 +31,8 @@ def find_attention(
 ) -> list[AttentionItem]:
     """Return what needs a person, the worst first. Without `needs_worker` another scheduler may release the prices."""
     if not status.zone_count and not status.broken_shards:
+        if status.closed_count:
+            return []  # all zones were closed: nothing is due
         return [AttentionItem("zones", "none is open", "murmurate open plan.json opens one")]
     found = [*_broken(status), *(_worker(status) if needs_worker else ()), *_late(status), *_blocked(status)]
     return [*found, *_last_prices(status), *_feed(status, settings), *_figures(status, settings)]

@@ -54,6 +54,7 @@ class StatusCollector(Collector):
             "murmurate_release_age_seconds", "Seconds since the last release; -1 if there is none.", round(age_s)
         )
         yield GaugeMetricFamily("murmurate_zones_open", "Zones in the public log.", status.zone_count)
+        yield GaugeMetricFamily("murmurate_zones_closed", "Zones that were closed.", status.closed_count)
         yield GaugeMetricFamily("murmurate_zones_up_to_date", "Zones decided up to now.", status.up_to_date_count)
         yield GaugeMetricFamily("murmurate_zones_broken", "Zones whose log is not valid.", status.broken_zone_count)
         yield GaugeMetricFamily("murmurate_shards_broken", "Shards whose log is not valid.", len(status.broken_shards))

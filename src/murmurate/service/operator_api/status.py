@@ -59,7 +59,7 @@ class ServiceStatus:
     zones: Sequence[ZoneStatus]  # those that need an operator first, at most MAX_STATUS_ZONES
     broken_shards: Mapping[str, str]  # shards whose log is not valid, and the reason
     broken_zone_count: int  # zones of these shards, as far as they were read before
-    zone_count: int
+    zone_count: int  # that are open
     up_to_date_count: int
     reading_counts: Mapping[str, int]  # readings since this process started
     heartbeat: Heartbeat | None  # of the worker
@@ -71,6 +71,7 @@ class ServiceStatus:
     last_kinds: Mapping[PriceKind, int] = field(default_factory=dict)  # zones by the kind of their last price
     ingest_warnings: Mapping[str, str] = field(default_factory=dict)  # by part of the private process
     ingest_clock_difference_s: float | None = None  # its clock minus the state database's
+    closed_count: int = 0  # zones that were closed
 
 
 def service_status(
@@ -119,6 +120,7 @@ def service_status(
         last_kinds=sum((status.count_last_kinds() for status in statuses), Counter()),
         ingest_warnings=ingest_warnings or {},
         ingest_clock_difference_s=ingest_clock_difference_s,
+        closed_count=sum(len(status.shard.table.closed) for status in statuses),
     )
 
 
@@ -134,7 +136,7 @@ class _ShardStatus:
         shard, at = self.shard, self.shard.table.position[zone]
         row, lead = shard.table.rows[at], shard.lead_intervals
         day = range(max(row.since, self.due + 1 - SECONDS_PER_DAY // shard.interval_s), self.due + 1)
-        counts = self._count_kinds()[:, at].tolist()
+        counts = self._count_kinds()[:, shard.table.column[zone]].tolist()
         return ZoneStatus(
             zone=zone,
             title=display.title,
@@ -147,15 +149,15 @@ class _ShardStatus:
             epsilon_micro=int(shard.head.totals[0, at]),
             rho_micro=int(shard.head.totals[1, at]),
             currency=row.currency,
-            last_price=RecentPrices(shard, row, at).get(shard.last + lead) if shard.last >= row.since else None,
+            last_price=RecentPrices(shard, row).get(shard.last + lead) if shard.last >= row.since else None,
             is_broken=self.is_broken,
         )
 
     def count_last_kinds(self) -> Counter[PriceKind]:
         """How many zones have which kind of price last; those without any price are not counted."""
-        shard = self.shard
+        shard, is_open = self.shard, [self.shard.table.column[zone] for zone in self.shard.table.zones]
         counts = shard.columns.count_kinds(range(shard.last, shard.last + 1) if shard.last >= shard.first else range(0))
-        return Counter({kind: int(counts[number].sum()) for number, kind in PRICE_KINDS.items()})
+        return Counter({kind: int(counts[number, is_open].sum()) for number, kind in PRICE_KINDS.items()})
 
     def _count_kinds(self) -> IntArray:
         """Releases of the last 24 hours of all zones of the shard: [kind, zone]. Counted when first needed."""

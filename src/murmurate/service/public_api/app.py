@@ -29,7 +29,12 @@ from murmurate.service.public_api.formats.listings import zone_entry
 from murmurate.service.public_api.formats.openadr_program import OPENADR_BASE_PATH
 from murmurate.service.public_api.history_api import HistoryApi, with_prices
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.local_days import intervals_of_day, is_day_complete, recent_days
+from murmurate.service.public_api.local_days import (
+    interval_start_end,
+    intervals_of_day,
+    is_day_complete,
+    recent_days,
+)
 from murmurate.service.public_api.log_api import LogApi
 from murmurate.service.public_api.openadr_api import RequestHandler, openadr_handlers, post_anonymous_token
 from murmurate.service.public_api.response_cache import (
@@ -119,12 +124,15 @@ class PublicApi:
         link = f'<{self.live_state.settings.base_url}/zones?{query}>; rel="next"'
         return replace(response, headers=[*response.headers, (b"link", link.encode())])
 
-    def get_current_price(self, request: Request) -> CachedResponse:
+    async def get_current_price(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
-        document = current_price_document(self._zone_view(request), self.live_state.current_time())
-        if document is None:
+        view, now_s = self._zone_view(request), self.live_state.current_time()
+        document = current_price_document(view, now_s)
+        if document is not None:
+            return CachedResponse.from_json(document)
+        if view.closed is None or view.interval_at(now_s) <= view.last_decided:
             raise HTTPException(404, "there is no price for this interval")
-        return CachedResponse.from_json(document)
+        raise HTTPException(410, await self.live_state.lookup_threads.run(_closed_words, self.live_state.archive, view))
 
     async def get_evcc_prices(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ("forecast",))
@@ -193,6 +201,17 @@ def _make_day(archive: Archive, view: ZoneView, day: date) -> CachedResponse:
     if is_day_complete(view, day):
         view = with_prices(archive, view, intervals_of_day(view, day))
     return CachedResponse.from_json(day_document(view, day), CACHE_CONTROL_IMMUTABLE)
+
+
+def _closed_words(archive: Archive, view: ZoneView) -> str:
+    """What a zone that was closed says about its price now."""
+    last = view.last_decided
+    if last < view.first_priced:
+        return "the zone was closed before it had a price"
+    price = with_prices(archive, view, range(last, last + 1)).prices[last]
+    value = "was withheld" if price.value is None else f"was {price.value} {view.currency}/kWh"
+    end = interval_start_end(view, last)["end"]
+    return f"the zone is closed: its last price {value} and ended at {end}; its history and its log stay"
 
 
 def public_app(live_state: LiveState, extra_routes: list[Route] | None = None) -> ResponseCacheMiddleware:

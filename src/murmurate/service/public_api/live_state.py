@@ -178,7 +178,7 @@ class LiveState:
         self._interval_lengths.add(shard.interval_s)
         self.volatile_cache.drop_shard(shard.name)
         if change.new_intervals:
-            for zone in self.price_stream.zones & shard.table.position.keys():
+            for zone in self.price_stream.zones & shard.table.column.keys():
                 self.price_stream.publish_prices(self.views[zone], new_prices(self.views[zone], change.new_intervals))
 
     def _preload_plans(self) -> bool:
@@ -252,6 +252,8 @@ class LiveState:
         if shard in self._follower.broken:
             return "the log of its shard is broken: no new price is shown"
         view = self.views[zone]
+        if view.closed is not None:
+            return ""
         return "" if view.interval_at(self.clock.now()) in view.prices else "there is no price for this interval"
 
     @property
@@ -261,7 +263,8 @@ class LiveState:
 
     def count_stale_shards(self) -> int:
         """How many shards have no price for the current interval; all, where it is not known which one that is."""
-        shards, now = self.views.shards.values(), self.clock.now()
+        now = self.clock.now()
+        shards = [shard for shard in self.views.shards.values() if shard.table.rows]
         if self.log_clock.fault is not None:
             return len(shards)
         return sum(shard.last + shard.lead_intervals < now // shard.interval_s for shard in shards)

@@ -84,7 +84,7 @@ class MqttNotifier:
 
     def publish_shard(self, change: ChangedShard, make_view: MakeView, plan_terms: PlanTerms) -> None:
         """Publish the new prices of a shard: first all prices alone, then the events, which take longer."""
-        views = [make_view(change.view, zone) for zone in change.view.table.zones]
+        views = [make_view(change.view, zone) for zone in change.view.table.zones_ever]
         for view in views:
             for price in new_prices(view, change.new_intervals):
                 self._publish(price_topic(view.zone), new_price_json(view, price))

@@ -78,4 +78,4 @@ class ProgramIndex:
         zone, _, duration = program_id.rpartition("-PT")
         view = self._views[self._zone_by_slug[zone]]
         timezone = view.display.timezone.key
-        return (view.shard.name, view.row.since, timezone, duration)
+        return (view.shard.name, view.row.since, view.closed and view.closed.last, timezone, duration)

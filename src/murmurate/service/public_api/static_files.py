@@ -143,7 +143,7 @@ class StaticFileWriter:
     def _note_table(self, shard: str, digest: str) -> None:
         """Have a zone table and its plans among the documents of a shard."""
         table = ZoneTable.from_json(self._archive.read_document(digest) or "")
-        self._plans[shard].update(row.plan for row in table.rows)
+        self._plans[shard].update(row.plan for row in (*table.rows, *table.closed))
         self._tables[shard].add(digest)
 
     def _document_files(self, shard: str) -> Iterator[tuple[Path, str]]:
@@ -167,7 +167,7 @@ class StaticFileWriter:
 
     def _day_files(self, shard: ShardView) -> Iterator[tuple[Path, date, ZoneView]]:
         """The files of the complete days that are in memory."""
-        for zone in filter(_is_file_name, shard.table.zones):
+        for zone in filter(_is_file_name, shard.table.zones_ever):
             view = self._make_view(shard, zone)
             for day in recent_days(view):
                 if is_day_complete(view, day):

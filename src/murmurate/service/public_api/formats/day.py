@@ -45,5 +45,8 @@ def _incomplete_day_reason(view: ZoneView, intervals: range) -> str:
         return f"must be a day of the calendar in {view.display.timezone.key}"
     if intervals[0] < view.first_priced:
         return f"must begin when there were prices, from {format_rfc3339(view.start_s(view.first_priced))} on"
+    if view.closed is not None:
+        end = format_rfc3339(view.start_s(view.last_decided + 1))
+        return f"must be whole: the zone is closed, and its last price ended at {end}"
     at = format_rfc3339(view.start_s(intervals[-1] + 1 - view.lead_intervals))
     return f"must be whole: it can be from {at} on, when its last interval is decided"

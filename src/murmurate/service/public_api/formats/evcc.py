@@ -30,6 +30,8 @@ def _final_prices(view: ZoneView, now_s: float) -> list[tuple[int, float]]:
 def _undecided_intervals(view: ZoneView, now_s: float) -> range:
     """The intervals that can still get a price: one that has begun without cannot, it will be withheld."""
     current = view.interval_at(now_s)
+    if view.closed is not None:
+        return range(0)
     return range(max(current, view.last_decided) + 1, current + EVCC_HORIZON_S // view.interval_s)
 
 

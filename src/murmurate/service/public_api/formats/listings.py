@@ -14,6 +14,7 @@ def zone_entry(view: ZoneView) -> dict[str, object]:
         "plan": view.plan_digest,
         "timezone": view.display.timezone.key,
         "decided_until": format_rfc3339(view.start_s(view.last_decided + 1)),
+        **({} if view.closed is None else {"closed": True}),
     }
 
 

@@ -147,7 +147,7 @@ _Ratio = tuple[int, int] | None  # numerator and denominator of a price [currenc
 def _decided_or_expected(day: EventDay) -> tuple[list[_Ratio], list[float]]:
     """The price of each interval, exactly: decided or, after that, expected. And when the log took those decided.
 
-    There is none where it was withheld, or before the zone began.
+    There is none where it was withheld, before the zone began, or after it was closed.
     """
     view, intervals, known = day.program.view, day.intervals, day.known_intervals
     decided = view.exact_prices(known)
@@ -157,7 +157,9 @@ def _decided_or_expected(day: EventDay) -> tuple[list[_Ratio], list[float]]:
         if tick is not last:
             last, numerator, denominator = tick, tick.numerator, tick.denominator
         prices.append(None if ticks is None else (ticks * numerator, denominator))
-    if known.stop < intervals.stop:
+    if view.closed is not None:
+        prices += [None] * (intervals.stop - known.stop)
+    elif known.stop < intervals.stop:
         expected, tick, lead = view.terms.forecast_ticks, view.tick, view.lead_intervals
         slots = np.arange(known.stop - lead, intervals.stop - lead) % len(expected)
         numerator, denominator = tick.numerator, tick.denominator

@@ -93,20 +93,31 @@ def iso_duration(seconds: int) -> str:
 
 
 def program_document(program: Program, base_url: str) -> dict[str, object]:
-    """A program as OpenADR has it."""
+    """A program as OpenADR has it. That of a zone that was closed ends with its last price."""
     view = program.view
     opened = format_rfc3339(view.opened_s)
+    changed_s = view.opened_s if view.closed is None else view.start_s(view.closed.last + 1)
     return {
         "id": program.id,
         "createdDateTime": opened,
-        "modificationDateTime": opened,
+        "modificationDateTime": format_rfc3339(changed_s),
         "objectType": "PROGRAM",
         "programName": program.id,
         "programDescriptions": [{"URL": f"{base_url.rstrip('/')}/zones/{quote(view.zone, safe='')}"}],
         "payloadDescriptors": payload_descriptors(view.currency),
         "attributes": _attributes(program),
         "targets": None,
+        **_period(view),
     }
+
+
+def _period(view: ZoneView) -> dict[str, object]:
+    """When the prices of a zone that was closed began and ended. One that is open has no end."""
+    length_s = view.start_s(view.last_decided + 1) - view.start_s(view.first_priced)
+    if view.closed is None or not length_s:
+        return {}
+    start = format_rfc3339(view.start_s(view.first_priced))
+    return {"intervalPeriod": {"start": start, "duration": iso_duration(length_s)}}
 
 
 def _attributes(program: Program) -> list[dict[str, object]]:

@@ -108,7 +108,7 @@ def price_chart(day: ChartedDay, clock_label: Callable[[int], str]) -> PriceChar
     final = [(price.interval, price.value * units) for price in known if price.value is not None]
     kinds = {price.interval: price.kind for price in known}
     fallback = [(n, level) for n, level in final if kinds[n] is PriceKind.FALLBACK]
-    expected = [(n, view.expected_price(n) * units) for n in intervals if n > view.last_decided]
+    expected = [(n, view.expected_price(n) * units) for n in intervals if view.is_expected(n)]
     band = {n: (low * units, high * units) for n, (low, high) in day.noise_band.items()}
     values = [level for _, level in final]
     edges = [edge for pair in band.values() for edge in pair]

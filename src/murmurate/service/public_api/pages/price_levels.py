@@ -65,7 +65,7 @@ def known_prices(view: ZoneView, intervals: Iterable[int]) -> dict[int, Fraction
         price = recent.get(n)
         if price is not None and price.ticks is not None:
             found[n] = price.ticks * price.tick
-        elif n > view.last_decided:
+        elif view.is_expected(n):
             found[n] = view.expected_ticks(n) * view.tick
     return found
 

@@ -23,6 +23,7 @@ class ZoneListing:
     url: str
     unit: str
     price: str | None  # none: there is no price now
+    is_closed: bool
     kind: str
     end: TimeLabel
 
@@ -56,6 +57,7 @@ def _zone_row(view: ZoneView, at: int, base_url: str, language: Language) -> Zon
         url=zone_url(view, base_url),
         unit=unit.short_unit,
         price=unit.exact(price),
+        is_closed=view.closed is not None,
         kind="" if price is None else KIND_WORDS[price.kind],
         end=TimeLabel(end_s, local_datetime(view, end_s).strftime("%H:%M")),
     )

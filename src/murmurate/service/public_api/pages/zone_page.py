@@ -48,6 +48,7 @@ class CurrentPrice:
     next_price: str | None
     next_expected: str | None  # where the next price is not decided
     first_price_from: str | None  # where the zone has no price yet
+    closed_until: str | None  # until when the last price of a zone is paid that was closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,6 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
     measured = at - view.lead_intervals
     name = clock_label_formatter(view, range(measured, at + 2))
     price, following = view.prices.get(at), view.prices.get(at + 1)
-    begins = local_datetime(view, view.start_s(view.first_priced))
-    first_price = unit.language.plain(
-        "date.clock_on_day", clock=f"{begins:%H:%M}", day=format_day(begins.date(), unit.language)
-    )
     now, measured_then = ([TimeLabel(view.start_s(n), name(n)) for n in (first, first + 1)] for first in (at, measured))
     level = day.levels.get(at) if price is not None and price.ticks is not None else None
     distance = abs(day.prices[at] - day.mean) / abs(day.mean) if level is not None and day.mean else Fraction(0)
@@ -141,8 +138,19 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
         measured_end=measured_then[1],
         published=None if price is None else _published(view, price),
         next_price=unit.exact(following),
-        next_expected=unit.about(view.expected_ticks(at + 1) * view.tick) if following is None else None,
-        first_price_from=first_price if at < view.first_priced else None,
+        next_expected=unit.about(view.expected_ticks(at + 1) * view.tick)
+        if following is None and view.closed is None
+        else None,
+        first_price_from=_moment(view, view.first_priced, unit) if at < view.first_priced else None,
+        closed_until=None if view.closed is None else _moment(view, view.last_decided + 1, unit),
+    )
+
+
+def _moment(view: ZoneView, interval: int, unit: PriceFormat) -> str:
+    """When an interval begins, as a time on a day."""
+    begins = local_datetime(view, view.start_s(interval))
+    return unit.language.plain(
+        "date.clock_on_day", clock=f"{begins:%H:%M}", day=format_day(begins.date(), unit.language)
     )
 
 
@@ -182,9 +190,7 @@ def _day_and_chart(
         for one in known
     ]
     expected = [
-        PriceRow(name(n), unit.about(day.prices[n]), day.levels[n], _EXPECTED)
-        for n in intervals
-        if n > view.last_decided
+        PriceRow(name(n), unit.about(day.prices[n]), day.levels[n], _EXPECTED) for n in intervals if view.is_expected(n)
     ]
     kinds = {one.kind for one in known}
     prices = DayPrices(
@@ -216,7 +222,7 @@ def _noise_band(view: ZoneView, prices: list[Price]) -> NoiseBand:
 def _noise_reach(view: ZoneView, at: int, unit: PriceFormat) -> str | None:
     """How far the noise of an interval reaches, 95 times in 100 [kWh]; None: there is none."""
     price = view.prices.get(at)
-    if price is not None and price.scale_wh is None:
+    if view.closed is not None if price is None else price.scale_wh is None:
         return None
     slot = view.terms.slot_of_day(at - view.lead_intervals)
     scale_wh = float(view.terms.scale_wh[slot]) if price is None else price.scale_wh or 0.0

@@ -3,13 +3,14 @@
 -- Whether a zone table may be in force next: it is in the log, with the plan of each open zone; each of those is claimed
 -- for this shard; a zone of the table before is in it, open or closed, and one that was closed is there as it was; a zone
 -- that is closed now was open until the last interval that was decided. A shard without an open zone has ended. Readers
--- also check what a closed zone has spent. Where a shard is opened, its head names this table already.
+-- also check what a closed zone has spent. Where a shard is opened there is no table before, whatever a refused tile has
+-- left in its head, and no zone was closed.
 CREATE OR REPLACE FUNCTION public_log.zones_may_enter(its_shard text, digest text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH before AS MATERIALIZED (
         SELECT h.interval, d.body::jsonb -> 'zones' AS zones, coalesce(d.body::jsonb -> 'closed', '[]') AS closed
         FROM public_log.head AS h JOIN public_log.document AS d ON d.digest = h.zones
-        WHERE h.shard = its_shard
+        WHERE h.shard = its_shard AND h.seq >= 0
     ), after AS MATERIALIZED (
         SELECT d.body::jsonb -> 'zones' AS zones, coalesce(d.body::jsonb -> 'closed', '[]') AS closed
         FROM public_log.document AS d WHERE d.digest = $2
@@ -23,7 +24,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         SELECT c AS entry FROM before, jsonb_array_elements(before.closed) AS c
     )
     SELECT EXISTS (SELECT FROM after)
-        AND EXISTS (SELECT FROM opened_before)
+        AND (EXISTS (SELECT FROM opened_before)
+            OR NOT EXISTS (SELECT FROM public_log.head AS h WHERE h.shard = its_shard AND h.seq >= 0))
         AND NOT EXISTS (
             SELECT FROM opened AS o
             WHERE NOT EXISTS (SELECT FROM public_log.document AS p WHERE p.digest = o.plan)
@@ -32,7 +34,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         AND NOT EXISTS (SELECT zone FROM opened_before EXCEPT (SELECT zone FROM opened UNION SELECT zone FROM closed))
         AND NOT EXISTS (SELECT entry FROM closed_before EXCEPT SELECT entry FROM closed)
         AND NOT EXISTS (
-            SELECT FROM closed AS c, before
+            SELECT FROM closed AS c LEFT JOIN before ON true
             WHERE NOT EXISTS (SELECT FROM closed_before AS b WHERE b.entry = c.entry)
                 AND ((c.entry ->> 'last')::bigint IS DISTINCT FROM before.interval
                     OR NOT EXISTS (SELECT FROM opened_before AS b WHERE b.zone = c.zone)))
