@@ -29,11 +29,12 @@ _CLOSE_SHARD = "UPDATE public_log.head SET seq = -1, hash = %s WHERE shard = %s"
 _MOVE_CLAIM = """
     WITH moved AS (DELETE FROM public_log.claim WHERE zone = %s AND shard = %s RETURNING shard, zone)
     INSERT INTO public_log.evidence (kind, shard, name) SELECT 'claim', * FROM moved"""
-# Claims of zones that are in no zone table of their shard. A tile that changes the table has no rows, and is short.
+# Claims of zones that are in no zone table of their shard, open or closed. A tile that changes the table has no rows, and is short.
 _UNUSED_CLAIMS = """
     WITH entered AS (
         SELECT h.shard, z.zone FROM public_log.head AS h JOIN public_log.document AS d ON d.digest = h.zones
-        CROSS JOIN LATERAL jsonb_to_recordset(d.body::jsonb -> 'zones') AS z (zone text) WHERE h.seq >= 0
+        CROSS JOIN LATERAL jsonb_to_recordset(
+            (d.body::jsonb -> 'zones') || coalesce(d.body::jsonb -> 'closed', '[]')) AS z (zone text) WHERE h.seq >= 0
     ), candidate AS MATERIALIZED (
         SELECT c.zone, c.shard FROM public_log.claim AS c
         WHERE NOT EXISTS (SELECT FROM entered AS e WHERE e.shard = c.shard AND e.zone = c.zone)
