@@ -15,7 +15,8 @@ from murmurate.file_errors import describe_os_error
 from murmurate.service.processes import run_private, run_public, run_worker
 from murmurate.service.settings import load_settings
 from murmurate.service.storage.databases import Database, Databases
-from murmurate.service.supervisor import PARENT_VARIABLE, PROCESSES, run_all_processes
+from murmurate.service.supervisor import PROCESSES, run_all_processes
+from murmurate.service.watchdog import PARENT_VARIABLE
 
 logger = logging.getLogger(__name__)
 

@@ -21,14 +21,13 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.settings import ServiceSettings, load_settings
 from murmurate.service.storage.databases import Databases, DatabaseUnreachableError
-from murmurate.service.watchdog import PIPE_VARIABLE, REPORT_VARIABLE, read_progress
+from murmurate.service.watchdog import PARENT_VARIABLE, PIPE_VARIABLE, REPORT_VARIABLE, read_progress
 from murmurate.service.web.listen_address import check_can_listen
 
 logger = logging.getLogger(__name__)
 
 
 PROCESSES = ("private", "worker", "public")
-PARENT_VARIABLE = "MURMURATE_SUPERVISOR_PID"  # of the process that starts the others
 MIN_RESTART_DELAY_S = 1.0
 MAX_RESTART_DELAY_S = 60.0  # between two restarts of a process that ends again and again; there is no last restart
 STEADY_S = 10.0  # a process that has run this long is restarted without a longer delay [s]

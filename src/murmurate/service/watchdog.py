@@ -13,6 +13,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+PARENT_VARIABLE = "MURMURATE_SUPERVISOR_PID"  # of the process that has started this one, and without which it ends
 PIPE_VARIABLE = "MURMURATE_WATCHDOG_FD"  # the pipe of this process
 REPORT_VARIABLE = "MURMURATE_SUPERVISOR_REPORT"  # the file in which the supervisor counts restarts
 _SYSTEMD_VARIABLE = "NOTIFY_SOCKET"

@@ -32,7 +32,7 @@ from murmurate.service.demo.embedded_postgres import (
     remove_shared_memory,
     run_embedded_postgres,
 )
-from murmurate.service.supervisor import PARENT_VARIABLE
+from murmurate.service.watchdog import PARENT_VARIABLE
 
 FOLDER_PREFIX = "murmurate-demo-"
 _STOP_SERVICE_S = 30.0

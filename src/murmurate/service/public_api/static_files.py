@@ -143,7 +143,7 @@ class StaticFileWriter:
     def _note_table(self, shard: str, digest: str) -> None:
         """Have a zone table and its plans among the documents of a shard."""
         table = ZoneTable.from_json(self._archive.read_document(digest) or "")
-        self._plans[shard].update(row.plan for row in (*table.rows, *table.closed))
+        self._plans[shard].update(row.plan for row in (*table.rows, *(zone.row for zone in table.closed)))
         self._tables[shard].add(digest)
 
     def _document_files(self, shard: str) -> Iterator[tuple[Path, str]]:
@@ -213,7 +213,7 @@ class StaticFileWriter:
                 if _differs(path, body) and _is_another_tile(path.read_bytes(), body):
                     logger.error("file differs from the log", extra={"file": str(path)})
                 elif _differs(path, body):
-                    _mend(path, body)
+                    _write_again(path, body)
             after = tiles[-1][0]
             yield
 
@@ -224,14 +224,14 @@ class StaticFileWriter:
             texts = self._archive.read_documents([digest for _, digest in some])
             for path, digest in some:
                 if digest in texts and _differs(path, texts[digest].encode()):
-                    _mend(path, texts[digest].encode())
+                    _write_again(path, texts[digest].encode())
             yield
 
     def _check_days(self, shard: ShardView) -> Iterator[None]:
         for path, day, view in self._day_files(self._shards[shard.name]):
             data = encode_json(day_document(view, day))
             if _differs(path, data):
-                _mend(path, data)
+                _write_again(path, data)
             yield
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ def _is_another_tile(found: bytes, logged: bytes) -> bool:
     return tile.header_line != logged.partition(b"\n")[0]
 
 
-def _mend(path: Path, data: bytes) -> None:
+def _write_again(path: Path, data: bytes) -> None:
     logger.warning("file was damaged", extra={"file": str(path)})
     _write_whole(path, data)
 
