@@ -1,19 +1,23 @@
 """`murmurate close`: a zone ends in the log for ever, its neighbours go on, and everyone can see that it ended."""
 
 import json
+from dataclasses import replace
 
 import psycopg
 import pytest
 
 from murmurate.public_log.make_tile import change_zones
+from murmurate.public_log.tile import sign_tile
 from murmurate.public_log.tile_chain import close_zones
-from murmurate.public_log.zone_table import ZoneTable
+from murmurate.public_log.zone_table import ClosedZone, ZoneTable
 from murmurate.publisher.steps import Offer
 from murmurate.service.keyring import load_keyring
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
+from tests.support.api_servers import plan_of
 from tests.support.operator_cli import an_operator, open_zones, plan_zones, shard_zones
-from tests.support.postgres_stores import checked_heads
+from tests.support.postgres_stores import ShardWriter, checked_heads
+from tests.support.sample_shards import OLD_KEY
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +142,24 @@ def test_the_log_itself_refuses_a_table_that_loses_reopens_or_changes_a_closed_z
         assert not _takes(operator, Offer(change_zones(head, table, signer), table)), name
     closing = ZoneTable((), (hill, *close_zones(head, ["mill"])))
     assert _takes(operator, Offer(change_zones(head, closing, signer), closing))
+
+
+def test_a_shard_that_could_not_be_opened_is_opened_with_other_zones_and_never_with_closed_ones(log_dsn):
+    writer = ShardWriter(log_dsn, {"harbour": plan_of("harbour")}, first=1_900_000)
+    honest = writer.draft()
+    (row,) = honest.table.rows
+    closed = ClosedZone(*row._replace(zone="gone"), row.since - 1, 0, 0)
+    for table in (
+        ZoneTable((row._replace(zone="not claimed"),)),
+        ZoneTable((row,), (closed,)),
+        ZoneTable((), (closed,)),
+    ):
+        tile = sign_tile(replace(honest.tile.header, table=table.digest), OLD_KEY)
+        writer.log.append({"quay": Offer(tile, table)})
+        assert writer.log.heads() == {}
+    writer.write()
+    assert writer.log.heads() == {"quay": (0, honest.tile.hash)}
+    writer.close()
 
 
 def _takes(operator, offer):

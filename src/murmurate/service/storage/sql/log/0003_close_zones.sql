@@ -3,8 +3,7 @@
 -- Whether a zone table may be in force next: it is in the log, with the plan of each open zone; each of those is claimed
 -- for this shard; a zone of the table before is in it, open or closed, and one that was closed is there as it was; a zone
 -- that is closed now was open until the last interval that was decided. A shard without an open zone has ended. Readers
--- also check what a closed zone has spent. Where a shard is opened there is no table before, whatever a refused tile has
--- left in its head, and no zone was closed.
+-- also check what a closed zone has spent. A shard begins with open zones alone; until then its head has the number -1.
 CREATE OR REPLACE FUNCTION public_log.zones_may_enter(its_shard text, digest text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH before AS MATERIALIZED (
@@ -23,9 +22,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ), closed_before AS MATERIALIZED (
         SELECT c AS entry FROM before, jsonb_array_elements(before.closed) AS c
     )
-    SELECT EXISTS (SELECT FROM after)
-        AND (EXISTS (SELECT FROM opened_before)
-            OR NOT EXISTS (SELECT FROM public_log.head AS h WHERE h.shard = its_shard AND h.seq >= 0))
+    SELECT CASE
+            WHEN EXISTS (SELECT FROM before) THEN EXISTS (SELECT FROM after) AND EXISTS (SELECT FROM opened_before)
+            ELSE EXISTS (SELECT FROM opened) AND NOT EXISTS (SELECT FROM closed)
+        END
         AND NOT EXISTS (
             SELECT FROM opened AS o
             WHERE NOT EXISTS (SELECT FROM public_log.document AS p WHERE p.digest = o.plan)
@@ -34,7 +34,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         AND NOT EXISTS (SELECT zone FROM opened_before EXCEPT (SELECT zone FROM opened UNION SELECT zone FROM closed))
         AND NOT EXISTS (SELECT entry FROM closed_before EXCEPT SELECT entry FROM closed)
         AND NOT EXISTS (
-            SELECT FROM closed AS c LEFT JOIN before ON true
+            SELECT FROM closed AS c, before
             WHERE NOT EXISTS (SELECT FROM closed_before AS b WHERE b.entry = c.entry)
                 AND ((c.entry ->> 'last')::bigint IS DISTINCT FROM before.interval
                     OR NOT EXISTS (SELECT FROM opened_before AS b WHERE b.zone = c.zone)))
