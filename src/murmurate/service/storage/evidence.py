@@ -29,7 +29,7 @@ _CLOSE_SHARD = "UPDATE public_log.head SET seq = -1, hash = %s WHERE shard = %s"
 _MOVE_CLAIM = """
     WITH moved AS (DELETE FROM public_log.claim WHERE zone = %s AND shard = %s RETURNING shard, zone)
     INSERT INTO public_log.evidence (kind, shard, name) SELECT 'claim', * FROM moved"""
-# Claims of zones that are in no zone table of their shard, open or closed. A tile that changes the table has no rows, and is short.
+# Claims of zones that are in no zone table of their shard, open or closed. A tile that changes the table has no rows.
 _UNUSED_CLAIMS = """
     WITH entered AS (
         SELECT h.shard, z.zone FROM public_log.head AS h JOIN public_log.document AS d ON d.digest = h.zones
