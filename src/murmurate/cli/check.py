@@ -26,7 +26,7 @@ def verify_logs(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Check a public log from public data alone. Status 0: all holds; 1: something is wrong; 3: a plan is missing."""
+    """Check a public log from public data alone. Status 0: all holds; 1: wrong; 3: plan or beginning missing."""
     if any(source.lower().startswith(("postgresql://", "postgres://")) for source in sources):
         require_database()
     from murmurate.commands.verify import verify_logs  # noqa: PLC0415
@@ -43,6 +43,9 @@ def export_log(
     zone: Annotated[
         str | None, typer.Option(help="The lines of this zone only, as log.jsonl.", autocompletion=complete_zone)
     ] = None,
+    archive: Annotated[
+        Path | None, typer.Option(help="Folder of murmurate archive: with the tiles in it.", file_okay=False)
+    ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -51,4 +54,4 @@ def export_log(
     from murmurate.commands.export import export_log  # noqa: PLC0415
     from murmurate.service.storage.databases import Database  # noqa: PLC0415
 
-    export_log(Database("log", log), out, zone, as_json=as_json)
+    export_log(Database("log", log), out, zone, archive, as_json=as_json)

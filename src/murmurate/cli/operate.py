@@ -244,11 +244,32 @@ def purge(
     purge_readings(folder, days, as_json=as_json)
 
 
+@app.command(
+    name="archive", rich_help_panel=OPERATE, epilog="Example, from cron, each night: murmurate archive archive/"
+)
+def archive(
+    folder: Annotated[Path, typer.Argument(help="Folder of the archive; it is made, or continued.", file_okay=False)],
+    state: State = "",
+    log: Log = "",
+    days: Annotated[float, typer.Option(help="Keep the tiles of this many days in the databases.", min=370)] = 400,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Move old tiles from both databases to files that verify, so that the databases do not grow for ever."""
+    require_database()
+    from murmurate.commands.archive import archive_log  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
+
+    raise typer.Exit(archive_log(Databases.from_dsns(state=state, log=log), folder, days, as_json=as_json))
+
+
 @app.command(name="repair", rich_help_panel=OPERATE, epilog="Example: murmurate repair")
 def repair(
     state: State = "",
     log: Log = "",
-    copy: Annotated[str | None, typer.Option("--from", help="Also from this copy of the log: file or address.")] = None,
+    copy: Annotated[
+        str | None, typer.Option("--from", help="Also from this copy of the log or archive: file, folder or address.")
+    ] = None,
     unclaim: Annotated[
         str | None, typer.Option(metavar="ZONE", help="Set aside the claim of a zone that is in no shard.")
     ] = None,

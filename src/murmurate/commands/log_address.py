@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from murmurate.commands.log_files import LogWriter, document_name, tile_name
+from murmurate.commands.log_files import LogWriter, document_name, note_name, tile_name
 from murmurate.errors import MurmurateError
+from murmurate.verification.log_item import archived_note
 
 SHARD_LIST = "shards"
 FetchBytes = Callable[[str], bytes]  # the body at an address
@@ -25,6 +26,8 @@ class ListedShard(NamedTuple):
 
     name: str
     last_seq: int  # number of its last tile
+    archived_seq: int  # releases up to this number are not there
+    kept: list[int]  # tiles up to it that are
 
 
 def find_base_address(address: str) -> str | None:
@@ -45,7 +48,11 @@ def copy_whole_log(base: str, fetch: FetchBytes, writer: LogWriter, first_seq: F
     """Copy every tile that the list of shards names, with its zone tables and their plans. Nothing of it is trusted."""
     documents: set[str] = set()
     for shard in _parse_shards(base, fetch(base + SHARD_LIST)):
-        for seq in range(first_seq(shard.name), shard.last_seq + 1):
+        if shard.archived_seq >= 0:
+            writer.add_file(note_name(shard.name), archived_note(shard.name, shard.archived_seq))
+        first = first_seq(shard.name)
+        kept = (seq for seq in shard.kept if seq >= first)
+        for seq in (*kept, *range(max(first, shard.archived_seq + 1), shard.last_seq + 1)):
             tile = fetch(f"{base}tiles/{quote(shard.name, safe='')}/{seq}")
             for digest in _named_tables(tile) - documents:
                 table = _copy_document(base, digest, fetch, writer)
@@ -67,10 +74,15 @@ def _parse_shards(base: str, data: bytes) -> Iterator[ListedShard]:
     if not isinstance(listed, list):
         raise MurmurateError("source", base + SHARD_LIST, "is no list of shards; is this the address of a service?")
     for members in listed:
-        shard, seq = (members.get("shard"), members.get("seq")) if isinstance(members, dict) else (None, None)
-        if not isinstance(shard, str) or type(seq) is not int:
+        try:
+            archived = members.get("archived", {"seq": -1, "kept": []})
+            shard = ListedShard(members["shard"], members["seq"], archived["seq"], archived["kept"])
+            numbers = [shard.last_seq, shard.archived_seq, *shard.kept]
+        except (AttributeError, LookupError, TypeError):
+            shard, numbers = None, []
+        if shard is None or not isinstance(shard.name, str) or not all(type(number) is int for number in numbers):
             raise MurmurateError("source", base + SHARD_LIST, "must name each shard and the number of its last tile")
-        yield ListedShard(shard, seq)
+        yield shard
 
 
 def _named_tables(tile: bytes) -> set[str]:

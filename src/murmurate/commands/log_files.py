@@ -2,6 +2,7 @@
 
     documents/<SHA-256>.json        plans and zone tables
     tiles/<shard>/<number>.tile     tiles, the number in twelve digits
+    tiles/<shard>/<from>-<to>.tar   or successive tiles in one file, as `murmurate archive` writes them
 
 Names are for people. Documents and tiles say themselves what they are. So the files that a service writes for web
 servers (`static_files`), or that were downloaded from it, are a copy as well: there they have no suffix.
@@ -15,10 +16,10 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
-from urllib.parse import quote
 
 from murmurate.errors import MurmurateError
-from murmurate.verification.log_item import LogItem
+from murmurate.service.storage.tile_archive import shard_folder
+from murmurate.verification.log_item import NOTE_NAME, LogItem
 
 MAX_ITEM_BYTES = 1 << 24  # a tile of 1,000 zones has about 90,000
 TAR_BLOCK_BYTES = 512
@@ -40,8 +41,12 @@ def tile_name(shard: str, seq: int) -> str:
     >>> tile_name("east/1", 7)
     'tiles/east%2F1/000000000007.tile'
     """
-    folder = quote(shard, safe=" ")
-    return f"tiles/{folder.replace('.', '%2E') if folder in {'.', '..'} else folder}/{seq:012}.tile"
+    return f"tiles/{shard_folder(shard)}/{seq:012}.tile"
+
+
+def note_name(shard: str) -> str:
+    """Return the name of the note that says how far a shard is in an archive."""
+    return f"tiles/{shard_folder(shard)}/{NOTE_NAME}"
 
 
 class FolderWriter:
@@ -52,7 +57,7 @@ class FolderWriter:
 
     def add_file(self, name: str, data: bytes) -> None:
         path = self._folder / name
-        if path.exists():
+        if path.exists() and path.name != NOTE_NAME:
             if path.read_bytes() != data:
                 raise MurmurateError("file", path, "differs from the log: export to another folder and verify both")
             return
@@ -86,6 +91,10 @@ def read_folder(folder: Path) -> Iterator[LogItem]:
     for path in [*sorted(folder.glob("documents/*")), *sorted(folder.glob("tiles/*/*"), key=_tile_order)]:
         if path.name.startswith(".") or not path.is_file():  # one that is being written
             continue
+        if path.suffix == ".tar":
+            with path.open("rb") as stream:
+                yield from read_tar(str(path), stream)
+            continue
         if path.stat().st_size > MAX_ITEM_BYTES:
             raise MurmurateError("source", path, f"has more than {MAX_ITEM_BYTES:,} bytes; it is no public log")
         yield LogItem(path.relative_to(folder).as_posix(), path.read_bytes())
@@ -93,7 +102,7 @@ def read_folder(folder: Path) -> Iterator[LogItem]:
 
 def _tile_order(path: Path) -> tuple[str, bool, int, str]:
     """By shard and number, whether or not the number is filled up with zeros; then whatever else is there."""
-    digits = path.stem
+    digits = path.stem.partition("-")[0]
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     return path.parent.name, not is_number, int(digits) if is_number else 0, path.name
 

@@ -32,6 +32,7 @@ class ReleaseReader:
     def __init__(self, log: PostgresLogStore) -> None:
         self._log = log
         self._kept: dict[tuple[str, int, int], list[_ShardRelease]] = {}
+        self._archived_seq: dict[str, int] = {}  # by shard: releases up to this number are in the archive
 
     def read_zone(self, head: Offer, zone: str, intervals: int) -> tuple[list[ZoneRelease], bool]:
         """Read the last releases of a zone, and whether these are all of them."""
@@ -42,7 +43,11 @@ class ReleaseReader:
             for release in self._read_shard(header.shard, first_seq, header.seq)
             if (at := release.table.position.get(zone)) is not None
         ]
-        return found, header.interval + 1 - len(found) == row.since
+        is_complete = header.interval + 1 - len(found) == row.since
+        if not is_complete and len(found) < intervals and first_seq <= self._archived_seq[header.shard]:
+            allowed = f"must have the last {intervals:,} intervals of {zone}: older ones are in the archive"
+            raise ChainError("log", f"of {header.shard}", allowed)
+        return found, is_complete
 
     def _read_shard(self, shard: str, first_seq: int, last_seq: int) -> list[_ShardRelease]:
         key = (shard, first_seq, last_seq)
@@ -55,7 +60,9 @@ class ReleaseReader:
         seq = first_seq
         while seq <= last_seq:
             count = min(MAX_TILES_PER_READ, last_seq + 1 - seq)
-            tiles = self._log.read({shard: seq - 1}, max_tiles=count)[shard].tiles
+            tail = self._log.read({shard: seq - 1}, max_tiles=count)[shard]
+            tiles, seq = tail.tiles, max(seq, tail.archived_seq + 1)
+            self._archived_seq[shard] = tail.archived_seq
             if not tiles:
                 raise ChainError("log", f"of {shard}", f"has no tile {seq}")
             for offer in tiles:

@@ -7,7 +7,7 @@ decide. Tiles that no reader accepts are named, and with `--set-aside` moved out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
 
 import psycopg
@@ -15,7 +15,14 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from murmurate.commands.log_source import open_log_source
-from murmurate.commands.set_aside import LogExaminer, print_other_faults, print_tails, set_tails_aside, unclaim_zone
+from murmurate.commands.set_aside import (
+    LogExaminer,
+    first_seen,
+    print_other_faults,
+    print_tails,
+    set_tails_aside,
+    unclaim_zone,
+)
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.digest import compact_plan
 from murmurate.planning.release_terms import ReleaseTerms
@@ -24,7 +31,8 @@ from murmurate.public_log.tile import Tile, TileKind, parse_tile
 from murmurate.public_log.tile_chain import ShardHead, check_next
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.invalid_tail import InvalidTail
-from murmurate.publisher.steps import Offer
+from murmurate.publisher.protocol import catch_up, last_seq
+from murmurate.publisher.steps import Offer, SeenState
 from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
@@ -64,7 +72,9 @@ def repair_log(
         error = Console(stderr=True)
         with Progress(console=error, transient=True, disable=not error.is_terminal) as bar:
             behind = {shard: seq for shard, seq in seen.items() if shard not in conflicts | tails.keys()}
-            restored_count, not_taken = _restore_seen(state, tables, log, behind, bar)
+            restored_count = 0 if copy is None else _append_older(state, log, copy, behind)
+            from_state, not_taken = _restore_seen(state, tables, log, behind, bar)
+        restored_count += from_state
         conflicts |= not_taken
         if copy is not None and not conflicts and not tails:
             restored_count += _append_from_copy(log, copy)
@@ -109,6 +119,17 @@ def _examine_log(
     return conflicts, tails
 
 
+def _append_older(state: psycopg.Connection, log: PostgresLogStore, copy: str, shards: Collection[str]) -> int:
+    """Append from a copy what the log has lost and the state no longer has: it was archived. Returns how many tiles."""
+    heads = log.heads()
+    lost = {
+        shard: first
+        for shard, first in first_seen(state).items()
+        if shard in shards and heads.get(shard, (-1, ""))[0] + 1 < first
+    }
+    return _append_from_copy(log, copy, lost) if lost else 0
+
+
 def _restore_seen(
     state: psycopg.Connection, tables: PostgresStateStore, log: PostgresLogStore, seen: Mapping[str, int], bar: Progress
 ) -> tuple[int, set[str]]:
@@ -145,9 +166,17 @@ def _claim_zones(log: PostgresLogStore, offers: Mapping[str, Offer]) -> None:
         log.claim(claims)
 
 
-def _append_from_copy(log: PostgresLogStore, name: str) -> int:
-    """Append what a copy of the log holds beyond it, each tile checked to follow; ChainError names the first misfit."""
+def _append_from_copy(log: PostgresLogStore, name: str, before: Mapping[str, int] | None = None) -> int:
+    """Append what a copy of the log holds beyond it, each tile checked to follow; ChainError names the first misfit.
+
+    `before`: only of these shards, and only tiles before these numbers.
+    """
     new = _new_offers_of_copy(log, name)
+    if before is not None:
+        new = {
+            shard: [offer for offer in new.get(shard, []) if offer.tile.header.seq < end]
+            for shard, end in before.items()
+        }
     for shard in sorted(new):
         for offer in new[shard]:
             seq = offer.tile.header.seq
@@ -202,14 +231,10 @@ def _offers_of_copy(log: PostgresLogStore, name: str) -> Iterator[Offer]:
 def _rebuild_from_log(log: PostgresLogStore, shard: str) -> ShardHead | None:
     head: ShardHead | None = None
     while True:
-        seq = -1 if head is None else head.tile.header.seq
-        tiles = log.read({shard: seq})[shard].tiles
-        for offer in tiles:
-            if isinstance(offer, str):
-                raise ChainError("log", f"of {shard}", offer)
-            head = check_next(head, offer.tile, offer.table, verify_signature)
-        if not tiles:
+        tail = log.read({shard: last_seq(head)})[shard]
+        if not tail.tiles:
             return head
+        head = catch_up(SeenState(head, None), tail, verify_signature)[-1]
 
 
 def _seen_offer(state: psycopg.Connection, tables: PostgresStateStore, shard: str, seq: int) -> Offer:
@@ -220,7 +245,8 @@ def _seen_offer(state: psycopg.Connection, tables: PostgresStateStore, shard: st
 def _seen_tile(state: psycopg.Connection, shard: str, seq: int) -> Tile:
     row = state.execute(_SELECT_SEEN_TILE, (shard, seq)).fetchone()
     if row is None:
-        raise ChainError("state", f"without tile {seq} of {shard}", "must have every tile that it has seen")
+        allowed = "must have every tile that it has seen; one that was archived comes from the archive: --from FOLDER"
+        raise ChainError("state", f"without tile {seq} of {shard}", allowed)
     return parse_tile(bytes(row[0]))
 
 

@@ -15,8 +15,12 @@ import psycopg
 from murmurate.commands.console import MAX_BLOCKED_SHOWN, stdout
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.public_log.signing import verify_signature
+from murmurate.public_log.tile_chain import ShardHead
 from murmurate.publisher.desired_state import ShardOpening
 from murmurate.publisher.invalid_tail import InvalidTail, find_invalid_tail, hash_header
+from murmurate.publisher.protocol import catch_up
+from murmurate.publisher.protocol import last_seq as find_last_seq
+from murmurate.publisher.steps import SeenState
 from murmurate.service.storage.evidence import (
     count_evidence,
     find_unused_claims,
@@ -29,6 +33,7 @@ from murmurate.service.storage.state_store import PostgresStateStore
 
 _SELECT_TILES = "SELECT body FROM curator.tile WHERE shard = %s AND seq >= %s"
 _SELECT_TILE = "SELECT body FROM curator.tile WHERE shard = %s AND seq = %s AND seen"
+_SELECT_FIRST_SEEN = "SELECT shard, min(seq) FROM curator.tile WHERE seen GROUP BY shard"
 
 
 class ExaminedShard(NamedTuple):
@@ -44,16 +49,22 @@ class LogExaminer:
     def __init__(self, state: psycopg.Connection, tables: PostgresStateStore, log: PostgresLogStore) -> None:
         self._state, self._tables, self._log = state, tables, log
         self._openings: Mapping[str, ShardOpening] = tables.shards()
+        self._first_seen = first_seen(state)
 
     def examine_shard(self, shard: str, last_seq: int, seen_seq: int) -> ExaminedShard:
-        """Check the tiles after the last one that is equal in both. A shard that was not seen is checked as a whole."""
+        """Check the tiles after the last one that is equal in both. A shard that was not seen is checked as a whole.
+
+        What was archived is in neither. Where nothing can be compared, the check begins with what the log still has.
+        """
         compared = min(last_seq, seen_seq)
-        common = self._find_common(shard, compared)
-        head = self._tables.head_at(shard, common) if common >= 0 else None
+        archived_seq = self._log.read({shard: last_seq})[shard].archived_seq
+        first = max(self._first_seen.get(shard, 0), archived_seq + 1)
+        common = self._find_common(shard, first, compared)
+        head = self._tables.head_at(shard, common) if common >= first else self._begin_in_log(shard, archived_seq)
         opening = self._openings.get(shard)
         _, tail = find_invalid_tail(
             head,
-            self._log.read_bodies(shard, common),
+            self._log.read_bodies(shard, find_last_seq(head)),
             self._log.table,
             verify_signature,
             None if opening is None else opening.key,
@@ -61,9 +72,21 @@ class LogExaminer:
         differs = common < compared and (tail is None or tail.first_seq > common + 1)
         return ExaminedShard(common + 1 if differs else None, tail)
 
-    def _find_common(self, shard: str, compared: int) -> int:
-        """Return the last number up to which state and log are equal: each tile names the hash of the one before."""
-        low, high = -1, compared + 1
+    def _begin_in_log(self, shard: str, archived_seq: int) -> ShardHead | None:
+        """The head that the check of a shard begins with, from the log alone: before its first tile, or after the
+        first release that was not archived. Raises ChainError unless the key of the shard has signed that one.
+        """
+        if archived_seq < 0:
+            return None
+        tail = self._log.read({shard: -1}, max_tiles=1)[shard]
+        return catch_up(SeenState(None, None), tail, verify_signature)[-1]
+
+    def _find_common(self, shard: str, first: int, compared: int) -> int:
+        """Return the last number from `first` on up to which state and log are equal, or the number before it.
+
+        Each tile names the hash of the one before.
+        """
+        low, high = first - 1, compared + 1
         middle = compared  # usually all are
         while high - low > 1:
             same = self._seen_hash(shard, middle) == self._log_hash(shard, middle)
@@ -85,6 +108,11 @@ class LogExaminer:
         """The hashes of the tiles that the state has seen or holds as pending under the numbers of a tail."""
         rows = self._state.execute(_SELECT_TILES, (shard, tail.first_seq), binary=True).fetchall()
         return {_hash_body(body) for (body,) in rows}
+
+
+def first_seen(state: psycopg.Connection) -> dict[str, int]:
+    """The first tile of each shard that the state has. Those before it were archived."""
+    return dict(state.execute(_SELECT_FIRST_SEEN).fetchall())
 
 
 def _hash_body(body: bytes) -> str:

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from murmurate.commands.json_output import print_json
+from murmurate.commands.json_output import format_utc, print_json
 from murmurate.commands.log_source import open_log_source, source_name
 from murmurate.commands.plan_documents import read_plan_document
 from murmurate.commands.scheduled_check import CheckedTiles, write_metrics
@@ -125,6 +125,7 @@ def verification_document(report: VerificationReport, proofs: Iterable[Path]) ->
         "zones": {zone.zone: _zone_members(zone) for zone in report.zones.values()},
         "plans": {plan.digest: list(plan.promises) for plan in report.plans.values()},
         "missing_plans": list(report.missing_plans),
+        "unchecked_beginnings": {shard: each._asdict() for shard, each in report.unchecked_beginnings.items()},
         "finding_count": report.finding_count,
         "findings": [finding._asdict() for finding in report.findings],
         "proofs": [str(path) for path in proofs],
@@ -177,6 +178,7 @@ def print_report(report: VerificationReport, console: Console, *, trust_on_first
         console.print(f"and {len(report.zones) - MAX_ZONES_PRINTED:,} zones more. --zone shows one of them.\n")
     _print_keys(report, console, trust_on_first_use=trust_on_first_use)
     _print_promises(report, console)
+    _print_beginnings(report, console)
     if report.is_valid:
         console.print("Each tile is signed and follows the one before. Each record is the only one of its zone and")
         console.print("interval. Each cost is its plan's, and the totals are their sums. No gap.\n")
@@ -242,6 +244,23 @@ def _print_promises(report: VerificationReport, console: Console) -> None:
     console.print()
 
 
+def _print_beginnings(report: VerificationReport, console: Console) -> None:
+    """From where on shards were checked whose first releases were not given, and what that leaves open."""
+    for shard, (seq, interval, interval_s) in list(report.unchecked_beginnings.items())[:MAX_ZONES_PRINTED]:
+        try:
+            begins = format_utc(interval * interval_s)
+        except (OverflowError, OSError, ValueError):
+            begins = f"interval {interval}"
+        console.print(
+            f"[bold]Shard[/] {escape(shard)} was checked from tile {seq:,} on, which is {begins}. Its keys were"
+        )
+        console.print("  followed from its first tile. The releases before were not given: whether they hold, and")
+        console.print("  whether the totals at that time are their sums, is not shown. Give the archive as well:")
+        console.print("  murmurate verify ARCHIVE LOG")
+    if report.unchecked_beginnings:
+        console.print()
+
+
 def _print_findings(report: VerificationReport, console: Console) -> None:
     console.print(
         f"[bold]{report.finding_count:,} {'thing is' if report.finding_count == 1 else 'things are'} wrong:[/]"
@@ -271,5 +290,6 @@ def _verdict(report: VerificationReport) -> str:
     if not report.is_valid:
         return "This log is not right."
     if not report.is_complete:
-        return "Everything holds that could be checked, but a plan is missing."
+        missing = "a plan is missing" if report.missing_plans else "the first releases are missing"
+        return f"Everything holds that could be checked, but {missing}."
     return "Everything holds."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -215,6 +215,39 @@ def rebuild_head(tiles: list[Tile], tables: dict[str, ZoneTable]) -> ShardHead:
     for tile in tiles[1:]:
         head = check_follows(head, tile, tables[tile.header.table])
     return head
+
+
+def begin_with_release(tile: Tile, table: ZoneTable, verify: VerifySignature) -> ShardHead:
+    """Return the head after a release whose predecessors are not at hand: header and rows are those that were signed.
+
+    The hashes and totals before it are believed, because the key of the shard has signed them.
+    """
+    check_signature(tile, verify)
+    _require(tile, "kind", tile.header.kind, TileKind.RELEASE)
+    _require(tile, "table", table.digest, tile.header.table)
+    _require(tile, "count", tile.header.count, len(table))
+    check_rows(tile.rows, table.zones)
+    head = rebuild_head([tile], {table.digest: table})
+    _require(tile, "root", tile.header.root, compute_root([leaf.tobytes() for leaf in head.leaf_hashes]).hex())
+    return head
+
+
+def begin_after_archive(kept: Sequence[Tile], tile: Tile, table: ZoneTable, verify: VerifySignature) -> ShardHead:
+    """Return the head after the first release of a shard whose earlier releases are in an archive.
+
+    `kept` are the tiles without rows before it, from tile 0 on. They lead from the key that opened the shard to the one
+    that signed the release, each change signed by the key before.
+    """
+    if not kept or kept[0].header.kind is not TileKind.OPEN or kept[0].header.seq != 0:
+        raise ChainError("shard", tile.header.shard, "must have its first tile in the log, also after it was archived")
+    key, opening = kept[0].header.key, kept[0].header
+    for each in (*kept, tile):
+        check_signature(each, verify)
+        _require(each, "key", each.header.key, key)
+        for name in ("shard", "interval_s", "lead"):
+            _require(each, name, getattr(each.header, name), getattr(opening, name))
+        key = each.key_in_force
+    return begin_with_release(tile, table, verify)
 
 
 def tile_label(tile: Tile) -> str:

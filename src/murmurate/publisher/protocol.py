@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from murmurate.errors import ChainError
 from murmurate.public_log.tile import TileKind
-from murmurate.public_log.tile_chain import ShardHead, VerifySignature, check_follows, check_next
+from murmurate.public_log.tile_chain import ShardHead, VerifySignature, begin_after_archive, check_follows, check_next
 from murmurate.publisher.desired_state import DesiredState, NextTile, find_next_tile, zones_to_enter
 from murmurate.publisher.steps import (
     AppendToLog,
@@ -216,23 +216,28 @@ def catch_up(seen_state: SeenState, log_tail: LogTail, verify: VerifySignature) 
     ):
         allowed = "contradicts what was seen of it: do not repair the log, keep both tiles"
         raise ShardBlockedError(BlockedCode.LOG_CONFLICT, "head of the log", "another one", allowed)
+    if seen_state.head is not None and seen_seq < log_tail.archived_seq:
+        allowed = f"is older than the archive, which ends with tile {log_tail.archived_seq}: set up a new state"
+        raise ShardBlockedError(BlockedCode.STATE_DAMAGED, "state", f"at tile {seen_seq}", allowed)
     new_heads: list[ShardHead] = []
     head = seen_state.head
     for offer in log_tail.tiles:
         try:
-            head = _follow_offer(head, offer, seen_state.pending, verify)
+            head = _follow_offer(head, offer, seen_state.pending, log_tail, verify)
         except ChainError as error:
-            found = f"not valid from tile {last_seq(head) + 1} on"
+            found = f"not valid from tile {max(last_seq(head), log_tail.archived_seq) + 1} on"
             raise ShardBlockedError(BlockedCode.LOG_INVALID, "log", found, str(error)) from error
         new_heads.append(head)
     return new_heads
 
 
 def _follow_offer(
-    head: ShardHead | None, offer: Offer | str, pending: Offer | None, verify: VerifySignature
+    head: ShardHead | None, offer: Offer | str, pending: Offer | None, log_tail: LogTail, verify: VerifySignature
 ) -> ShardHead:
     if isinstance(offer, str):
         raise ChainError("tile", "unreadable", offer)
+    if head is None and log_tail.archived_seq >= 0:
+        return begin_after_archive(log_tail.kept, offer.tile, offer.table, verify)
     if pending is not None and offer.tile.hash == pending.tile.hash:
         return check_follows(head, offer.tile, offer.table)
     return check_next(head, offer.tile, offer.table, verify)

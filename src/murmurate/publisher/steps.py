@@ -37,6 +37,8 @@ class LogTail(NamedTuple):
     last_seq: int  # -1: it has no tile
     tiles: tuple[Offer | str, ...]
     last_hash: str  # of the tile with the number last_seq
+    archived_seq: int = -1  # releases up to this number are in an archive; the tiles begin after it
+    kept: tuple[Tile, ...] = ()  # the tiles without rows up to that number, where nothing was seen of the shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class ServiceSettings:
     clock: ServiceClock = field(default_factory=ServiceClock)
     static_files: Path | None = None
     backups: Path | None = None  # where dumps of the databases lie; their age is a metric
+    archive: Path | None = None  # written by `murmurate archive`; the public process reads old tiles from it
 
     def __post_init__(self) -> None:
         if not 0 <= self.quorum <= 1:
@@ -196,10 +197,8 @@ class ServiceSettings:
 
 
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(
-        ("landing", "meters", "keys", "static_files", "backups", "public", "private", "url", "timezone", "country"),
-        (str,),
-    ),
+    **dict.fromkeys(("landing", "meters", "keys", "static_files", "backups", "archive"), (str,)),
+    **dict.fromkeys(("public", "private", "url", "timezone", "country"), (str,)),
     **dict.fromkeys(("host", "user", "protocol", "title"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
     **dict.fromkeys(
@@ -224,7 +223,7 @@ def load_settings(path: Path) -> ServiceSettings:
     _check_table(document, set(ServiceSettings.__dataclass_fields__), str(path))
     for name, usual in _DEFAULT_PATHS.items():
         document[name] = path.parent / document.get(name, usual)
-    for name in ("static_files", "backups"):
+    for name in ("static_files", "backups", "archive"):
         if name in document:
             document[name] = path.parent / document[name]
     for name, kind in (("mqtt", MqttBroker), ("clock", ServiceClock), ("limits", ClientLimits)):

@@ -11,7 +11,7 @@ from murmurate.public_log.tile import TileHeader
 from murmurate.public_log.tile_chain import VerifySignature
 from murmurate.verification.chain_run import BrokenRule
 from murmurate.verification.key_succession import KeySuccession
-from murmurate.verification.log_item import ItemKind, LogItem
+from murmurate.verification.log_item import ItemKind, LogItem, parse_archived_note
 from murmurate.verification.plan_check import ChangeCheck, PlanStore, ProvenPlan
 from murmurate.verification.report import LogFinding, VerificationReport
 from murmurate.verification.table_store import TableStore
@@ -34,6 +34,9 @@ class CheckContext:
         self.keys, self.verify = KeySuccession(expected_key), verify
         self.zones = None if zones is None else frozenset(zones)
         self.known_tiles = known_tiles or {}
+        self.archived_seq: dict[
+            str, int
+        ] = {}  # by shard, as copies say; a gap up to there is not wrong, but not checked
         self._reported: set[tuple[str, str]] = set()  # shard and digest of documents that are reported once
 
     def is_chosen(self, zone: str) -> bool:
@@ -43,9 +46,16 @@ class CheckContext:
         return filter(self.is_chosen, zones)
 
     def add_document(self, kind: ItemKind, item: LogItem, source: str) -> None:
-        """Keep a plan or a zone table. Anything else is a finding."""
+        """Keep a plan, a zone table or a note of an archive. Anything else is a finding."""
         text = item.data.decode(errors="replace")
-        if kind is ItemKind.ZONE_TABLE:
+        if kind is ItemKind.ARCHIVED:
+            try:
+                shard, seq = parse_archived_note(item.data)
+            except READ_ERRORS as error:
+                self.add_unreadable(item, error, source)
+            else:
+                self.archived_seq[shard] = max(seq, self.archived_seq.get(shard, -1))
+        elif kind is ItemKind.ZONE_TABLE:
             self.tables.add_document(text)
         elif kind is not ItemKind.PLAN or not self.plans.add_document(text):
             self.add_unreadable(item, None, source)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from murmurate.public_log.tile import parse_tile
+from murmurate.public_log.tile import TileKind, parse_tile
 from murmurate.public_log.zone_line import make_zone_line
 from murmurate.verification.chain_run import Conflict
 from murmurate.verification.check_context import READ_ERRORS, CheckContext
 from murmurate.verification.contradiction import prove_contradiction
 from murmurate.verification.line_pass import LinePass
 from murmurate.verification.plan_check import ProvenPlan
-from murmurate.verification.report import LogFinding, MisbehaviourProof
+from murmurate.verification.report import LogFinding, MisbehaviourProof, UncheckedBeginning
 from murmurate.verification.shard_check import ShardCheck
 from murmurate.verification.tile_pass import TilePass
 from murmurate.verification.zone_line_check import ZoneLineCheck
@@ -97,6 +97,14 @@ class FinalPass:
             return b"" if isinstance(table, str) else make_zone_line(tile, table, zone).to_json().encode()
         except (*READ_ERRORS, KeyError):
             return b""
+
+    def note_beginnings(self) -> None:
+        """Report where the check of each shard begins whose first releases were not given."""
+        for shard, check in self.tiles.shards.items():
+            if (header := check.unchecked_before) is not None:
+                first = header.interval + (header.kind is not TileKind.RELEASE)
+                beginning = UncheckedBeginning(header.seq, first, header.interval_s)
+                self.context.report.unchecked_beginnings[shard] = beginning
 
     def prove_conflicts(self) -> None:
         """Make a proof of each contradiction: read the sources again for the item that stood there first."""

@@ -1,10 +1,12 @@
-"""What a public log is made of, piece by piece: tiles, plans, zone tables, and lines of one zone."""
+"""What a public log is made of, piece by piece: tiles, plans, zone tables, lines of one zone, notes of an archive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
+
+from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse_canonical, require_types
 
 
 class LogItem(NamedTuple):
@@ -24,10 +26,13 @@ class ItemKind(Enum):
     ZONE_LINE = auto()
     ZONE_TABLE = auto()
     PLAN = auto()
+    ARCHIVED = auto()  # how far the releases of a shard are in an archive
     UNKNOWN = auto()
 
 
+NOTE_NAME = "archived.json"  # the file of a note, beside the tiles of its shard
 _BEGINNINGS = {
+    b'{"archived_seq":': ItemKind.ARCHIVED,
     b'{"count":': ItemKind.TILE,
     b'{"index":': ItemKind.ZONE_LINE,
     b'{"murmurate_zones":': ItemKind.ZONE_TABLE,
@@ -46,6 +51,22 @@ def find_kind(data: bytes) -> ItemKind:
         if data.startswith(beginning):
             return kind
     return ItemKind.PLAN if _PLAN_MARKER in data else ItemKind.UNKNOWN
+
+
+def archived_note(shard: str, seq: int) -> bytes:
+    """Return what a copy says where the releases of a shard up to a number are in an archive. It is not signed.
+
+    >>> archived_note("east", 32)
+    b'{"archived_seq":32,"murmurate_archived":1,"shard":"east"}'
+    """
+    return canonical_json({"archived_seq": seq, "murmurate_archived": FORMAT_VERSION, "shard": shard}).encode()
+
+
+def parse_archived_note(data: bytes) -> tuple[str, int]:
+    """Return the shard and the number of a note. Raises ChainError for anything else."""
+    members = parse_canonical(data.decode(errors="replace"), "note")
+    require_types(members, {"archived_seq": (int,), "murmurate_archived": (int,), "shard": (str,)}, "note")
+    return members["shard"], members["archived_seq"]
 
 
 def read_items(source: LogSource) -> Iterator[LogItem]:

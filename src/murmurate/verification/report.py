@@ -75,6 +75,14 @@ class PlanSummary(NamedTuple):
     promises: tuple[str, ...]  # each with what it costs at most
 
 
+class UncheckedBeginning(NamedTuple):
+    """Where the check of a shard begins, because its first releases are in an archive that was not given."""
+
+    seq: int  # number of the first tile after them
+    interval: int  # the first one that was checked
+    interval_s: int
+
+
 @dataclass(slots=True)
 class VerificationReport:
     """Everything that was found. It says nothing about time: whether the last tile is late, a reader must judge."""
@@ -86,6 +94,7 @@ class VerificationReport:
     missing_plans: dict[str, str] = field(
         default_factory=dict
     )  # digest of each plan that was not given: a zone that names it
+    unchecked_beginnings: dict[str, UncheckedBeginning] = field(default_factory=dict)  # by shard
     records_by_source: Counter[str] = field(default_factory=Counter)  # rows in each source
     tiles_by_source: Counter[str] = field(default_factory=Counter)  # tiles, or lines of a zone
     finding_count: int = 0
@@ -100,7 +109,7 @@ class VerificationReport:
     @property
     def is_complete(self) -> bool:
         """Everything could be checked."""
-        return not self.missing_plans
+        return not self.missing_plans and not self.unchecked_beginnings
 
     def zone_summary(self, name: str) -> ZoneSummary:
         return self.zones.setdefault(name, ZoneSummary(name))

@@ -15,7 +15,7 @@ import numpy as np
 
 from murmurate.errors import ChainError
 from murmurate.public_log.merkle import compute_root
-from murmurate.public_log.tile import GENESIS_PREV, Rows, Tile, TileKind, hash_leaves, hashes_to_array
+from murmurate.public_log.tile import GENESIS_PREV, Rows, Tile, TileHeader, TileKind, hash_leaves, hashes_to_array
 from murmurate.public_log.tile_chain import (
     COST_COLUMNS,
     ShardHead,
@@ -83,6 +83,8 @@ class ShardCheck:
     head_before: ShardHead | None = None  # what the last tile that was placed follows; None: it begins a run
     head_before_known: bool = False  # whether it shows the state of each zone
     headers: HashByNumber = field(default_factory=HashByNumber)  # of tiles without a zone table, and of lines of zones
+    archived_seq: int = -1  # a copy says that releases up to this number are in an archive
+    unchecked_before: TileHeader | None = None  # the last tile after such releases, where they were not given
 
     def place_tile(self, tile: Tile, table: ZoneTable, source: str) -> tuple[Placement, list[BrokenRule]]:
         """Where a tile stands, and which rules it breaks."""
@@ -173,7 +175,12 @@ class ShardCheck:
             words = f"the shard begins with tile {header.seq}; tile 0 and what follows it are missing"
             yield BrokenRule("", "gap", words)
         elif header.seq > (last := max(run.chain.header.seq for run in self.runs)):
-            yield BrokenRule("", "gap", f"no valid tile {describe_range(last + 1, header.seq - 1)} before it")
+            if header.seq > self.archived_seq + 1:
+                yield BrokenRule("", "gap", f"no valid tile {describe_range(last + 1, header.seq - 1)} before it")
+            elif header.key != (key := self.runs[-1].head.tile.key_in_force):
+                yield BrokenRule("", "key", f"is {header.key}: must be {key}, which the tile before put in force")
+            else:
+                self.unchecked_before = header
         else:
             yield BrokenRule("", "order", f"comes after tile {last}, out of its order")
         yield from _broken_rows(None, tile, table)
@@ -183,7 +190,7 @@ class ShardCheck:
         self.head_before = None
         if self._begins_with(tile):
             self.opening = Opening(tile.header, source)
-        if len(self.runs) < MAX_RUNS:
+        if len(self.runs) < MAX_RUNS or tile.header.seq <= self.archived_seq + 1:
             head, zones_known = _head_alone(tile, table)
             run = TileRun(head, ChainRun(tile.header), zones_known)
             run.extend(head, body_hash)

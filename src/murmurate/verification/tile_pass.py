@@ -38,8 +38,10 @@ class TilePass:
             self._tables_of_shard.setdefault(shard, set()).add(table)
 
     def find_shard(self, shard: str) -> ShardCheck:
-        known = self._context.known_tiles.get(shard)
-        return self.shards.setdefault(shard, ShardCheck(self._context.verify, known))
+        if shard not in self.shards:
+            known, archived_seq = self._context.known_tiles.get(shard), self._context.archived_seq.get(shard, -1)
+            self.shards[shard] = ShardCheck(self._context.verify, known, archived_seq=archived_seq)
+        return self.shards[shard]
 
     def check_tile(self, item: LogItem, source: str) -> None:
         """Find the place of a tile in its shard, and hold its rows against their plans."""

@@ -15,8 +15,9 @@ from hashlib import sha256
 
 from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.signing import check_public_key, verify_signature
+from murmurate.public_log.tile import TileKind, parse_header
 from murmurate.public_log.tile_chain import VerifySignature
-from murmurate.verification.check_context import CheckContext
+from murmurate.verification.check_context import READ_ERRORS, CheckContext
 from murmurate.verification.final_pass import FinalPass
 from murmurate.verification.line_pass import LinePass
 from murmurate.verification.log_item import ItemKind, LogItem, LogSource, find_kind, read_items
@@ -56,8 +57,9 @@ def check_log(
             report: the shard may begin with it. None: each must begin with its first tile.
 
     Returns:
-        The report: `is_valid` (nothing is wrong), `is_complete` (no plan was missing), `findings`, `proofs` of
-        misbehaviour, and a summary of each zone with its total cost [millionths of epsilon or rho].
+        The report: `is_valid` (nothing is wrong), `is_complete` (no plan was missing, nor releases that a copy says are
+        in an archive), `findings`, `proofs` of misbehaviour, and a summary of each zone with its total cost [millionths
+        of epsilon or rho].
 
     Raises:
         ChainError: `expected_key` is not a public key.
@@ -76,8 +78,9 @@ def check_log(
     for text in plans:
         context.plans.add_document(text)
     kinds = {name: _read_documents(context, tiles, name, source) for name, source in sources.items()}
+    begins_s = {name: _first_release_s(source) for name, source in sources.items()} if len(sources) > 1 else {}
     for kind, check in ((ItemKind.TILE, tiles.check_tile), (ItemKind.ZONE_LINE, lines.check_line)):
-        for name in (name for name in sources if kind in kinds[name]):
+        for name in sorted((name for name in sources if kind in kinds[name]), key=lambda name: begins_s.get(name, 0)):
             for item in _items_of(sources[name], kind):
                 check(item, name)
                 progress(context.report.records_by_source.total())
@@ -86,6 +89,7 @@ def check_log(
     final.check_keys()
     final.check_changes()
     final.check_shards()
+    final.note_beginnings()
     final.prove_conflicts()
     return context.report
 
@@ -101,6 +105,18 @@ def _read_documents(context: CheckContext, tiles: TilePass, name: str, source: L
         elif kind is not ItemKind.ZONE_LINE:
             context.add_document(kind, item, name)
     return kinds
+
+
+def _first_release_s(source: LogSource) -> int:
+    """Return when the first release of a source begins [s of UTC]: an archive is read before what continues it."""
+    for item in _items_of(source, ItemKind.TILE):
+        try:
+            header = parse_header(item.data.partition(b"\n")[0].decode())[0]
+        except READ_ERRORS:
+            continue
+        if header.kind is TileKind.RELEASE:
+            return header.interval * header.interval_s
+    return 0
 
 
 def _items_of(source: LogSource, kind: ItemKind) -> Iterator[LogItem]:

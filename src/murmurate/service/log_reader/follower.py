@@ -9,7 +9,7 @@ few tiles at a time, so that the last prices of all zones are there at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -18,10 +18,9 @@ import numpy as np
 
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.public_log.canonical import compute_digest
-from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import Tile, TileKind, parse_tile
-from murmurate.public_log.tile_chain import ShardHead, check_next, check_rows, check_signature, rebuild_head, tile_label
+from murmurate.public_log.tile_chain import ShardHead, begin_with_release, check_next, check_signature
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
 from murmurate.service.log_reader.zone_view import ShardView
@@ -34,8 +33,8 @@ BROKEN_RETRY_S = 5.0
 TILES_PER_QUERY = SLACK  # a view that is in use is never overwritten
 
 _SELECT_HEADS = """
-    SELECT shard, seq, interval, extract(epoch FROM clock_timestamp())::float8 FROM public_log.head
-    WHERE seq >= 0 ORDER BY shard"""
+    SELECT shard, h.seq, h.interval, coalesce(a.seq, -1), extract(epoch FROM clock_timestamp())::float8
+    FROM public_log.head AS h LEFT JOIN public_log.archived AS a USING (shard) WHERE h.seq >= 0 ORDER BY shard"""
 _SELECT_NEW = """
     SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
     WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"""
@@ -43,6 +42,7 @@ _SELECT_RECENT = """
     SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
     WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
 _SELECT_ONE = "SELECT seq, body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = %s"
+_SELECT_KEPT = "SELECT seq FROM public_log.tile WHERE shard = %s AND seq <= %s ORDER BY seq"
 _SELECT_TABLE = "SELECT body FROM public_log.document WHERE digest = %s"
 
 
@@ -91,14 +91,16 @@ class Follower:
             asked_s = time.monotonic()
             heads = connection.execute(_SELECT_HEADS).fetchall()
             if heads:
-                self.clock_reading = ClockReading(heads[0][3], asked_s, time.monotonic())
-        for shard, seq, interval, _ in heads:
+                self.clock_reading = ClockReading(heads[0][4], asked_s, time.monotonic())
+        for shard, seq, interval, archived_seq, _ in heads:
             if self._retry_at_s.get(shard, 0.0) > time.monotonic():
                 continue
             try:
                 if shard not in self._shards:
-                    yield self._begin(shard, interval)
-                elif self._seq(shard) < seq:
+                    yield self._begin(shard, interval, archived_seq)
+                elif self._note_archived(shard, archived_seq):
+                    yield ChangedShard(self._shards[shard].view, range(0))
+                if self._seq(shard) < seq:
                     yield from self._read_new(shard)
                 self.broken.pop(shard, None)
             except (MurmurateError, ValueError, LookupError) as error:
@@ -109,42 +111,61 @@ class Follower:
     def _seq(self, shard: str) -> int:
         return self._shards[shard].view.head.tile.header.seq
 
-    def _begin(self, shard: str, interval: int) -> ChangedShard:
+    def _begin(self, shard: str, interval: int, archived_seq: int) -> ChangedShard:
         """Read the last tiles of a shard: enough for the prices that are paid now."""
         first = self._read_one(shard, 0)
         lead = first.header.lead
         recent = [*self._read_tiles(_SELECT_RECENT, (shard, interval - lead - 1, interval))]
         check_signature(first, verify_signature)
-        self._check_succession(first, recent[0].tile)
+        kept = tuple(self._read_kept(shard, archived_seq))
+        self._check_succession(first, recent[0].tile, [*kept, *range(archived_seq + 1, recent[0].tile.header.seq + 1)])
         head = _check_recent(recent)
         columns = PriceColumns(head.table, self._recent_s // head.tile.header.interval_s)
         releases = [each for each in recent if each.tile.header.kind is TileKind.RELEASE]
         for each in releases:
             _write(columns, head.table, each)
         oldest = releases[0].tile.header.interval if releases else head.interval + 1
-        view = ShardView(head, first.header.key, columns, oldest, head.interval)
+        view = ShardView(head, first.header.key, columns, oldest, head.interval, archived_seq, kept)
         self._shards[shard] = _FollowedShard(view)
         return ChangedShard(view, range(0))
 
-    def _check_succession(self, first: Tile, recent: Tile) -> None:
+    def _note_archived(self, shard: str, archived_seq: int) -> bool:
+        """Note how far the releases of a shard have left the log. Returns whether that has changed."""
+        followed = self._shards[shard]
+        if followed.view.archived_seq == archived_seq:
+            return False
+        kept = tuple(self._read_kept(shard, archived_seq))
+        followed.view = replace(followed.view, archived_seq=archived_seq, kept_seqs=kept)
+        return True
+
+    def _read_kept(self, shard: str, archived_seq: int) -> list[int]:
+        """The numbers of the tiles that are still in the log although the releases up to a number have left it."""
+        with self._session.transaction() as connection:
+            return [seq for (seq,) in connection.execute(_SELECT_KEPT, (shard, archived_seq))]
+
+    def _check_succession(self, first: Tile, recent: Tile, numbers: Sequence[int]) -> None:
         """Raise ChainError unless the key of a recent tile was named by the key before it, and so on from the first.
 
-        The last tile of each key is looked for among the tiles between: it must name the next one, and be signed.
+        The last tile of each key is looked for among the tiles that the log has of those up to the recent one: it must
+        name the next one, and be signed. It has no rows, so it stays where the releases beside it have left the log.
         """
-        shard, last = first.header.shard, first
+        shard, last, at = first.header.shard, first, 0
         while last.key_in_force != recent.header.key:
-            key, low, high = last.key_in_force, last.header.seq, recent.header.seq
+            key, low, high = last.key_in_force, at, len(numbers) - 1
             while high - low > 1:
                 middle = (low + high) // 2
-                low, high = (middle, high) if self._read_one(shard, middle).header.key == key else (low, middle)
-            found = self._read_one(shard, low)
-            if low == last.header.seq or found.key_in_force == key:
+                is_old = self._read_one(shard, numbers[middle]).header.key == key
+                low, high = (middle, high) if is_old else (low, middle)
+            found = self._read_one(shard, numbers[low])
+            if low == at or found.key_in_force == key:
                 raise ChainError("key", recent.header.key, f"must be named by the key before it, {key}")
             check_signature(found, verify_signature)
-            last = found
+            last, at = found, low
 
     def _read_one(self, shard: str, seq: int) -> Tile:
-        return next(self._read_tiles(_SELECT_ONE, (shard, seq))).tile
+        for read in self._read_tiles(_SELECT_ONE, (shard, seq)):
+            return read.tile
+        raise ChainError(f"tile {seq}", "missing", "must be in the log")
 
     def _read_tiles(self, query: str, parameters: tuple[object, ...]) -> Iterator[_ReadTile]:
         """Yield tiles in order, up to one that cannot be read. Raises ChainError naming it."""
@@ -249,12 +270,10 @@ def _check_recent(recent: list[_ReadTile]) -> ShardHead:
     The first of them is a release or opens the shard.
     """
     (tile, table, _), *rest = recent
-    check_signature(tile, verify_signature)
-    head = rebuild_head([tile], {tile.header.table: table})
     if tile.header.kind is TileKind.RELEASE:
-        check_rows(tile.rows, table.zones)
-        if compute_root([leaf.tobytes() for leaf in head.leaf_hashes]).hex() != tile.header.root:
-            raise ChainError("root", tile.header.root, f"must be that of the rows of {tile_label(tile)}")
+        head = begin_with_release(tile, table, verify_signature)
+    else:
+        head = check_next(None, tile, table, verify_signature)
     for each in rest:
         head = check_next(head, each.tile, each.table, verify_signature)
     return head

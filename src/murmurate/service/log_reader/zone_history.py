@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from murmurate.errors import ChainError
 from murmurate.public_log.tile import RowKind, TileHeader, TileKind, parse_header, row_dtype
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.service.log_reader.zone_view import PRICE_KINDS, PlanEnd, Price, find_tick
+from murmurate.service.storage.tile_archive import ArchivedTile
 
 LoadTable = Callable[[Connection, str], ZoneTable]  # by digest
 
@@ -20,8 +21,11 @@ _SELECT_STARTS = """
     SELECT seq, substring(body FROM 1 FOR %s), extract(epoch FROM taken)::float8
     FROM public_log.tile WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
 _SELECT_TABLE_CHANGES = """
-    SELECT interval FROM public_log.tile WHERE shard = %s AND interval BETWEEN %s AND %s
-    GROUP BY interval HAVING count(*) > 1 ORDER BY interval"""  # beside a release: another table, or another key
+    SELECT interval FROM public_log.tile WHERE shard = %(shard)s AND interval BETWEEN %(first)s AND %(last)s
+    GROUP BY interval HAVING count(*) > 1
+        OR interval <= (SELECT a.interval FROM public_log.archived AS a WHERE a.shard = %(shard)s)
+    ORDER BY interval"""  # beside a release, which may have left the log: another table, or another key
+_SELECT_BEFORE = "SELECT interval FROM public_log.tile WHERE shard = %s AND seq < %s ORDER BY seq DESC LIMIT 1"
 _SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
 _SELECT_ROWS = """
     SELECT t.seq, substring(t.body FROM mine.start FOR mine.size)
@@ -50,8 +54,13 @@ def read_plan_ends(
 ) -> list[PlanEnd]:
     """Return the plans of a zone whose last interval is in a stretch of intervals, the oldest first."""
     ends: list[PlanEnd] = []
-    for (interval,) in connection.execute(_SELECT_TABLE_CHANGES, (shard, first, last)).fetchall():
-        tables = [start.table for start in _read_starts(connection, load_table, shard, interval, interval)]
+    stretch = {"shard": shard, "first": first, "last": last}
+    for (interval,) in connection.execute(_SELECT_TABLE_CHANGES, stretch).fetchall():
+        starts = [*_read_starts(connection, load_table, shard, interval, interval)]
+        if starts[0].header.kind is TileKind.ZONES:  # the release before it was archived
+            (before,) = connection.execute(_SELECT_BEFORE, (shard, starts[0].seq)).fetchone() or (interval,)
+            starts = [*_read_starts(connection, load_table, shard, before, before)][-1:] + starts
+        tables = [start.table for start in starts]
         plans = [table.rows[table.position[zone]].plan for table in tables if zone in table.position]
         if plans and plans[0] != plans[-1]:
             ends.append(PlanEnd(plans[0], interval + 1))
@@ -73,6 +82,19 @@ def read_zone_prices(
             sizes.append(size)
     found = connection.execute(_SELECT_ROWS, (list(wanted), offsets, sizes, shard), binary=True).fetchall()
     return [_price_of_row(bytes(row), wanted[seq], zone) for seq, row in found]
+
+
+def read_archived_prices(
+    connection: Connection, load_table: LoadTable, tiles: Iterable[ArchivedTile], zone: str
+) -> Iterator[Price]:
+    """Yield the prices that were decided for a zone in tiles of the archive."""
+    for tile in tiles:
+        header, header_size = tile.read_header()
+        table = load_table(connection, header.table)
+        if header.kind is TileKind.RELEASE and zone in table.position:
+            size = row_dtype(header.row).itemsize
+            start = _TileStart(tile.seq, header, header_size, table, tile.taken_s)
+            yield _price_of_row(tile.read(header_size + 1 + table.position[zone] * size, size), start, zone)
 
 
 def _read_starts(

@@ -60,6 +60,8 @@ class ShardView:
     columns: PriceColumns
     first: int  # the first interval that was measured and whose prices are in memory
     last: int  # the last one
+    archived_seq: int = -1  # releases up to this number have left the log
+    kept_seqs: tuple[int, ...] = ()  # the tiles up to it that have not: those without rows
 
     @property
     def name(self) -> str:

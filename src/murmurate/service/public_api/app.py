@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from murmurate.errors import MurmurateError
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.log_reader.archive import Archive
+from murmurate.service.log_reader.archive import Archive, TilesArchivedError
 from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.cache_middleware import ResponseCacheMiddleware, etag_matches
@@ -155,6 +155,8 @@ class PublicApi:
         view, day = self._zone_view(request), query_params.parse_day(request.path_params["day"])
         try:
             return await self.live_state.lookup_threads.run(_make_day, self.live_state.archive, view, day)
+        except TilesArchivedError:
+            raise
         except MurmurateError as error:
             raise HTTPException(404, str(error)) from None
 
@@ -230,11 +232,13 @@ def public_app(live_state: LiveState, extra_routes: list[Route] | None = None) -
             return problem_response(error.status_code, error.detail, error.headers)
         if isinstance(error, ClockDifferenceError):
             return problem_response(503, f"it is not known which price is current: {error}", {"retry-after": "5"})
+        if isinstance(error, TilesArchivedError):
+            return problem_response(410, str(error))
         logger.warning("failing", extra={"route": request.scope["path"], "reason": type(error).__name__})
         return problem_response(503, "Service unavailable. Try again.", {"retry-after": "5"})
 
     routes = [*PublicApi(live_state).routes(), *(extra_routes or [])]
-    handlers = dict.fromkeys((HTTPException, ClockDifferenceError, OSError, Exception), refused)
+    handlers = dict.fromkeys((HTTPException, ClockDifferenceError, TilesArchivedError, OSError, Exception), refused)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False  # it would redirect clients to the host that the request names
     return ResponseCacheMiddleware((live_state.volatile_cache, live_state.immutable_cache), live_state.sender, app)

@@ -28,6 +28,7 @@ from murmurate.service.public_api.static_files import StaticFileWriter
 from murmurate.service.public_api.worker_threads import WorkerThreads
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.tile_archive import TileArchive
 from murmurate.service.web.address_counts import AddressCounts
 from murmurate.service.web.server import ConnectionLimits
 
@@ -61,7 +62,8 @@ class LiveState:
         self.bulk_threads = WorkerThreads(BULK_THREADS, "bulk")
         self.sender = ResponseSender()
         self.archive = Archive(
-            SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S)
+            SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S),
+            None if settings.archive is None else TileArchive(settings.archive),
         )
         self.plan_terms = PlanTerms(self.archive)
         by_address = AddressCounts(limits.streams_per_address, limits.trusted)

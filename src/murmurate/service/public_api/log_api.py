@@ -41,7 +41,8 @@ class LogApi:
         """The shards as far as they were read and checked."""
         query_params.check_query_params(request, ())
         shards = sorted(self._live_state.views.shards.items())
-        return CachedResponse.from_json([shard_entry(shard) for _, shard in shards])
+        has_archived = self._live_state.settings.archive is not None
+        return CachedResponse.from_json([shard_entry(shard, has_archived=has_archived) for _, shard in shards])
 
     async def get_tile(self, request: Request) -> CachedResponse:
         query_params.check_query_params(request, ())
@@ -70,6 +71,7 @@ class LogApi:
         query_params.check_query_params(request, ())
         view = query_params.zone_param(request, self._live_state.views)
         address = query_params.client_address(request)
+        await self._live_state.lookup_threads.run(self._live_state.archive.require_whole_log, view.shard.name)
         self._exports.make_room(address)
         export = LogExport()
         chunks = self._exports.send_chunks(export, self._live_state.archive.read_log_chunks(view))

@@ -35,6 +35,7 @@ from murmurate.service.public_api.formats.day import day_document
 from murmurate.service.public_api.formats.listings import shard_entry
 from murmurate.service.public_api.local_days import is_day_complete, recent_days
 from murmurate.service.public_api.response_cache import encode_json
+from murmurate.verification.log_item import NOTE_NAME, archived_note
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ class StaticFileWriter:
         missing = _missing_numbers(folder, shard.head.tile.header.seq + 1)
         documents = self._missing_documents(name)
         listed = self._listed.get(name)
-        if listed is not None and (documents or (missing and missing[0] <= listed["seq"])):
+        if listed is not None and (documents or any(_is_listed(listed, seq) for seq in missing)):
             self._withdraw_list(name)
         self._write_documents(documents)
         left, at = set(missing), 0
@@ -135,10 +136,18 @@ class StaticFileWriter:
                     _write_whole(folder / str(seq), body)
                     left.remove(seq)
             at = bisect_right(missing, tiles[-1][0]) if tiles else len(missing)
-        if not left:
-            self._listed[name] = shard_entry(shard)
-        elif not self._is_stopped:
-            logger.error("tiles lost", extra={"shard": name, "count": len(left), "first": min(left)})
+        if self._is_stopped:
+            return
+        archived = {seq for seq in left if seq <= shard.archived_seq}.difference(shard.kept_seqs)
+        if left == archived:
+            self._listed[name] = shard_entry(shard, has_archived=not archived)
+        _write_note(folder / NOTE_NAME, archived_note(name, shard.archived_seq) if archived else None)
+        if left != archived or (archived and "archived" not in (listed or {})):
+            remedy = (
+                "set archive to the folder of murmurate archive" if left == archived else "put them back from a copy"
+            )
+            extra = {"shard": name, "count": len(left), "first": min(left), "remedy": remedy}
+            logger.error("tiles lost", extra=extra)
 
     def _note_table(self, shard: str, digest: str) -> None:
         """Have a zone table and its plans among the documents of a shard."""
@@ -253,6 +262,20 @@ def _missing_numbers(folder: Path, end: int) -> list[int]:
     return [] if is_there.find(0) < 0 else [number for number in range(end) if not is_there[number]]
 
 
+def _is_listed(entry: dict[str, Any], seq: int) -> bool:
+    """Whether the list names a tile."""
+    archived = entry.get("archived", {"seq": -1, "kept": []})
+    return bool(seq <= entry["seq"] and (seq > archived["seq"] or seq in archived["kept"]))
+
+
+def _write_note(path: Path, note: bytes | None) -> None:
+    """Note how far a shard is in an archive, for a reader of the folder; no note where all its tiles are here."""
+    if note is None:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or _differs(path, note):
+        _write_whole(path, note)
+
+
 def _differs(path: Path, data: bytes) -> bool:
     """Whether a file is there and holds something else."""
     try:
@@ -284,7 +307,8 @@ def _is_file_name(name: str) -> bool:
 def _read_list(path: Path) -> dict[str, dict[str, Any]]:
     """The list that a process before this one has written. One that cannot be read is written again."""
     try:
-        return {str(entry["shard"]): {**entry, "seq": int(entry["seq"])} for entry in json.loads(path.read_bytes())}
+        found = {str(entry["shard"]): {**entry, "seq": int(entry["seq"])} for entry in json.loads(path.read_bytes())}
+        return {shard: entry for shard, entry in found.items() if _is_listed(entry, entry["seq"])}  # all of its members
     except (OSError, ValueError, TypeError, LookupError):
         return {}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from psycopg import Connection
 
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import canonical_json
-from murmurate.public_log.tile import GENESIS_PREV, parse_tile
+from murmurate.public_log.tile import GENESIS_PREV, Tile, parse_tile
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import LogTail, Offer
 from murmurate.service.storage.database_clock import ClockReading
@@ -37,28 +38,45 @@ class PostgresLogStore:
 
     def read(self, after_seq: Mapping[str, int], max_tiles: int = MAX_TILES_PER_READ) -> dict[str, LogTail]:
         query = """
-            SELECT shard, seq, hash, extract(epoch FROM clock_timestamp())::float8 FROM public_log.head
-            WHERE shard = ANY(%s) AND seq >= 0"""
+            SELECT shard, h.seq, h.hash, coalesce(a.seq, -1), extract(epoch FROM clock_timestamp())::float8
+            FROM public_log.head AS h LEFT JOIN public_log.archived AS a USING (shard)
+            WHERE shard = ANY(%s) AND h.seq >= 0"""
         with self._session.transaction() as connection:
             asked_s = time.monotonic()
             rows = connection.execute(query, (list(after_seq),)).fetchall()
             if rows:
-                self.clock_reading = ClockReading(rows[0][3], asked_s, time.monotonic())
-            heads = {shard: (seq, last) for shard, seq, last, _ in rows}
+                self.clock_reading = ClockReading(rows[0][4], asked_s, time.monotonic())
+            heads = {shard: (seq, last, archived) for shard, seq, last, archived, _ in rows}
             tiles: dict[str, tuple[Offer | str, ...]] = {
                 shard: (self._offered[shard],)
-                for shard in heads
-                if self._is_last_offered(shard, *heads[shard], after_seq[shard])
+                for shard, (seq, last, _) in heads.items()
+                if self._is_last_offered(shard, seq, last, after_seq[shard])
             }
             unread = {
-                shard: after_seq[shard]
-                for shard, (seq, _) in heads.items()
+                shard: max(after_seq[shard], archived)
+                for shard, (seq, _, archived) in heads.items()
                 if seq > after_seq[shard] and shard not in tiles
             }
             if unread:
                 tiles |= self._read_tiles(connection, unread, max_tiles)
-        ends = {shard: heads.get(shard, (-1, GENESIS_PREV)) for shard in after_seq}
-        return {shard: LogTail(seq, tiles.get(shard, ()), last) for shard, (seq, last) in ends.items()}
+            begun = [shard for shard in unread if after_seq[shard] < 0 <= heads[shard][2]]
+            kept = {shard: self._read_kept(connection, shard, heads[shard][2]) for shard in begun}
+        return {
+            shard: LogTail(seq, tiles.get(shard, ()), last, archived, kept.get(shard, ()))
+            for shard, (seq, last, archived) in (
+                (shard, heads.get(shard, (-1, GENESIS_PREV, -1))) for shard in after_seq
+            )
+        }
+
+    @staticmethod
+    def _read_kept(connection: Connection, shard: str, archived_seq: int) -> tuple[Tile, ...]:
+        """Return the tiles without rows that stayed in the log, but for those that cannot be read."""
+        query = "SELECT body FROM public_log.tile WHERE shard = %s AND seq <= %s ORDER BY seq"
+        found = []
+        for (body,) in connection.execute(query, (shard, archived_seq), binary=True):
+            with suppress(ChainError):
+                found.append(parse_tile(bytes(body)))
+        return tuple(found)
 
     def _is_last_offered(self, shard: str, seq: int, last: str, after_seq: int) -> bool:
         """Whether all that is new is the tile that was offered from here."""
@@ -129,6 +147,8 @@ class PostgresLogStore:
         """One tile. Raises ChainError where it is missing or cannot be read."""
         tiles = self.read({shard: seq - 1}, max_tiles=1)[shard].tiles
         offer = tiles[0] if tiles else "is missing"
+        if not isinstance(offer, str) and offer.tile.header.seq != seq:
+            offer = "is in the archive"
         if isinstance(offer, str):
             raise ChainError("log", f"tile {seq} of {shard}", offer)
         return offer

@@ -18,10 +18,13 @@ def zone_entry(view: ZoneView) -> dict[str, object]:
     }
 
 
-def shard_entry(shard: ShardView) -> dict[str, object]:
-    """A shard in `/shards`: its last tile, and what a reader needs to begin."""
+def shard_entry(shard: ShardView, *, has_archived: bool = False) -> dict[str, object]:
+    """A shard in `/shards`: its last tile, and what a reader needs to begin.
+
+    Where old tiles have left the log and are not at hand: up to which number, and which of them are here all the same.
+    """
     header = shard.head.tile.header
-    return {
+    entry: dict[str, object] = {
         "shard": shard.name,
         "seq": header.seq,
         "hash": shard.head.tile.hash,
@@ -32,3 +35,6 @@ def shard_entry(shard: ShardView) -> dict[str, object]:
         "zones": len(shard.table),
         "opening_key": shard.opening_key,
     }
+    if shard.archived_seq >= 0 and not has_archived:
+        entry["archived"] = {"seq": shard.archived_seq, "kept": list(shard.kept_seqs)}
+    return entry
