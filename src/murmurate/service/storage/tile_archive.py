@@ -186,7 +186,7 @@ def read_range(tiles: TileRange) -> Iterator[ArchivedTile]:
 
 
 def _first_interval(tiles: TileRange) -> int:
-    return next(read_range(tiles)).read_header()[0].interval
+    return next(tile.read_header()[0].interval for tile in read_range(tiles))
 
 
 def _make_folder(folder: Path) -> None:
