@@ -159,6 +159,21 @@ class ShardWriter:
         self.log.close()
 
 
+def mirror_shard(state_dsn, writer, plans=()):
+    """Put into a state what a publisher would have seen of a shard."""
+    with psycopg.connect(state_dsn) as state:
+        state.execute(
+            "INSERT INTO curator.shard VALUES (%s, %s, '{}')", (writer.shard, writer.heads[-1].tile.header.seq)
+        )
+        for head in writer.heads:
+            header = head.tile.header
+            row = (writer.shard, header.seq, header.count > 0, head.tile.to_bytes())
+            state.execute("INSERT INTO curator.tile VALUES (%s, %s, %s, true, %s)", row)
+        documents = {head.table.digest: head.table.text for head in writer.heads} | dict(plans)
+        for document in documents.items():
+            state.execute("INSERT INTO curator.document VALUES (%s, %s)", document)
+
+
 def checked_heads(log, shard):
     """The chain of a shard, every link and every signature checked."""
     head, heads = None, []

@@ -34,6 +34,7 @@ url = "http://127.0.0.1:8080"  # address of the public API as clients see it
 
 # static_files = "static"    # tiles, documents and complete days also as files, for a web server or a CDN
 # backups = "backups"        # where state*.dump and log*.dump lie: an alert says when the newest is too old
+# archive = "archive"        # where murmurate archive has put old tiles: the public process answers from it
 
 timezone = "Europe/Zurich"   # whose days devices and pages show
 country = "CH"

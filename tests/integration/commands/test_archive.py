@@ -25,7 +25,7 @@ from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.tile_archive import TileArchive
 from murmurate.verification.verifier import check_log
 from tests.support.api_servers import plan_of
-from tests.support.postgres_stores import ShardWriter, checked_heads
+from tests.support.postgres_stores import ShardWriter, checked_heads, mirror_shard
 from tests.support.sample_shards import NEW_KEY, OLD_KEY
 
 pytestmark = pytest.mark.slow
@@ -52,24 +52,9 @@ def written(log_dsn, state_dsn, plan):
     writer.log.claim({"late": SHARD})
     writer.take("late", plan, ZoneOpening(plan=its.plan_digest, currency=its.currency, tick=its.tick, first=FIRST))
     writer.write(RELEASES - 10 + 1, 400_000)
-    mirror(state_dsn, writer)
+    mirror_shard(state_dsn, writer, {writer.terms[ZONE].plan_digest: plan})
     yield writer
     writer.close()
-
-
-def mirror(state_dsn, writer):
-    """What a publisher's state holds of the shard."""
-    with psycopg.connect(state_dsn) as state:
-        last = writer.heads[-1].tile.header.seq
-        state.execute("INSERT INTO curator.shard VALUES (%s, %s, '{}')", (SHARD, last))
-        for head in writer.heads:
-            header = head.tile.header
-            row = (SHARD, header.seq, header.count > 0, head.tile.to_bytes())
-            state.execute("INSERT INTO curator.tile VALUES (%s, %s, %s, true, %s)", row)
-            state.execute(
-                "INSERT INTO curator.document VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                (head.table.digest, head.table.text),
-            )
 
 
 @pytest.fixture

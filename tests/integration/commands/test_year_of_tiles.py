@@ -1,4 +1,4 @@
-"""Twelve short months of one shard in accelerated time: with the archive databases and dumps stay, without it they grow.
+"""Twelve short months of one shard: with the archive databases and dumps stay as they are, without it they grow.
 
 The whole year, with core seconds, is `benchmarks.year_of_tiles`.
 """

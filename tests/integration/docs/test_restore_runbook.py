@@ -2,18 +2,23 @@
 
 import json
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import psycopg
 import pytest
 from tests.fault_injection.postgres_cluster import clusters
+from tests.support.api_servers import plan_of
 from tests.support.operator_cli import PAYING, an_operator, decided_kinds, documented_commands, made_plan, small_zone
+from tests.support.postgres_stores import ShardWriter, mirror_shard
 
 from murmurate.public_log.tile import NO_ROOT, ROW_LAYOUT, Tile, TileKind, parse_tile
+from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 
 PAGE = "how-to/restore.md"
 CORRECTED = 271_828_182
+TWO_YEARS_AGO = 1_704_067_200 // 900  # 2024: older than what stays in the databases
 
 
 def follow(operator, section, between=lambda _: None):
@@ -223,6 +228,30 @@ def test_a_log_that_was_set_back_and_written_to_is_not_repaired_but_shown(tmp_pa
             header_line(ours[1]),
             header_line(theirs[1]),
         ]
+
+
+@pytest.mark.slow
+def test_a_lost_log_is_filled_from_the_archive_and_the_state(tmp_path):
+    with an_operator(tmp_path) as operator:
+        for store in ("state", "log"):
+            migrate_database(operator.dsn(store), store)
+        plan = plan_of("harbour")
+        with closing(ShardWriter(operator.dsn("log"), {"harbour": plan}, first=TWO_YEARS_AGO)) as writer:
+            writer.write(163, 400_000)
+        mirror_shard(operator.dsn("state"), writer, {writer.terms["harbour"].plan_digest: plan})
+        before = operator.export("before.tar")
+        assert "deleted from the log" in operator.run("murmurate archive archive")
+        kept = operator.export("kept.tar")
+        assert 1 < len(kept) < len(before)
+        operator.run("murmurate verify kept.tar", status=3)
+
+        operator.lose("log")
+        operator.create("log")
+        restored, *_ = follow(operator, "The log is lost, and old tiles are archived")
+        assert "163 tiles restored" in restored
+        assert operator.exported("log.tar") == kept
+        operator.run("murmurate export whole.tar --archive archive")
+        assert operator.exported("whole.tar") == before
 
 
 def test_the_runbook_names_what_must_never_be_done():

@@ -44,6 +44,7 @@ TABLES = {
         "public_log.tile": EVERYONE_READS,
         "public_log.head": EVERYONE_READS,
         "public_log.evidence": EVERYONE_READS,
+        "public_log.archived": EVERYONE_READS,
         "murmurate.migration": EVERYONE_READS,
     },
     "state": {
@@ -68,6 +69,8 @@ FUNCTIONS = {
         "public_log.parse_headers(bytea[])": set(),
         "public_log.zones_may_enter(text,text)": set(),
         "public_log.refuse_change()": set(),
+        "public_log.refuse_kept()": set(),
+        "public_log.drop_archived(text,bigint,text)": set(),
     },
     "state": {},
 }
