@@ -257,6 +257,10 @@ def _print_beginnings(report: VerificationReport, console: Console) -> None:
         console.print("  followed from its first tile. The releases before were not given: whether they hold, and")
         console.print("  whether the totals at that time are their sums, is not shown. Give the archive as well:")
         console.print("  murmurate verify ARCHIVE LOG")
+    for zone, interval in report.unchecked_changes[:MAX_ZONES_PRINTED]:
+        console.print(
+            f"  The change of plan of {escape(zone)} in interval {interval:,} needs them too: it is not checked."
+        )
     if report.unchecked_beginnings:
         console.print()
 

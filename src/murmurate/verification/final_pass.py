@@ -57,9 +57,17 @@ class FinalPass:
         proven = None if here is None else self.context.plans.proven_plan(here[1].plan)
         if not isinstance(proven, ProvenPlan):
             return
-        words = self.context.changes.find_broken_promise(history.history_before(shard, number, zone), proven)
-        if words is not None:
+        released = history.history_before(shard, number, zone)
+        words = self.context.changes.find_broken_promise(released, proven)
+        if words is not None and not released.complete and self._begins_after_archive(shard, released.begin):
+            self.context.report.unchecked_changes.append((zone, stretch.first))
+        elif words is not None:
             self.context.report.add_finding(LogFinding(shard, stretch.seq, zone, "change", words, stretch.source))
+
+    def _begins_after_archive(self, shard: str, interval: int) -> bool:
+        """Whether what was released before an interval is in an archive that was not given."""
+        header = self.tiles.shards[shard].unchecked_before
+        return header is not None and interval <= header.interval + 1
 
     def check_shards(self) -> None:
         """Check that each zone is in one shard. Two rows for one interval are a proof."""

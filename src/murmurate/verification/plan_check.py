@@ -165,6 +165,11 @@ class ReleaseHistory:
                 joined.append(run)
         return cls(tuple(joined), end, complete)
 
+    @property
+    def begin(self) -> int:
+        """The first interval."""
+        return self.end - sum(run.length for run in self.runs)
+
     def to_plan_history(self, after: Plan) -> PlanHistory:
         """Return the newest intervals, as many as a change to `after` must look back."""
         longest = lookback_intervals([*dict.fromkeys(run.plan.plan for run in self.runs), after])

@@ -95,6 +95,9 @@ class VerificationReport:
         default_factory=dict
     )  # digest of each plan that was not given: a zone that names it
     unchecked_beginnings: dict[str, UncheckedBeginning] = field(default_factory=dict)  # by shard
+    unchecked_changes: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # zone and interval of changes of plan after it
     records_by_source: Counter[str] = field(default_factory=Counter)  # rows in each source
     tiles_by_source: Counter[str] = field(default_factory=Counter)  # tiles, or lines of a zone
     finding_count: int = 0
