@@ -238,11 +238,12 @@ def begin_after_archive(kept: Sequence[Tile], tile: Tile, table: ZoneTable, veri
     `kept` are the tiles without rows before it, from tile 0 on. They lead from the key that opened the shard to the one
     that signed the release, each change signed by the key before.
     """
-    if not kept or kept[0].header.kind is not TileKind.OPEN or kept[0].header.seq != 0:
+    if not kept or (kept[0].header.kind, kept[0].header.seq) != (TileKind.OPEN, 0):
         raise ChainError("shard", tile.header.shard, "must have its first tile in the log, also after it was archived")
-    key, opening = kept[0].header.key, kept[0].header
-    for each in (*kept, tile):
+    for each in kept:
         check_signature(each, verify)
+    opening, key = kept[0].header, kept[0].header.key
+    for each in (*kept, tile):
         _require(each, "key", each.header.key, key)
         for name in ("shard", "interval_s", "lead"):
             _require(each, name, getattr(each.header, name), getattr(opening, name))

@@ -23,7 +23,14 @@ from murmurate.public_log.make_tile import open_shard as make_first_tile
 from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import NO_ROOT, NoiseCode, RowKind, TileKind, hash_leaves, row_dtype, sign_tile
-from murmurate.public_log.tile_chain import check_follows, check_next, rebuild_head, tile_label
+from murmurate.public_log.tile_chain import (
+    begin_after_archive,
+    begin_with_release,
+    check_follows,
+    check_next,
+    rebuild_head,
+    tile_label,
+)
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState
 
@@ -59,6 +66,73 @@ def test_a_head_is_rebuilt_from_the_last_release_or_the_first_tile():
             assert again.leaf_hashes.tolist() == HEADS[end - 1].leaf_hashes.tolist()
             assert again.totals.tolist() == HEADS[end - 1].totals.tolist()
             assert again.interval == HEADS[end - 1].interval
+
+
+RELEASES = [at for at, kind in enumerate(KINDS) if kind is TileKind.RELEASE]
+
+
+def kept_before(at):
+    """The tiles that stay in a log whose releases before number `at` are archived."""
+    return [head.tile for head in HEADS[:at] if head.tile.header.kind is not TileKind.RELEASE]
+
+
+@pytest.mark.parametrize("at", RELEASES)
+def test_a_chain_goes_on_after_an_archive_as_if_nothing_had_left(at):
+    head = HEADS[at]
+    for again in (
+        begin_after_archive(kept_before(at), head.tile, head.table, verify_signature),
+        begin_with_release(head.tile, head.table, verify_signature),
+    ):
+        assert again.tile is head.tile
+        assert again.leaf_hashes.tolist() == head.leaf_hashes.tolist()
+        assert again.totals.tolist() == head.totals.tolist()
+        assert again.last_rows.tobytes() == head.last_rows.tobytes()
+
+
+LAST = RELEASES[-1]
+FIRST_TILE, *_, KEY_TILE = KEPT = kept_before(LAST)
+
+
+@pytest.mark.parametrize(
+    ("kept", "word"),
+    [
+        ([], "first tile"),
+        (KEPT[1:], "first tile"),
+        ([resign(replace(FIRST_TILE.header, seq=1)), *KEPT[1:]], "first tile"),
+        (KEPT[:-1], "key"),
+        ([*KEPT, resign(replace(KEY_TILE.header, key=NEW_KEY.public_key, next_key=OLD_KEY.public_key))], "key"),
+        ([*KEPT[:-1], sign_tile(KEY_TILE.header, NEW_KEY)], "signature"),
+        ([sign_tile(FIRST_TILE.header, NEW_KEY), *KEPT[1:]], "signature"),
+        *(
+            ([resign(replace(FIRST_TILE.header, **{name: value})), *KEPT[1:]], name)
+            for name, value in (("shard", "south"), ("interval_s", 1), ("lead", 9))
+        ),
+    ],
+)
+def test_a_key_that_was_not_handed_on_from_the_first_tile_is_refused(kept, word):
+    assert KEY_TILE.header.kind is TileKind.KEY
+    with pytest.raises(ChainError, match=word):
+        begin_after_archive(kept, HEADS[LAST].tile, HEADS[LAST].table, verify_signature)
+
+
+def test_a_release_without_its_predecessors_must_be_one_with_the_rows_that_were_signed():
+    tile, table = HEADS[LAST].tile, HEADS[LAST].table
+    broken = tile.rows.copy()
+    broken["price_ticks"][0] += 1
+    unknown = tile.rows.copy()
+    unknown["kind"][0] = 9
+    root = compute_root(hash_leaves(table, tile.header.interval, unknown)).hex()
+    cases = {
+        "signature": (sign_tile(tile.header, OLD_KEY, tile.rows), table),
+        "kind": (HEADS[LAST - 2].tile, HEADS[LAST - 2].table),
+        "table": (tile, HEADS[0].table),
+        "count": (resign(replace(tile.header, count=len(table) - 1), tile.rows[:-1]), table),
+        "root": (resign(tile.header, broken), table),
+        "must be measured": (resign(replace(tile.header, root=root), unknown), table),
+    }
+    for word, (each, its_table) in cases.items():
+        with pytest.raises(ChainError, match=word):
+            begin_with_release(each, its_table, verify_signature)
 
 
 def test_a_tile_that_its_key_has_not_signed_is_refused():

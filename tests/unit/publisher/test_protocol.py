@@ -16,10 +16,11 @@ from tests.support.sample_shards import (
     open_shard,
     open_zone,
     release,
+    sample_heads,
 )
 
 from murmurate.public_log.signing import verify_signature
-from murmurate.public_log.tile import sign_tile
+from murmurate.public_log.tile import TileKind, sign_tile
 from murmurate.publisher.desired_state import DesiredState
 from murmurate.publisher.protocol import BlockedCode, publish_round
 from murmurate.publisher.steps import (
@@ -209,6 +210,44 @@ def test_a_state_and_a_log_that_do_not_fit_block_the_shard(seen, tail, code):
     assert outcome.blocked["north"].code is code
     assert stores.step(SaveState) == SaveState({}, {})
     assert stores.step(AppendToLog) is None
+
+
+CHAIN = sample_heads()
+ARCHIVED_SEQ = 7  # the tile that changes the key; two releases follow
+AFTER_ARCHIVE = tail_of(*CHAIN[ARCHIVED_SEQ + 1 :])._replace(
+    archived_seq=ARCHIVED_SEQ,
+    kept=tuple(head.tile for head in CHAIN[: ARCHIVED_SEQ + 1] if head.tile.header.kind is not TileKind.RELEASE),
+)
+
+
+def test_a_new_state_begins_with_the_first_release_after_the_archive():
+    stores = OneRound({"north": SeenState(None, None)}, {"north": AFTER_ARCHIVE})
+    outcome = stores.run({"north": DesiredState(until=FIRST)})
+    new = stores.step(SaveState).new_heads["north"]
+    assert [head.tile.hash for head in new] == [head.tile.hash for head in CHAIN[ARCHIVED_SEQ + 1 :]]
+    assert new[-1].totals.tolist() == CHAIN[-1].totals.tolist()
+    assert outcome.up_to_date == {"north"}
+
+
+def test_a_state_that_has_seen_the_end_of_the_archive_goes_on_as_before():
+    for seq in (ARCHIVED_SEQ, ARCHIVED_SEQ + 1):
+        tail = tail_of(*CHAIN[seq + 1 :])._replace(archived_seq=ARCHIVED_SEQ)
+        stores = OneRound({"north": SeenState(CHAIN[seq], None)}, {"north": tail})
+        assert stores.run({"north": DesiredState(until=FIRST)}).up_to_date == {"north"}
+
+
+def test_a_state_that_is_older_than_the_archive_needs_an_operator():
+    tail = AFTER_ARCHIVE._replace(kept=())
+    stores = OneRound({"north": SeenState(CHAIN[ARCHIVED_SEQ - 1], None)}, {"north": tail})
+    blocked = stores.run({"north": DesiredState(until=FIRST)}).blocked["north"]
+    assert blocked.code is BlockedCode.STATE_DAMAGED
+    assert "at tile 6" in blocked.text
+    assert f"older than the archive, which ends with tile {ARCHIVED_SEQ}: set up a new state" in blocked.text
+
+
+def test_the_first_release_is_not_believed_without_the_tiles_before_it():
+    stores = OneRound({"north": SeenState(None, None)}, {"north": AFTER_ARCHIVE._replace(kept=())})
+    assert stores.run({"north": DesiredState(until=FIRST)}).blocked["north"].code is BlockedCode.LOG_INVALID
 
 
 def test_the_signature_of_its_own_pending_tile_is_not_checked_again():
