@@ -1,12 +1,13 @@
 """A year of one shard in accelerated time, archived each day: sizes, dumps and starts, month by month.
 
-    python -m benchmarks.year_of_tiles [--zones N] [--minutes N] [--server "host=127.0.0.1 user=postgres"]
+    python -m benchmarks.year_of_tiles [--zones N] [--days-a-month N] [--server "host=127.0.0.1 user=postgres"]
 
 Every interval of the last twelve months of 30 days is published by the real publisher into two databases. After each
 day the demand of a week ago is purged and the tiles of 31 days ago are archived. After each month: the size of both
-databases, tiles in them, bytes of a dump, core seconds of pg_dump, of the first round of a new publisher, of a new
-state that takes over the shard, and of a public process until it has its prices. From the second month on each figure
-must stay within 20 %. `--keep-all` archives nothing: it shows what would grow.
+databases, tiles in them, and bytes of a dump. Both are copied then, and at the end all copies are measured in turn, so
+that other load affects all months alike: core seconds of pg_dump, of the first round of a new publisher, of a new state
+that takes over the shard, and of a public process until it has its prices. From the second month on each figure must
+stay within 20 %. `--keep-all` archives nothing: it shows what would grow.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from benchmarks.goals import Goals
 from benchmarks.servers import SERVER, databases
 from murmurate.commands.archive import archive_tiles
-from murmurate.commands.export import export_log
+from murmurate.commands.export import write_archive
 from murmurate.commands.log_source import open_log_source
 from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
@@ -55,12 +60,12 @@ SHARD = "00000000-0000"
 MONTHS, DAYS_A_MONTH = 12, 30
 KEEP_DEMAND_DAYS = 7
 FLAT = 1.2  # the largest figure of the months after the first, by the smallest
-REPEATS = 5  # of a measurement in core seconds; the least counts
-STARTS_BY_REPEAT = 8  # starts take milliseconds
+RUNS_AT_ONCE = 3
+ROUNDS = 9  # in which each month is measured; the least counts
+INTERVAL_S = 3600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonthFigures:
+class MonthSizes(NamedTuple):
     """What a month ends with."""
 
     log_bytes: int
@@ -68,14 +73,15 @@ class MonthFigures:
     log_tiles: int
     state_tiles: int
     dump_bytes: int  # of both databases
-    dump_s: float  # core seconds, here and below
+
+
+class MonthTimes(NamedTuple):
+    """Core seconds at the end of a month."""
+
+    dump_s: float
     publisher_s: float  # until a publisher that starts knows that nothing is due
     takeover_s: float  # until a new state has checked what the log holds
     public_s: float  # until a public process has its prices
-
-
-COUNTED = ("log_bytes", "state_bytes", "log_tiles", "state_tiles", "dump_bytes")
-TIMED = ("dump_s", "publisher_s", "takeover_s", "public_s")
 
 
 class YearOfTiles:
@@ -88,23 +94,21 @@ class YearOfTiles:
         archive: Path | None,
         *,
         zones: int,
-        minutes: int,
         days_a_month: int = DAYS_A_MONTH,
     ) -> None:
         """Open the shard twelve months ago. The tiles of a month and a day stay; without an archive all do."""
         self.days_a_month = days_a_month
         self.databases = Databases.from_dsns(state=state_dsn, log=log_dsn)
         self.archive = None if archive is None else TileArchive(archive)
-        self.interval_s = minutes * 60
-        self.first = int(time.time() - (MONTHS * days_a_month + 1) * SECONDS_PER_DAY) // self.interval_s
+        self.first = int(time.time() - (MONTHS * days_a_month + 1) * SECONDS_PER_DAY) // INTERVAL_S
         self.zones = tuple(f"zone-{n:04d}" for n in range(zones))
         text = re.sub(r"^promise = .*$", 'promise = ["any 24 h: epsilon 3"]', EXAMPLE_ZONE_FILE, flags=re.MULTILINE)
-        text = text.replace("interval_minutes = 15", f"interval_minutes = {minutes}")
+        text = text.replace("interval_minutes = 15", f"interval_minutes = {INTERVAL_S // 60}")
         plan = make_plan(parse_zone(text)).to_json()
         terms = ReleaseTerms.from_json(plan)
         self._signer = Ed25519Signer.generate()
         opening = ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=self.first)
-        self._shard_opening = ShardOpening(key=self._signer.public_key, interval_s=self.interval_s)
+        self._shard_opening = ShardOpening(key=self._signer.public_key, interval_s=INTERVAL_S)
         self._openings = dict.fromkeys(self.zones, opening)
         self.state, self.log = PostgresStateStore(state_dsn), PostgresLogStore(log_dsn)
         for store in (self.state.register_plans, self.log.publish_documents):
@@ -118,15 +122,15 @@ class YearOfTiles:
 
     def write_month(self, month: int) -> None:
         """Publish the intervals of a month, counted from 0, and archive what is old after each of its days."""
-        per_day = SECONDS_PER_DAY // self.interval_s
+        per_day = SECONDS_PER_DAY // INTERVAL_S
         for day in range(month * self.days_a_month, (month + 1) * self.days_a_month):
             begin = self.first + day * per_day
             for interval in range(begin, begin + per_day):
                 self._store_demand(interval)
             self.publish(begin + per_day - 1)
-            self.state.purge_demand(self.interval_s, begin - KEEP_DEMAND_DAYS * per_day)
+            self.state.purge_demand(INTERVAL_S, begin - KEEP_DEMAND_DAYS * per_day)
             if self.archive is not None:
-                before_s = (begin + per_day) * self.interval_s - (self.days_a_month + 1) * SECONDS_PER_DAY
+                before_s = (begin + per_day) * INTERVAL_S - (self.days_a_month + 1) * SECONDS_PER_DAY
                 outcome = archive_tiles(self.databases, self.archive, before_s)
                 if outcome.refused:
                     raise SystemExit(f"not archived: {outcome.refused}")
@@ -154,47 +158,52 @@ class YearOfTiles:
         )
         self.state.store_demand(interval, demand)
 
-    def measure(self, repeats: int = REPEATS) -> MonthFigures:
+    def measure_sizes(self) -> MonthSizes:
         """Measure at the end of a month."""
         log_dsn, state_dsn = self.databases.log.dsn, self.databases.state.dsn
         for dsn in (log_dsn, state_dsn):
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute("VACUUM")
-        dumps = {dsn: dump_database(dsn, repeats) for dsn in (log_dsn, state_dsn)}
-        return MonthFigures(
+        return MonthSizes(
             log_bytes=_query(log_dsn, "SELECT pg_database_size(current_database())"),
             state_bytes=_query(state_dsn, "SELECT pg_database_size(current_database())"),
             log_tiles=_query(log_dsn, "SELECT count(*) FROM public_log.tile"),
             state_tiles=_query(state_dsn, "SELECT count(*) FROM curator.tile"),
-            dump_bytes=sum(size for size, _ in dumps.values()),
-            dump_s=sum(core_s for _, core_s in dumps.values()),
-            publisher_s=least_core_s(self._start_publisher, STARTS_BY_REPEAT * repeats),
-            takeover_s=least_core_s(self._take_over, repeats),
-            public_s=least_core_s(self._start_public, STARTS_BY_REPEAT * repeats),
+            dump_bytes=sum(len(dump_database(dsn)) for dsn in (log_dsn, state_dsn)),
         )
 
-    def _start_publisher(self) -> None:
-        state = PostgresStateStore(self.databases.state.dsn)
-        log = PostgresLogStore(self.databases.log.dsn)
-        self.publish(self.until, state, log)
-        state.close()
-        log.close()
+    def measure_times(self, databases: Databases, until: int) -> MonthTimes:
+        """Measure what starts and dumps of a copy take whose last interval is `until`."""
+        dsns = (databases.log.dsn, databases.state.dsn)
+        return MonthTimes(
+            dump_s=sum(_children_core_s(partial(dump_database, dsn)) for dsn in dsns),
+            publisher_s=_core_s(lambda: self._start_publisher(databases, until)),
+            takeover_s=_core_s(lambda: _take_over(databases)),
+            public_s=_core_s(lambda: _start_public(databases)),
+        )
 
-    def _take_over(self) -> None:
-        log = PostgresLogStore(self.databases.log.dsn)
-        head: ShardHead | None = None
+    def _start_publisher(self, databases: Databases, until: int) -> None:
+        with (
+            closing(PostgresStateStore(databases.state.dsn)) as state,
+            closing(PostgresLogStore(databases.log.dsn)) as log,
+        ):
+            self.publish(until, state, log)
+
+
+def _take_over(databases: Databases) -> None:
+    head: ShardHead | None = None
+    with closing(PostgresLogStore(databases.log.dsn)) as log:
         while (tail := log.read({SHARD: last_seq(head)})[SHARD]).tiles:
             head = catch_up(SeenState(head, None), tail, verify_signature)[-1]
-        log.close()
 
-    def _start_public(self) -> None:
-        follower = Follower(self.databases.log.dsn)
+
+def _start_public(databases: Databases) -> None:
+    with closing(Follower(databases.log.dsn)) as follower:
         for _ in follower.refresh():
             pass
         while not follower.is_backfilled:
             for _ in follower.backfill(60):
                 pass
-        follower.close()
 
 
 def _query(dsn: str, query: str) -> int:
@@ -203,59 +212,92 @@ def _query(dsn: str, query: str) -> int:
     return int(row[0]) if row else 0
 
 
-def least_core_s(run: Callable[[], None], repeats: int) -> float:
-    """Return the core seconds of this process that a job takes, the least of some runs."""
-    return min(_core_s(run) for _ in range(repeats))
+def _core_s(run: Callable[[], object]) -> float:
+    """Return the core seconds of this process that a job takes, the least of a few runs: a start takes milliseconds."""
+    seconds = []
+    for _ in range(RUNS_AT_ONCE):
+        begin = time.process_time()
+        run()
+        seconds.append(time.process_time() - begin)
+    return min(seconds)
 
 
-def _core_s(run: Callable[[], None]) -> float:
-    begin = time.process_time()
+def _children_core_s(run: Callable[[], object]) -> float:
+    """Return the core seconds of the processes that a job starts."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run()
-    return time.process_time() - begin
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def dump_database(dsn: str, repeats: int) -> tuple[int, float]:
-    """Return the bytes of a dump and the core seconds of pg_dump, the least of some runs."""
-    sizes, seconds = [], []
-    for _ in range(repeats):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = ["pg_dump", "--format=custom", "--compress=0", f"--dbname={dsn}"]
-        sizes.append(len(subprocess.run(command, capture_output=True, check=True).stdout))  # noqa: S603
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(sizes), min(seconds)
+def dump_database(dsn: str) -> bytes:
+    command = ["pg_dump", "--format=custom", "--compress=0", f"--dbname={dsn}"]
+    return subprocess.run(command, capture_output=True, check=True).stdout  # noqa: S603
 
 
-def spread(months: list[MonthFigures], name: str) -> float:
+@contextmanager
+def copied_databases(server: str, original: Databases) -> Iterator[Databases]:
+    """Copy both databases for the block. No other session may use them meanwhile."""
+    names = {}
+    with psycopg.connect(f"{server} dbname=postgres", autocommit=True) as connection:
+        try:
+            for database in (original.state, original.log):
+                source, name = conninfo_to_dict(database.dsn)["dbname"], f"murmurate_copy_{token_hex(6)}"
+                connection.execute(f"CREATE DATABASE {name} TEMPLATE {source}")
+                names[database.store] = name
+            yield Databases.from_dsns(**{store: f"{server} dbname={name}" for store, name in names.items()})
+        finally:
+            for name in names.values():
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def spread(months: Sequence[MonthSizes] | Sequence[MonthTimes], name: str) -> float:
     """Return the largest figure of the months after the first, by the smallest."""
     figures: list[float] = [getattr(month, name) for month in months[1:]]
     return max(figures) / min(figures)
 
 
+def measure_in_turn(year: YearOfTiles, copies: Sequence[tuple[Databases, int]]) -> list[MonthTimes]:
+    """Return the least times of each month."""
+    rounds = [[year.measure_times(*each) for each in copies] for _ in range(ROUNDS)]
+    return [MonthTimes(*map(min, zip(*times, strict=True))) for times in zip(*rounds, strict=True)]
+
+
+def print_table(rows: Sequence[MonthSizes] | Sequence[MonthTimes]) -> None:
+    print("month " + " ".join(f"{name:>12}" for name in rows[0]._fields))
+    for month, row in enumerate(rows, 1):
+        print(f"{month:>5} " + " ".join(f"{cell:>12,.4f}".removesuffix(".0000").rjust(12) for cell in row))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zones", type=int, default=100)
-    parser.add_argument("--minutes", type=int, default=60, help="of an interval")
+    parser.add_argument("--days-a-month", type=int, default=DAYS_A_MONTH)
     parser.add_argument("--keep-all", action="store_true", help="archive nothing")
     parser.add_argument("--server", default=SERVER)
     arguments = parser.parse_args()
-    goals, names = Goals(), [each.name for each in fields(MonthFigures)]
-    with databases(arguments.server) as (state, log), TemporaryDirectory() as folder:
+    goals, server = Goals(), arguments.server
+    with databases(server) as (state, log), TemporaryDirectory() as folder, ExitStack() as copied:
         archive = None if arguments.keep_all else Path(folder) / "archive"
-        year = YearOfTiles(state, log, archive, zones=arguments.zones, minutes=arguments.minutes)
-        months = []
-        print("month " + " ".join(f"{name:>12}" for name in names), flush=True)
+        year = YearOfTiles(state, log, archive, zones=arguments.zones, days_a_month=arguments.days_a_month)
+        sizes, copies = list[MonthSizes](), list[tuple[Databases, int]]()
         for month in range(MONTHS):
             year.write_month(month)
-            months.append(year.measure())
-            cells = (getattr(months[-1], name) for name in names)
-            print(f"{month + 1:>5} " + " ".join(f"{cell:>12,.3f}".removesuffix(".000") for cell in cells), flush=True)
+            sizes.append(year.measure_sizes())
+            year.close()
+            copies.append((copied.enter_context(copied_databases(server, year.databases)), year.until))
+        print_table(sizes)
+        times = measure_in_turn(year, copies)
+        print_table(times)
         year.close()
-        for name in names:
-            goals.print_figure(f"{name}, largest by smallest after the first month", spread(months, name), at_most=FLAT)
+        for months, names in ((sizes, MonthSizes._fields), (times, MonthTimes._fields)):
+            for name in names:
+                what = f"{name}, largest by smallest after the first month"
+                goals.print_figure(what, spread(months, name), at_most=FLAT)
         if archive is not None:
             copy = Path(folder) / "log.tar"
-            export_log(year.databases.log, copy, None)
+            with copy.open("wb") as file:
+                write_archive(year.databases.log, file)
             report = check_log({str(path): open_log_source(str(path)) for path in (archive, copy)})
             goals.check("archive and log, as one chain", "hold", held=report.is_valid and report.is_complete)
     return goals.exit_status()

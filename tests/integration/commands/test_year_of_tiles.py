@@ -4,7 +4,7 @@ The whole year, with core seconds, is `benchmarks.year_of_tiles`.
 """
 
 import pytest
-from benchmarks.year_of_tiles import COUNTED, FLAT, YearOfTiles, spread
+from benchmarks.year_of_tiles import FLAT, MonthSizes, YearOfTiles, spread
 
 DAYS_A_MONTH = 5
 KEPT_TILES = (DAYS_A_MONTH + 1) * 24
@@ -13,18 +13,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.postgres_programs]
 
 
 def months_of(state_dsn, log_dsn, archive, count):
-    year = YearOfTiles(state_dsn, log_dsn, archive, zones=20, minutes=60, days_a_month=DAYS_A_MONTH)
+    year = YearOfTiles(state_dsn, log_dsn, archive, zones=20, days_a_month=DAYS_A_MONTH)
     months = []
     for month in range(count):
         year.write_month(month)
-        months.append(year.measure(repeats=1))
+        months.append(year.measure_sizes())
     year.close()
     return months
 
 
 def test_databases_and_dumps_are_flat_after_the_first_month(state_dsn, log_dsn, tmp_path):
     months = months_of(state_dsn, log_dsn, tmp_path / "archive", 12)
-    assert {name: value for name in COUNTED if (value := spread(months, name)) > FLAT} == {}
+    assert {name: value for name in MonthSizes._fields if (value := spread(months, name)) > FLAT} == {}
     assert months[-1].log_tiles == KEPT_TILES + 1  # the first one stays
     assert months[-1].state_tiles == KEPT_TILES
 

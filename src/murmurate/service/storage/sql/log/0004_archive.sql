@@ -15,17 +15,19 @@ GRANT SELECT ON public_log.archived TO PUBLIC;
 CREATE FUNCTION public_log.refuse_kept() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM public_log.archived AS a WHERE a.shard = OLD.shard AND a.seq >= OLD.seq) THEN
+    IF TG_OP = 'UPDATE' OR NOT EXISTS (
+        SELECT FROM public_log.archived AS a WHERE a.shard = OLD.shard AND a.seq >= OLD.seq
+    ) THEN
         RAISE EXCEPTION 'the public log is append-only';
     END IF;
     RETURN OLD;
 END $$;
 
 DROP TRIGGER append_only ON public_log.tile;
-CREATE TRIGGER append_only BEFORE UPDATE OR TRUNCATE ON public_log.tile
-    FOR EACH STATEMENT EXECUTE FUNCTION public_log.refuse_change();
-CREATE TRIGGER archived_only BEFORE DELETE ON public_log.tile
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON public_log.tile
     FOR EACH ROW EXECUTE FUNCTION public_log.refuse_kept();
+CREATE TRIGGER append_only_whole BEFORE TRUNCATE ON public_log.tile
+    FOR EACH STATEMENT EXECUTE FUNCTION public_log.refuse_change();
 
 -- Note that the tiles of a shard up to a number are in the archive, and delete those that have rows. Answers with how many
 -- were deleted. That tile must be in the log with this hash, and a release must follow it.
