@@ -4,6 +4,7 @@ import psycopg
 
 from murmurate.planning.digest import compact_plan
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import RowKind, TileKind
 from murmurate.public_log.tile_chain import check_follows, check_next
@@ -160,16 +161,17 @@ class ShardWriter:
 
 
 def mirror_shard(state_dsn, writer, plans=()):
-    """Put into a state what a publisher would have seen of a shard."""
+    """Put into a state what a publisher would have seen of a shard. `plans` are texts of real plans by digest."""
+    first, last = writer.heads[0].tile.header, writer.heads[-1].tile.header
+    opening = canonical_json({"key": first.key, "interval_s": first.interval_s, "lead": first.lead})
     with psycopg.connect(state_dsn) as state:
-        state.execute(
-            "INSERT INTO curator.shard VALUES (%s, %s, '{}')", (writer.shard, writer.heads[-1].tile.header.seq)
-        )
+        state.execute("INSERT INTO curator.shard VALUES (%s, %s, %s)", (writer.shard, last.seq, opening))
         for head in writer.heads:
             header = head.tile.header
             row = (writer.shard, header.seq, header.count > 0, head.tile.to_bytes())
             state.execute("INSERT INTO curator.tile VALUES (%s, %s, %s, true, %s)", row)
-        documents = {head.table.digest: head.table.text for head in writer.heads} | dict(plans)
+        documents = {head.table.digest: head.table.text for head in writer.heads}
+        documents |= {digest: compact_plan(text) for digest, text in dict(plans).items()}
         for document in documents.items():
             state.execute("INSERT INTO curator.document VALUES (%s, %s)", document)
 

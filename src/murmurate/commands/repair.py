@@ -31,7 +31,8 @@ from murmurate.public_log.tile import Tile, TileKind, parse_tile
 from murmurate.public_log.tile_chain import ShardHead, check_next
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.invalid_tail import InvalidTail
-from murmurate.publisher.protocol import catch_up, last_seq
+from murmurate.publisher.protocol import catch_up
+from murmurate.publisher.protocol import last_seq as find_last_seq
 from murmurate.publisher.steps import Offer, SeenState
 from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.migrate import migrate_database
@@ -231,7 +232,7 @@ def _offers_of_copy(log: PostgresLogStore, name: str) -> Iterator[Offer]:
 def _rebuild_from_log(log: PostgresLogStore, shard: str) -> ShardHead | None:
     head: ShardHead | None = None
     while True:
-        tail = log.read({shard: last_seq(head)})[shard]
+        tail = log.read({shard: find_last_seq(head)})[shard]
         if not tail.tiles:
             return head
         head = catch_up(SeenState(head, None), tail, verify_signature)[-1]

@@ -3,6 +3,7 @@
 A file keeps the last tile of each shard that was found right, and when the whole log was checked. A check begins with
 those tiles. They must still be there with the same hash, so a log that was set back is found as well. Once a week, and
 where something seems wrong (a change of plan is judged by what was released before it), it begins with the first tiles.
+Tiles that were archived since were checked before: the tile that is known follows them.
 """
 
 from __future__ import annotations
@@ -77,8 +78,15 @@ class CheckedTiles:
         return read
 
     def report_lost(self, report: VerificationReport, sources: Iterable[str]) -> None:
-        """Add a finding for each source that lacks the last tile of a shard that was found right."""
+        """Add a finding for each source that lacks the last tile of a shard that was found right.
+
+        Releases that were archived before that tile were checked before. Where it was archived itself, some were not.
+        """
+        begins = {shard: beginning.seq for shard, beginning in report.unchecked_beginnings.items()}
         for name, (shard, (seq, _)) in product(sources, self.tiles.items()):
+            if begins.get(shard, 0) > seq:
+                continue
+            report.unchecked_beginnings.pop(shard, None)
             if (name, shard) not in self._seen:
                 words = "was there when the log was last verified, and is missing now"
                 report.add_finding(LogFinding(shard, seq, "", "gap", words, name))

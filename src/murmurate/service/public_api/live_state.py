@@ -61,9 +61,9 @@ class LiveState:
         self.lookup_threads = WorkerThreads(LOOKUP_THREADS, "lookup")
         self.bulk_threads = WorkerThreads(BULK_THREADS, "bulk")
         self.sender = ResponseSender()
+        files = None if settings.archive is None else TileArchive(settings.archive)
         self.archive = Archive(
-            SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S),
-            None if settings.archive is None else TileArchive(settings.archive),
+            SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S), files
         )
         self.plan_terms = PlanTerms(self.archive)
         by_address = AddressCounts(limits.streams_per_address, limits.trusted)
@@ -74,7 +74,7 @@ class LiveState:
         self.program_index = ProgramIndex(self.views)
         self.static_files: StaticFileWriter | None = None
         if settings.static_files is not None:
-            self.static_files = StaticFileWriter(settings.static_files, Archive(log_dsn), self.views.make_view)
+            self.static_files = StaticFileWriter(settings.static_files, Archive(log_dsn, files), self.views.make_view)
         if notifier is not None:
             notifier.start(self.views.make_view, self.plan_terms)
         self._follower = Follower(log_dsn)

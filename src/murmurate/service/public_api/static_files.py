@@ -136,17 +136,20 @@ class StaticFileWriter:
                     _write_whole(folder / str(seq), body)
                     left.remove(seq)
             at = bisect_right(missing, tiles[-1][0]) if tiles else len(missing)
-        if self._is_stopped:
-            return
+        if not self._is_stopped:
+            self._list_shard(shard, left, was_whole="archived" not in (listed or {}))
+
+    def _list_shard(self, shard: ShardView, left: set[int], *, was_whole: bool) -> None:
+        """List a shard, if all its tiles are here but for some that have left the log. What is not here is logged."""
         archived = {seq for seq in left if seq <= shard.archived_seq}.difference(shard.kept_seqs)
+        note = archived_note(shard.name, shard.archived_seq) if archived else None
+        _write_note(self._folder / "tiles" / shard.name / NOTE_NAME, note)
+        remedy = "put them back from a copy"
         if left == archived:
-            self._listed[name] = shard_entry(shard, has_archived=not archived)
-        _write_note(folder / NOTE_NAME, archived_note(name, shard.archived_seq) if archived else None)
-        if left != archived or (archived and "archived" not in (listed or {})):
-            remedy = (
-                "set archive to the folder of murmurate archive" if left == archived else "put them back from a copy"
-            )
-            extra = {"shard": name, "count": len(left), "first": min(left), "remedy": remedy}
+            self._listed[shard.name] = shard_entry(shard, has_archived=not archived)
+            remedy = "set archive in the settings to the folder of murmurate archive"
+        if left != archived or (archived and was_whole):
+            extra = {"shard": shard.name, "count": len(left), "first": min(left), "remedy": remedy}
             logger.error("tiles lost", extra=extra)
 
     def _note_table(self, shard: str, digest: str) -> None:

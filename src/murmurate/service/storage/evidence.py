@@ -1,7 +1,7 @@
 """Set aside, as evidence, what is in the tables of the log and not part of it. Only the owner of the log can.
 
 Whether something may be set aside is decided by the caller. Here it is moved in one transaction, if the log has not
-changed meanwhile. Triggers refuse every change of the log; its owner turns them off for this transaction alone.
+changed meanwhile. A trigger refuses every change of the log; its owner turns it off for this transaction alone.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def count_evidence(log: TransactionSource, kind: str) -> int:
 
 @contextmanager
 def _changing(connection: Connection[Any], table: str) -> Iterator[None]:
-    """Let the owner change a table of the log in this transaction. Other roles fail: they may not turn triggers off."""
-    connection.execute(f"ALTER TABLE public_log.{table} DISABLE TRIGGER USER")
+    """Let the owner change a table of the log in this transaction. Other roles fail: they may not turn it off."""
+    connection.execute(f"ALTER TABLE public_log.{table} DISABLE TRIGGER append_only")
     yield
-    connection.execute(f"ALTER TABLE public_log.{table} ENABLE TRIGGER USER")
+    connection.execute(f"ALTER TABLE public_log.{table} ENABLE TRIGGER append_only")
