@@ -24,6 +24,7 @@ MAX_MB = 150
 WORKS = (["verify", "--help"], ["prices", "--help"], ["plan", "--example"])
 NEEDS = {
     "aggregate": (["--landing", "landing"], "psycopg", "service"),
+    "archive": (["archive"], "psycopg", "service"),
     "audit": (["plan.json"], "matplotlib", "lab"),
     "backtest": ([__file__, "--readings", __file__], "matplotlib", "lab"),
     "change": (["plan.json"], "psycopg", "service"),
