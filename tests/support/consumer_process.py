@@ -13,6 +13,7 @@ import mmap
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from struct import Struct
 
@@ -58,6 +59,8 @@ def main() -> None:
     thread = consumer.start()
     while not stopped.wait(0.001):
         PROGRESS.pack_into(clock, TIME.size, consumer.fence.returned_s, consumer.queue.held_bytes)
+    while consumer.queue.held_bytes > 0:  # on a busy machine what has arrived may not be stored yet
+        time.sleep(0.0002)
     consumer.stop()
     thread.join()
     sys.stdout.write(json.dumps(ingestor.counts))
