@@ -104,7 +104,7 @@ def view_of(terms: ReleaseTerms, zone: str, title: str, *, more_ticks: int = 0, 
     shard = ShardView(head, SIGNER.public_key, columns, measured[0], measured[-1])
     expected = terms.curve.price_ticks(drawn)[(np.arange(96) + LEAD - MIDNIGHT) % 96]
     shown = replace(terms, forecast_ticks=expected)
-    return ZoneView(shard, row, 0, ZoneDisplay(timezone=ZURICH, country="CH", title=title), lambda _: shown)
+    return ZoneView(shard, row, ZoneDisplay(timezone=ZURICH, country="CH", title=title), lambda _: shown)
 
 
 def town_zones(terms: ReleaseTerms) -> dict[str, ZoneView]:
