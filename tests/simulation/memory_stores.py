@@ -291,7 +291,7 @@ class MemoryLog:
         shard, after = offer.tile.header.shard, offer.table
         last = self.last.get(shard)
         if last is not None:
-            before = self._table(last.header.table)
+            before = self.table(last.header.table)
             new = set(after.closed) - set(before.closed)
             left = before.position.keys() - after.position.keys()
             if not before.rows or set(before.closed) - set(after.closed) or {zone.zone for zone in new} != left:

@@ -62,7 +62,12 @@ SEEDED_BUGS = (
         "return check_next(head, offer.tile, offer.table, verify)",
         "return check_follows(head, offer.tile, offer.table)",
     ),
-    ("signatures are not checked", TILE_CHAIN, "    check_signature(tile, verify)\n", ""),
+    (
+        "signatures are not checked",
+        TILE_CHAIN,
+        "    check_signature(tile, verify)\n    return check_follows(head, tile, table)\n",
+        "    return check_follows(head, tile, table)\n",
+    ),
     ("drafting while behind", PROTOCOL, _MAY_WRITE, _MAY_WRITE.replace("not self.behind and ", "")),
     ("a log that lost tiles is accepted", PROTOCOL, "    if log_tail.last_seq < seen_seq:\n", "    if False:\n"),
     # The pending tile
