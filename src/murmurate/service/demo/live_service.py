@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from murmurate.service.clock import ServiceClock
 from murmurate.service.demo.demo_zone import DEMO_ZONE
 from murmurate.units import IntArray
+
+_MAX_RESEND_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +47,21 @@ class LiveService:
         return True
 
     def send_readings(self, token: str, start_s: int, energy_wh: IntArray) -> None:
-        """Send what each home drew in one interval [Wh, meter]."""
+        """Send what each home drew in one interval [Wh, meter], and again while the service asks for that (503)."""
         rows = ({"meter": home, "interval_start": start_s, "energy_wh": int(wh)} for home, wh in enumerate(energy_wh))
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"}
         body = "\n".join(map(json.dumps, rows)).encode()
         request = urllib.request.Request(f"{self.private_url}/readings", body, headers)  # noqa: S310
-        urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
+        end_s = time.monotonic() + _MAX_RESEND_S
+        while True:
+            try:
+                urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
+            except urllib.error.HTTPError as error:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > end_s:
+                    raise
+                time.sleep(1)
+            else:
+                return
 
     def current_price(self) -> str:
         """Return the price of this moment, as a person reads it."""
