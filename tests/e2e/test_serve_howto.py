@@ -1,4 +1,4 @@
-"""docs/how-to/serve.md runs as written."""
+"""docs/how-to/serve.md and, on the service that it leaves, docs/how-to/run.md run as written."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pytest
 from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings
 from tests.support.operator_cli import DOCS, an_operator, documented_commands
 
-PAGE = "how-to/serve.md"
+PAGE, NEXT_PAGE = "how-to/serve.md", "how-to/run.md"
 STEP_S, GRACE_S, SPEED = 900, 300, 30
 
 
 @pytest.mark.curl
-def test_the_page_runs_as_written(tmp_path):
+def test_the_pages_run_as_written(tmp_path):
     """But for its clock, which runs faster and in the past: a quarter hour takes 30 s, and not the first 8 of them."""
     (table,) = re.findall(r"```csv\n(.*?)```", (DOCS / PAGE).read_text(encoding="utf-8"), flags=re.DOTALL)
     started = {}
     first_s = int(time.time()) // STEP_S * STEP_S - 12 * 3600
     with an_operator(tmp_path) as operator, ExitStack() as processes:
         operator.write("meters.csv", table)
-        for command, _ in documented_commands(PAGE):
+        for command, _ in [*documented_commands(PAGE), *documented_commands(NEXT_PAGE)]:
             if command.endswith(" &"):
                 words = command.removesuffix(" &").split()
                 process = subprocess.Popen(words, cwd=tmp_path, env=operator.environment, stderr=subprocess.DEVNULL)

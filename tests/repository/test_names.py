@@ -46,7 +46,7 @@ ALLOWED = {  # page: words that are meant as they stand there
     "docs/explanation/limits.md": {"stranger"},  # a person
     "src/murmurate/planning/zone_file.py": {"door"},  # of a shop
     "src/murmurate/service/demo/embedded_postgres.py": {"nobody"},  # an account
-    "docs/how-to/serve.md": {"aside"},  # murmurate_mqtt_set_aside_total, a metric
+    "docs/how-to/watch.md": {"aside"},  # murmurate_mqtt_set_aside_total, a metric
     "docs/reference/http-and-mqtt-api.md": {"aside"},
     "src/murmurate/service/operator_api/ingest_metrics.py": {"aside"},
     **dict.fromkeys(  # murmurate repair --set-aside, an option

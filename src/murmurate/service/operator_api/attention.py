@@ -64,7 +64,7 @@ def _blocked(status: ServiceStatus) -> Iterator[AttentionItem]:
     """What the last release reported: what it could not do, and what it warns of."""
     report = {} if status.heartbeat is None else status.heartbeat[1]
     for member, remedy in (
-        ("reasons", "docs/how-to/serve.md, Watch it, has the remedy of each message"),
+        ("reasons", "docs/how-to/watch.md, Messages, has the remedy of each message"),
         ("warnings", "correct the file or the meter table that is named"),
     ):
         listed = report.get(member)
