@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
+from murmurate.planning.release_terms import compact_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.public_log.make_tile import open_shard, release_interval
 from murmurate.public_log.signing import Signer

@@ -28,8 +28,7 @@ from murmurate.lab.paper.related_mechanisms import group_privacy_scale
 from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
 from murmurate.privacy.calibration import min_scale
-from murmurate.privacy.divergence import GaussianCurve, PrivacyCurve, SecretPair
-from murmurate.privacy.huber import HuberCurve
+from murmurate.privacy.divergence import GaussianCurve, HuberCurve, PrivacyCurve, SecretPair
 from murmurate.privacy.leakage import epsilon_for_leakage, periodic_distributions
 
 U_WH = 1000

@@ -35,9 +35,8 @@ from benchmarks.servers import SERVER, databases
 from murmurate.commands.archive import archive_tiles
 from murmurate.commands.export import write_archive
 from murmurate.commands.log_source import open_log_source
-from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import SystemNoise
 from murmurate.public_log.signing import Ed25519Signer, verify_signature

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from murmurate.errors import MurmurateError, ReadingError
-from murmurate.file_errors import describe_os_error
+from murmurate.files import describe_os_error
 from research.data_sets.citylearn import read_citylearn
 from research.data_sets.eco import read_eco
 from research.data_sets.homes_data import HomesData

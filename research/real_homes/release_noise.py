@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.plan import make_plan
+from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import SeededNoise
 from murmurate.units import FloatArray, IntArray

@@ -12,10 +12,15 @@ import numpy as np
 from murmurate.errors import ReadingError
 from murmurate.lab.evaluate.sample_moments import SampleMoments, make_sensor
 from murmurate.prediction.calendar import CalendarSlots
-from murmurate.prediction.deviation_states import DeviationStates, Volatility, fit_common
 from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.prediction.sensor import ClippedSensor
-from murmurate.prediction.structural_filter import StructuralFilter, make_filter
+from murmurate.prediction.structural_filter import (
+    DeviationStates,
+    StructuralFilter,
+    Volatility,
+    fit_common,
+    make_filter,
+)
 from murmurate.units import FloatArray, IntArray
 from research.data_sets.homes_data import HomesData
 

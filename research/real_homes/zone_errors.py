@@ -13,8 +13,8 @@ import numpy as np
 
 from murmurate.lab.metrics import Estimate
 from murmurate.prediction.calendar import CalendarSlots
-from murmurate.prediction.deviation_states import STATES
 from murmurate.prediction.forecast import degrees_below_base, fit_forecast
+from murmurate.prediction.structural_filter import STATES
 from murmurate.units import FloatArray, IntArray
 from research.data_sets.homes_data import HomesData
 from research.real_homes.release_noise import ExampleNoise

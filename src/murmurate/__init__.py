@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from murmurate import errors
     from murmurate.aggregation import aggregate
-    from murmurate.planning.plan import Plan, make_plan, prove_plan
-    from murmurate.planning.plan_file import load_plan
+    from murmurate.planning.plan import Plan, load_plan, make_plan, prove_plan
     from murmurate.planning.utility import plan_utility
     from murmurate.planning.zone import Zone
     from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
     from murmurate.pricing.rate import RateCurve
     from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
     from murmurate.privacy.calibration import laplace_scales
-    from murmurate.privacy.divergence import GaussianCurve
-    from murmurate.privacy.huber import HuberCurve
+    from murmurate.privacy.divergence import GaussianCurve, HuberCurve
     from murmurate.privacy.noise import NoiseDistribution, SeededNoise, SystemNoise
     from murmurate.privacy.policy import Policy, ProtectionRule, PublicSchedule, sensitivity_schedule
     from murmurate.privacy.promise import parse_promise
@@ -74,7 +72,7 @@ _MODULE_OF_NAME = {
     "EXAMPLE_ZONE_FILE": "murmurate.planning.zone_file",
     "Demand": "murmurate.types",
     "GaussianCurve": "murmurate.privacy.divergence",
-    "HuberCurve": "murmurate.privacy.huber",
+    "HuberCurve": "murmurate.privacy.divergence",
     "Meters": "murmurate.types",
     "NoiseDistribution": "murmurate.privacy.noise",
     "Plan": "murmurate.planning.plan",
@@ -92,7 +90,7 @@ _MODULE_OF_NAME = {
     "aggregate": "murmurate.aggregation",
     "check_log": "murmurate.verification.verifier",
     "laplace_scales": "murmurate.privacy.calibration",
-    "load_plan": "murmurate.planning.plan_file",
+    "load_plan": "murmurate.planning.plan",
     "make_plan": "murmurate.planning.plan",
     "parse_promise": "murmurate.privacy.promise",
     "parse_zone": "murmurate.planning.zone_file",

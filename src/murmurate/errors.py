@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 
 class MurmurateError(Exception):
     """A field holds a value that is not allowed. All errors of this package derive from this class.
@@ -89,3 +91,15 @@ class MissingExtraError(MurmurateError):
 
 class UnknownNameError(MurmurateError):
     """A name, such as that of an interpretation of the paper, is not defined."""
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """Raise MissingExtraError with the command to run, unless each of these modules is installed.
+
+    >>> require_extra("lab", "math", "no_such_module")
+    Traceback (most recent call last):
+    murmurate.errors.MissingExtraError: no_such_module is not installed: run pip install "murmurate[lab]"
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtraError(module, "not installed", f'run pip install "murmurate[{extra}]"')

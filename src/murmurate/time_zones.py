@@ -6,6 +6,8 @@ tzdata, not that of the system, so the same lock file gives the same plan on eve
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -57,8 +59,25 @@ class LocalClock:
                 slots |= {(first + 1) % intervals_per_day}
         return frozenset(slots)
 
+    def holds_at_all_offsets(self, local: Sequence[bool]) -> tuple[bool, ...]:
+        """Return, for each interval of the UTC day, whether `local` [interval] is true there at every offset."""
+        return tuple(all(local[slot] for slot in self.local_slots(t, len(local))) for t in range(len(local)))
+
 
 UTC_CLOCK = LocalClock(name="UTC")
+
+
+def parse_slot(field: str, text: str, intervals_per_day: int) -> int:
+    """Return the interval of the local day that begins at "HH:MM". Raises ModelError if none does.
+
+    >>> parse_slot("periods", "07:00", 96)
+    28
+    """
+    match = re.fullmatch(r"(\d\d):(\d\d)", text)
+    minutes = int(match[1]) * 60 + int(match[2]) if match else -1
+    if not 0 <= minutes <= 1440 or minutes * intervals_per_day % 1440:
+        raise ModelError(field, repr(text), 'must be the start of an interval, such as "07:00"')
+    return minutes * intervals_per_day // 1440
 
 
 def _intervals_ahead(offset_min: int, intervals_per_day: int) -> int:

@@ -9,9 +9,8 @@ from functools import cache
 
 import numpy as np
 
-from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.publisher.desired_state import ShardOpening, ZoneOpening

@@ -9,7 +9,7 @@ import tarfile
 
 from murmurate.commands.log_source import _FileSource
 from murmurate.errors import ChainError, MurmurateError
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import parse_tile
 from murmurate.public_log.zone_line import check_zone_follows, parse_zone_line

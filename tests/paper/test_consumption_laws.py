@@ -19,8 +19,7 @@ from scipy.stats import norm
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
 from murmurate.privacy.calibration import min_scale
 from murmurate.privacy.divergence import GaussianCurve, SecretPair
-from murmurate.privacy.exact_noise import opendp_laplace
-from murmurate.privacy.noise import laplace_log_pmf
+from murmurate.privacy.noise import laplace_log_pmf, opendp_laplace
 from murmurate.units import round_down_to_double
 
 HALF = Fraction(1, 2)

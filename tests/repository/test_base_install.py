@@ -12,8 +12,7 @@ import pytest
 from typer.main import get_command
 
 from murmurate.cli import app
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from tests.support.sample_logs import ShardLog, copied_files, plan, write_tar
 
 ROOT = Path(__file__).parents[2]

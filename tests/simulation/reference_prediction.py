@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.prediction.deviation_states import demand_loadings
+from murmurate.prediction.structural_filter import demand_loadings
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.units import FloatArray
 

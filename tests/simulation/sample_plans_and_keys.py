@@ -15,11 +15,9 @@ from hashlib import sha256
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.prediction.forecast_sources import forecast_from_table
-from murmurate.prediction.price_response import PriceResponse
-from murmurate.prediction.zone_prediction import PredictionModel, ZonePrediction
+from murmurate.prediction.zone_prediction import PredictionModel, PriceResponse, ZonePrediction
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log import signing

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tests.support.paper_interpretations import paper_interpretation
 
-from murmurate.audit.adversary import filtered_log_odds, public_log_ratio, smoothed_log_odds
-from murmurate.audit.auc_bound import auc, auc_bound
+from murmurate.audit.adversary import auc, auc_bound, filtered_log_odds, public_log_ratio, smoothed_log_odds
 from murmurate.household.occupancy import occupancy_probability
 from murmurate.lab.paper.simulate_day import simulate_day
 from murmurate.lab.paper.simulated_zones import sample_paper_zone

@@ -2,8 +2,7 @@
 
 import psycopg
 
-from murmurate.planning.digest import compact_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import RowKind, TileKind

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
 from murmurate.public_log.canonical import canonical_json, compute_digest

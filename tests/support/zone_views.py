@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from hypothesis import strategies as st
 
-from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log.tile import RowKind, Tile, TileHeader, TileKind, row_dtype

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.commands.habits import HabitOptions, learn_habits
-from murmurate.habits.private_counts import release_counts
-from murmurate.habits.transition_counts import HabitCells, count_steps
+from murmurate.habits.private_counts import HabitCells, count_steps, release_counts
 
 LEARNED_MODELS = ["learned", "learned_bound"]
 

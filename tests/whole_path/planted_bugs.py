@@ -19,19 +19,9 @@ from murmurate import aggregation
 from murmurate.commands import zone_inputs
 from murmurate.errors import ReadingError
 from murmurate.habits import private_counts
-from murmurate.planning import (
-    household_bounds,
-    local_hours,
-    noise_schedule,
-    plan_change,
-    plan_history,
-    privacy_cost,
-    release_terms,
-    zone,
-)
-from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.planning.zone_file import MeterSummary
+from murmurate.planning import household_bounds, plan_change, privacy_cost, release_terms, zone
+from murmurate.planning.household_bounds import MeterSummary
+from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.privacy import leakage, noise
 from murmurate.privacy.accountant import PureDpAccountant
 from murmurate.publisher import tile_writer
@@ -41,6 +31,7 @@ from murmurate.service.aggregation import submit_demand
 from murmurate.service.ingest.formats import text_lines
 from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.public_api import app
+from murmurate.time_zones import LocalClock
 from tests.support import finite_leakage
 from tests.whole_path import simulated_history
 
@@ -53,8 +44,10 @@ def moments_across_a_change_are_not_checked(plant: Callable[..., None]) -> None:
 def households_are_matched_by_name(plant: Callable[..., None]) -> None:
     """A3: a kind with another name counted as a new household."""
 
+    right = plan_change.kind_paths
+
     def by_name(plans):
-        for path in plan_history.kind_paths(plans):
+        for path in right(plans):
             if len({kind.name for kind in path}) == 1:
                 yield path
 
@@ -70,7 +63,7 @@ def every_chain_begins_at_midnight(plant: Callable[..., None]) -> None:
 
 def public_hours_are_read_in_utc(plant: Callable[..., None]) -> None:
     """A6: the local time zone was ignored."""
-    plant(local_hours.LocalHours, "holds_at_all_offsets", lambda _, local: tuple(bool(known) for known in local))
+    plant(LocalClock, "holds_at_all_offsets", lambda _, local: tuple(bool(known) for known in local))
 
 
 def the_largest_bound_of_the_plan_hides_every_household(plant: Callable[..., None]) -> None:
@@ -103,7 +96,7 @@ def gaussian_noise_passes_for_pure(plant: Callable[..., None]) -> None:
 def no_noise_where_every_household_is_public(plant: Callable[..., None]) -> None:
     """A11: such intervals were published without noise."""
     plant(zone.Zone, "protected_intervals", lambda _, kind: tuple(not known for known in kind.public))
-    plant(noise_schedule, "check_scales", lambda *_: None)
+    plant(privacy_cost, "check_scales", lambda *_: None)
     plant(release_terms, "check_scales", lambda *_: None)
 
 

@@ -21,8 +21,7 @@ import numpy as np
 
 from murmurate.errors import MurmurateError, PrivacyError
 from murmurate.planning.plan import Plan, make_plan, prove_plan
-from murmurate.planning.plan_change import check_plan_change
-from murmurate.planning.plan_history import PlanHistory
+from murmurate.planning.plan_change import PlanHistory, check_plan_change
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import parse_zone
 from murmurate.privacy.noise import NoiseDistribution

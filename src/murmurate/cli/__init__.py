@@ -14,7 +14,7 @@ import typer
 from murmurate import __version__
 from murmurate.cli.app import app, stop
 from murmurate.errors import MurmurateError
-from murmurate.file_errors import describe_os_error
+from murmurate.files import describe_os_error
 
 from murmurate.cli import readings, evaluate, research, backtest, run, operate, check, watch  # isort: skip  # noqa: F401  the order of --help
 

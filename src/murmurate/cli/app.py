@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from murmurate.extras import require_extra
+from murmurate.errors import require_extra
 
 app = typer.Typer(
     help="Publish real-time electricity rates without publishing who is home.",

@@ -21,7 +21,7 @@ from murmurate.cli.app import (
     require_readings,
 )
 from murmurate.cli.completion import complete_words, complete_zone
-from murmurate.extras import require_extra
+from murmurate.errors import require_extra
 
 ComparedTable = Annotated[
     Path | None,

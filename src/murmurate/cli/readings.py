@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from murmurate.cli.app import EVALUATE, AsJson, app, require_parquet, stop
-from murmurate.extras import require_extra
+from murmurate.errors import require_extra
 
 Files = Annotated[
     list[Path] | None,

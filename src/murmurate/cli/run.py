@@ -21,7 +21,7 @@ from murmurate.cli.app import (
     stop,
 )
 from murmurate.cli.completion import complete_words
-from murmurate.extras import require_extra
+from murmurate.errors import require_extra
 
 _DEMO_MINUTES = 5.0
 _MINUTES_OF_DAY = 1440.0

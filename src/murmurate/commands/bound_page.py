@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from murmurate.planning.bound_choice import BoundChoice
-from murmurate.prediction.bound_search import find_highest_as_good
+from murmurate.prediction.sensor import find_highest_as_good
 
 
 def print_bound_choice(choice: BoundChoice, console: Console) -> None:

@@ -27,9 +27,13 @@ from murmurate.commands.plan_documents import read_plan_document
 from murmurate.commands.release_history import ReleaseReader
 from murmurate.errors import ChainError
 from murmurate.planning.plan import Plan
-from murmurate.planning.plan_change import check_plan_change, lookback_intervals
-from murmurate.planning.plan_history import PlanHistory
-from murmurate.planning.promise_change import Direction, find_promise_changes
+from murmurate.planning.plan_change import (
+    Direction,
+    PlanHistory,
+    check_plan_change,
+    find_promise_changes,
+    lookback_intervals,
+)
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.zone_table import ZoneRow
 from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, PlanChange

@@ -15,14 +15,20 @@ from rich.console import Console
 from murmurate.commands.sample_ledger import SampleSpending, record_spending
 from murmurate.errors import ModelError, PrivacyError, ReadingError
 from murmurate.habits.hazard_ranges import HazardRanges, count_margins, estimate_hazards
-from murmurate.habits.private_counts import PrivateCounts, noise_scales, release_counts
-from murmurate.habits.transition_counts import DAY_TYPE_NAMES, HabitCells, StepCount, count_steps
+from murmurate.habits.private_counts import (
+    DAY_TYPE_NAMES,
+    HabitCells,
+    PrivateCounts,
+    StepCount,
+    count_steps,
+    noise_scales,
+    release_counts,
+)
 from murmurate.habits.zone_text import write_models
 from murmurate.lab.sample_file import read_sample
-from murmurate.planning.local_hours import LocalHours
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.privacy.noise import NoiseSampler, SystemNoise
-from murmurate.time_zones import UTC_CLOCK
+from murmurate.time_zones import parse_slot
 from murmurate.units import BoolArray, IntArray, parse_fraction
 
 _EPOCH = dt.date(1970, 1, 1)
@@ -113,9 +119,8 @@ def make_cells(intervals: int, options: HabitOptions) -> HabitCells:
     """Return the cells of a sample of `intervals` intervals that begins at local midnight."""
     if options.interval_minutes < 1 or 1440 % options.interval_minutes:
         raise ModelError("interval_minutes", options.interval_minutes, "must divide a day of 1440 minutes")
-    hours = LocalHours(1440 // options.interval_minutes, UTC_CLOCK, has_time_zone=False)
-    day = hours.intervals_per_day
-    starts = sorted(hours.parse_slot("periods", start.strip()) % day for start in options.periods.split(","))
+    day = 1440 // options.interval_minutes
+    starts = sorted(parse_slot("periods", start.strip(), day) % day for start in options.periods.split(","))
     if len(set(starts)) != len(starts):
         raise ModelError("periods", options.periods, "must be different starts, such as 06:00,09:00,16:00,22:00")
     if intervals % day or not intervals:

@@ -12,7 +12,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from murmurate.commands.json_output import print_json
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.lab.evaluate.readings_file import MIN_DAYS
-from murmurate.planning.zone_name import check_zone_name
 from murmurate.reading_import.cell_values import DecimalMark, EnergyUnit
 from murmurate.reading_import.columns import ColumnNames
 from murmurate.reading_import.file_import import FileOptions
@@ -20,6 +19,7 @@ from murmurate.reading_import.import_run import ImportOutput, ImportSummary, imp
 from murmurate.reading_import.local_time import DateOrder
 from murmurate.reading_import.output_files import METERS_NAME, READINGS_NAME, USUAL_BOUND_WH
 from murmurate.time_zones import load_time_zone
+from murmurate.types import check_zone_name
 from murmurate.units import SECONDS_PER_DAY
 
 Choice = TypeVar("Choice")

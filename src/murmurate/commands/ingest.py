@@ -13,6 +13,7 @@ from rich.progress import track
 from murmurate.commands.console import MAX_BLOCKED_SHOWN, stderr, stdout
 from murmurate.commands.json_output import print_json
 from murmurate.errors import MurmurateError, ReadingError
+from murmurate.files import check_utf_8
 from murmurate.service.ingest.batch import Receipt
 from murmurate.service.ingest.formats.green_button import parse_green_button
 from murmurate.service.ingest.formats.parquet import parse_parquet
@@ -20,7 +21,6 @@ from murmurate.service.ingest.formats.text_lines import parse_csv, parse_json_li
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.layout import Landing
-from murmurate.text_files import check_utf_8
 
 MAX_FILE_BYTES = 2**31
 PARSERS_BY_SUFFIX = {

@@ -12,7 +12,7 @@ from murmurate.commands.verified_zone import read_verified_zone
 from murmurate.errors import ModelError
 from murmurate.lab.forecast_files import align_temperature, read_history, utc_offsets
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.noised_history import NoisedError, forecast_from_noised_history
+from murmurate.prediction.forecast_sources import NoisedError, forecast_from_noised_history
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.public_log.noised_demand import DemandTerms, LoggedDemand, extract_demand
 from murmurate.time_zones import load_time_zone

@@ -22,10 +22,9 @@ from murmurate.commands.json_output import format_utc, print_json
 from murmurate.commands.plan_beside_table import compare_with_table
 from murmurate.commands.plan_documents import name_plan, read_plan_document
 from murmurate.errors import ChainError, UnknownNameError
-from murmurate.planning.plan import Plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.files import read_text
+from murmurate.planning.plan import Plan, load_plan
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.planning.zone_name import check_zone_name
 from murmurate.public_log.zone_table import MAX_ZONES
 from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, ShardOpening, ZoneOpening
 from murmurate.service.clock import parse_interval_start
@@ -33,7 +32,7 @@ from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.worker.publisher_context import PublisherContext
 from murmurate.service.worker.zone_warnings import MIN_LEAD
-from murmurate.text_files import read_text
+from murmurate.types import check_zone_name
 
 MAX_ZONES_SHOWN = 20  # zones with a line of their own
 

@@ -16,16 +16,19 @@ from murmurate.commands.plan_documents import load_plan_file
 from murmurate.commands.plan_numbers import plan_numbers
 from murmurate.commands.zone_inputs import read_forecast_file, read_meter_summary
 from murmurate.errors import ZoneFileError
+from murmurate.files import read_text
 from murmurate.planning.bound_choice import BoundChoice, choose_bound
 from murmurate.planning.plan import Plan, make_plan, prove_plan
-from murmurate.planning.plan_prediction import PredictionErrors, forecast_errors, usual_day
-from murmurate.planning.privacy_cost import kind_events
-from murmurate.planning.promise_comparison import (
+from murmurate.planning.plan_prediction import (
     A_YEAR,
     MIN_HOMES_FOR_A_YEAR,
+    PredictionErrors,
     compare_promises,
+    forecast_errors,
     recommended_promise,
+    usual_day,
 )
+from murmurate.planning.privacy_cost import kind_events
 from murmurate.planning.promise_text import PromiseText, describe_promises
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.utility import DAYS_PER_YEAR, Utility, plan_utility
@@ -34,7 +37,6 @@ from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.privacy.accountant import PldAccountant, count_events
 from murmurate.privacy.promise import WindowPromise
-from murmurate.text_files import read_text
 from murmurate.translations.language import ENGLISH
 from murmurate.units import FloatArray
 

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.plan import Plan
-from murmurate.planning.plan_file import load_plan
-from murmurate.text_files import read_text
+from murmurate.files import read_text
+from murmurate.planning.plan import Plan, load_plan
 
 _PLAN_FORMAT = 1
 _REMEDY = "must be a whole plan.json: murmurate plan zone.toml --out plan.json writes one"

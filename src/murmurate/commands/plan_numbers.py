@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from murmurate.audit.auc_bound import auc_bound
-from murmurate.planning.digest import compute_plan_digest
+from murmurate.audit.adversary import auc_bound
 from murmurate.planning.plan import Plan
-from murmurate.planning.plan_prediction import forecast_errors
-from murmurate.planning.promise_comparison import compare_promises
+from murmurate.planning.plan_prediction import compare_promises, forecast_errors
+from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.planning.utility import plan_utility
 from murmurate.privacy.promise import IntervalPromise, MomentPromise
 

@@ -16,10 +16,9 @@ import numpy as np
 from rich.console import Console
 
 from murmurate import __version__
-from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import Plan
 from murmurate.planning.promise_text import describe_promises
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from murmurate.planning.utility import plan_utility
 from murmurate.planning.zone import Zone
 from murmurate.privacy.noise import NoiseDistribution

@@ -24,8 +24,7 @@ from murmurate.commands.set_aside import (
     unclaim_zone,
 )
 from murmurate.errors import ChainError, MurmurateError
-from murmurate.planning.digest import compact_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import Tile, TileKind, parse_tile
 from murmurate.public_log.tile_chain import ShardHead, check_next

@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
-from murmurate.text_files import read_text
+from murmurate.files import read_text
 from murmurate.verification.check_context import peek_place
 from murmurate.verification.log_item import ItemKind, LogItem, LogSource, find_kind, read_items
 from murmurate.verification.report import LogFinding, VerificationReport

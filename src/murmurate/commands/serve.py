@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 from murmurate.errors import MurmurateError
-from murmurate.file_errors import describe_os_error
+from murmurate.files import describe_os_error
 from murmurate.service.processes import run_private, run_public, run_worker
 from murmurate.service.settings import load_settings
 from murmurate.service.storage.databases import Database, Databases

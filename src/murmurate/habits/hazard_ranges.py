@@ -12,8 +12,7 @@ import numpy as np
 from scipy.special import betaln
 
 from murmurate.errors import PrivacyError
-from murmurate.habits.private_counts import PrivateCounts, noise_margin
-from murmurate.habits.transition_counts import StepCount
+from murmurate.habits.private_counts import PrivateCounts, StepCount, noise_margin
 from murmurate.units import FloatArray
 
 _BISECTIONS = 80

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.errors import ModelError
+from murmurate.files import open_text, read_text
 from murmurate.prediction.calendar import DAY_TYPES, MONTHS, find_month
-from murmurate.text_files import open_text, read_text
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
 

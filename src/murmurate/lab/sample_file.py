@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from murmurate.errors import MurmurateError, ReadingError
-from murmurate.text_files import open_text
+from murmurate.files import open_text
 from murmurate.units import BoolArray, IntArray, raise_where
 
 

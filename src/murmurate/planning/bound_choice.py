@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from murmurate.errors import MeterError, MurmurateError
-from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
 from murmurate.planning.plan_prediction import find_sensed_kind, make_zone_prediction
-from murmurate.planning.privacy_cost import mean_variance
+from murmurate.planning.privacy_cost import NoiseSchedule, mean_variance
 from murmurate.planning.zone import PredictedDemand, Zone
 from murmurate.planning.zone_file import CHOOSE
-from murmurate.prediction.bound_search import TriedBound, find_least_error, try_bounds
+from murmurate.prediction.sensor import TriedBound, find_least_error, try_bounds
 from murmurate.toml_reader import TomlReader
 
 ReadZone = Callable[[str], Zone]

@@ -8,16 +8,17 @@ protected households whose kind is not known, `UNPROTECTED_KIND` for households 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from murmurate.errors import MeterError
 from murmurate.types import UNPROTECTED_KIND
-from murmurate.units import BoolArray, IntArray
+from murmurate.units import BoolArray, IntArray, raise_where
 
 UNKNOWN_KIND = 0  # the code of a kind that is not known
+MAX_COUNT_ERROR = 0.25  # of the plan's number; beyond, its forecast and rate curve are those of another zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,3 +104,86 @@ def decode_bounds(text: str | None) -> Mapping[str, int] | None:
         return None
     readable = isinstance(bounds, dict) and all(type(wh) is int and wh >= 0 for wh in bounds.values())
     return bounds if readable else None
+
+
+def round_household_count(count: int) -> int:
+    """Return the number of households of a meter table as a plan publishes it.
+
+    It has two significant digits from 100 on, and is a multiple of 5 below, at least 5. A plan is public, and its noise
+    hides whether a household is in the zone at all. The exact number of a table, published again with the next plan,
+    would show that a household has moved in or out. Prices hardly depend on the rest: it is 5 % at most from 100 on.
+
+    >>> [round_household_count(count) for count in (1, 7, 8, 99, 339, 104_999)]
+    [5, 5, 10, 100, 340, 100000]
+    """
+    step = 5 if count < 100 else 10 ** (len(str(count)) - 2)
+    return max((count + step // 2) // step * step, 5)
+
+
+def is_count_off(plan_count: int, table_count: int) -> bool:
+    """Return whether a plan is made for another number of households than the table has, beyond rounding.
+
+    >>> is_count_off(300, 360), is_count_off(500, 300), is_count_off(5, 2)
+    (False, True, False)
+    """
+    rounded = plan_count == round_household_count(table_count)
+    return not rounded and abs(table_count - plan_count) > MAX_COUNT_ERROR * plan_count
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSummary:
+    """The number of households in a meter file and their largest bound [Wh]."""
+
+    count: int
+    bound_wh: int
+    is_of_kind: bool = True  # false: the file names no kinds, and these are all households of the zone
+
+
+def summarize_meters(
+    bound_wh: IntArray,
+    *,
+    zone_of: Sequence[str],
+    kind_of: Sequence[str],
+    household_of: Sequence[str],
+    zone: str,
+    kind: str,
+) -> MeterSummary:
+    """Return the households of a zone and kind, and their largest bound, from the columns of a meter table [meter].
+
+    The bound of a household is the sum of its meters' bounds. The number is rounded: see `round_household_count`.
+    Raises MeterError where no meter is of the zone and kind, or the meters of a household differ in them.
+    """
+    raise_where(bound_wh < 1, "bound_wh", bound_wh, "must be at least 1 Wh", MeterError)
+    zones, zone_index = np.unique(zone_of, return_inverse=True)
+    kinds, kind_index = np.unique(["", *kind_of], return_inverse=True)
+    names, household = np.unique(household_of, return_inverse=True)
+    for column, texts in (("zone", zones), ("household", names)):
+        if "" in texts:
+            raise MeterError(column, "empty here and there", f"must name the {column} of every meter")
+    households = Households(
+        zone=zone_index,
+        bound_wh=bound_wh,
+        protected=np.ones(len(bound_wh), np.bool_),
+        kind=kind_index[1:],
+        kinds=tuple(kinds.tolist()),
+        household=household,
+    )
+    bounds = household_bounds(households, len(zones), names.tolist().__getitem__)
+    by_zone = dict(zip(zones.tolist(), bounds, strict=True))
+    if zone not in by_zone:
+        raise MeterError("zone", repr(zone), f"is not in this table; its zones are {_name_some(by_zone)}")
+    by_kind = by_zone[zone]
+    chosen = "" if by_kind.keys() == {""} else kind  # the table names no kind in this zone
+    if "" in by_kind and chosen:
+        raise MeterError("kind", "empty here and there", "must name the kind of every meter of the zone, or of none")
+    if chosen not in by_kind:
+        allowed = f"no meter of zone {zone!r} is of this kind; its kinds there are {_name_some(by_kind)}"
+        raise MeterError("kind", repr(kind), allowed)
+    is_counted = (zones[zone_index] == zone) & (kinds[kind_index[1:]] == chosen)
+    count = round_household_count(len(np.unique(household[is_counted])))
+    return MeterSummary(count, by_kind[chosen], is_of_kind=bool(chosen))
+
+
+def _name_some(names: Iterable[str]) -> str:
+    known = sorted(names)
+    return ", ".join(map(repr, known[:8])) + (f" and {len(known) - 8:,} more" if len(known) > 8 else "")

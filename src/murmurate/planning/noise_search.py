@@ -15,14 +15,13 @@ from fractions import Fraction
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.noise_schedule import NoiseSchedule
-from murmurate.planning.privacy_cost import keeps_window, kind_leakage, kind_losses
+from murmurate.planning.privacy_cost import NoiseSchedule, keeps_window, kind_leakage, kind_losses
 from murmurate.planning.zone import HouseholdKind, Zone
-from murmurate.privacy.calibration import laplace_scale, min_scale
-from murmurate.privacy.huber import normal_cdf
+from murmurate.privacy.calibration import bisect_range, laplace_scale, min_scale
+from murmurate.privacy.divergence import normal_cdf
 from murmurate.privacy.leakage import epsilon_for_leakage
 from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
-from murmurate.privacy.promise import IntervalPromise, MomentPromise, Promise, WindowPromise
+from murmurate.privacy.promise import MomentPromise, Promise, WindowPromise, promise_epsilon
 from murmurate.units import round_down_to_double
 
 _MAX_EPSILON = 20.0
@@ -94,22 +93,17 @@ def _widen_noise(zone: Zone, noise: NoiseSchedule, windows: list[WindowPromise])
     """Scale the noise up until it keeps every window."""
     if not windows:
         return noise
-    begin = max(_basic_composition_epsilon(zone, noise, promise) / float(promise.epsilon) for promise in windows)
+    loss = max(float(np.max(kind_losses(zone, noise, kind))) for kind in zone.kinds)
+    begin = max(promise.intervals * loss / float(promise.epsilon) for promise in windows)  # basic composition
     return noise.scaled_by(
         _min_factor(lambda factor: _keeps_all_windows(zone, noise.scaled_by(factor), windows), 1.01 * begin)
     )
 
 
-def _basic_composition_epsilon(zone: Zone, noise: NoiseSchedule, promise: WindowPromise) -> float:
-    """Bound the cost of a window by basic composition: the sum of the losses."""
-    return promise.intervals * max(float(np.max(kind_losses(zone, noise, kind))) for kind in zone.kinds)
-
-
 def _interval_scale(kind: HouseholdKind, pure: list[Promise]) -> float:
     """Return the scale at which one interval keeps every promise about an interval or a moment [Wh]."""
-    short = [promise for promise in pure if not isinstance(promise, WindowPromise)]
-    limits = [promise.epsilon if isinstance(promise, IntervalPromise) else promise.leakage for promise in short]
-    epsilon = min([_MAX_EPSILON, *map(float, limits)]) * (1 - _PROMISE_MARGIN)
+    limits = [float(promise_epsilon(promise)) for promise in pure if not isinstance(promise, WindowPromise)]
+    epsilon = min([_MAX_EPSILON, *limits]) * (1 - _PROMISE_MARGIN)
     return max(laplace_scale(kind.bound_wh, Fraction(round_down_to_double(Fraction(epsilon)))), MIN_SCALE_WH)
 
 
@@ -158,11 +152,8 @@ def gaussian_deviation(promise: WindowPromise) -> float:
 
     zero_concentrated = math.sqrt(math.log(1 / delta))  # sufficient, by zCDP
     sufficient = (zero_concentrated + math.sqrt(zero_concentrated**2 + epsilon)) / (math.sqrt(2) * epsilon)
-    low, high = 0.0, sufficient
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return math.sqrt(promise.intervals) * high
+    _, inverse_mu = bisect_range(keeps, 0.0, sufficient, 1e-9)
+    return math.sqrt(promise.intervals) * inverse_mu
 
 
 def _huber_schedule(zone: Zone, tails: NoiseSchedule, windows: list[WindowPromise]) -> NoiseSchedule:

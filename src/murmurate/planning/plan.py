@@ -1,30 +1,42 @@
 """A plan: the least noise that keeps the promises of a zone. It is proven before the first release.
 
 `prove_plan` computes the cost of each promise under a given noise. It raises PrivacyError if a promise is broken.
-`make_plan` searches the least noise (`noise_search`) and computes the same costs. The publisher does no budget
-arithmetic at run time: it makes one release per zone and interval, under the active plan.
+`make_plan` searches the least noise (`noise_search`) and computes the same costs. `load_plan` reads a `plan.json` and
+proves it again. The publisher does no budget arithmetic at run time: it makes one release per zone and interval, under
+the active plan.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.habit_leakage import absence_risk, habit_inference_risks
-from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
-from murmurate.planning.plan_prediction import make_zone_prediction
-from murmurate.planning.privacy_cost import Cost, mean_variance, promise_cost, release_costs
-from murmurate.planning.zone import HouseholdKind, Zone
+from murmurate.planning.plan_prediction import check_stated_prediction, make_zone_prediction
+from murmurate.planning.privacy_cost import (
+    Cost,
+    NoiseSchedule,
+    absence_risk,
+    habit_inference_risks,
+    mean_variance,
+    promise_cost,
+    release_costs,
+)
+from murmurate.planning.release_terms import compute_plan_digest
+from murmurate.planning.zone import Zone
+from murmurate.planning.zone_file import parse_zone
+from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound, MomentPromise
+from murmurate.time_zones import LocalClock
 from murmurate.units import FloatArray, IntArray
 
 
@@ -78,9 +90,8 @@ class Plan:
 
     def to_document(self) -> dict[str, Any]:
         """Return everything that decides a release, as the members of `plan.json` without its digest."""
-        zone = self.zone
-        curve = zone.curve
-        return {
+        zone, curve = self.zone, self.zone.curve
+        document: dict[str, Any] = {
             "murmurate_plan": 1,
             "zone": zone.name,
             "currency": zone.currency,
@@ -96,7 +107,20 @@ class Plan:
                 "floor": None if curve.floor is None else str(curve.floor),
                 "cap": None if curve.cap is None else str(curve.cap),
             },
-            "households": [_kind_document(kind) for kind in zone.kinds],
+            "households": [
+                {
+                    "name": kind.name,
+                    "count": kind.count,
+                    "bound_wh": kind.bound_wh,
+                    "meters": kind.meters_file,
+                    "models": len(kind.models),
+                    "models_sha256": hashlib.sha256(
+                        b"".join(model.transition.tobytes() + model.period.tobytes() for model in kind.models)
+                    ).hexdigest(),
+                    "public": list(kind.public),
+                }
+                for kind in zone.kinds
+            ],
             "promises": [
                 {
                     "promise": str(cost.promise),
@@ -115,40 +139,18 @@ class Plan:
             "cost": release_costs(zone, self.noise),
             "forecast_wh": np.rint(zone.forecast_moments[0]).astype(int).tolist(),
             "zone_file": zone.source_text,
-            **self._optional_members(),
         }
-
-    def _optional_members(self) -> dict[str, Any]:
-        """Members that only some plans have: how prices are predicted, and what habits were learned from."""
-        members: dict[str, Any] = {}
         if self.prediction is not None:
-            members["prediction"] = self.prediction.to_document()
-        if self.zone.learned:
-            members["learned"] = [habits.to_document() for habits in self.zone.learned]
-        return members
+            document["prediction"] = self.prediction.to_document()
+        if zone.learned:
+            document["learned"] = [habits.to_document() for habits in zone.learned]
+        return document
 
     def to_json(self) -> str:
         """Return the text of `plan.json`: the document and its digest. Equal plans give equal texts."""
         document = self.to_document()
-        return (
-            json.dumps(
-                document | {"digest": compute_plan_digest(document)}, sort_keys=True, indent=1, ensure_ascii=False
-            )
-            + "\n"
-        )
-
-
-def _kind_document(kind: HouseholdKind) -> dict[str, Any]:
-    models = hashlib.sha256(b"".join(m.transition.tobytes() + m.period.tobytes() for m in kind.models))
-    return {
-        "name": kind.name,
-        "count": kind.count,
-        "bound_wh": kind.bound_wh,
-        "meters": kind.meters_file,
-        "models": len(kind.models),
-        "models_sha256": models.hexdigest(),
-        "public": list(kind.public),
-    }
+        document["digest"] = compute_plan_digest(document)
+        return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
 
 
 def make_plan(zone: Zone, progress: PlanProgress = lambda _: None) -> Plan:
@@ -253,3 +255,100 @@ def _check_provable(zone: Zone) -> None:
     if partly and any(isinstance(promise, MomentPromise) for promise in zone.promises):
         allowed = "must be public always or never where a moment is promised"
         raise PrivacyError("public hours", f"of {', '.join(partly)}", allowed)
+
+
+def load_plan(text: str) -> Plan:
+    """Return the plan of a `plan.json`, after checking its digest and proving it again.
+
+    The zone, the noise, and the offsets of the time zone are taken from the file. Everything else is computed again and
+    must agree, numbers to a millionth (another machine may round the last digits differently).
+
+    Args:
+        text: The content of `plan.json`, as `Plan.to_json` or `murmurate plan` wrote it.
+
+    Returns:
+        The plan.
+
+    Raises:
+        PrivacyError: The text is not a plan, a byte was changed, or the noise does not keep a promise.
+
+    Example:
+        >>> import murmurate as mm
+        >>> text = mm.EXAMPLE_ZONE_FILE.replace("any 24 h: epsilon 1, delta 1e-6", "interval: 0.5")
+        >>> text = text.replace(', "any moment: 1"', "")
+        >>> written = mm.make_plan(mm.parse_zone(text)).to_json()
+        >>> mm.load_plan(written).zone.name
+        'harbour'
+        >>> mm.load_plan(written.replace("harbour", "hill"))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        murmurate.errors.PrivacyError: digest is ...: must be the digest of the plan: the file was changed
+    """
+    try:
+        document: dict[str, Any] = json.loads(text)
+        meters = {
+            (kind["meters"], kind["name"]): MeterSummary(kind["count"], kind["bound_wh"])
+            for kind in document["households"]
+        }
+        distribution, scale_wh = NoiseDistribution(document["noise"]), np.array(document["scale_wh"], np.float64)
+        core_wh, clock = np.array(document["core_wh"], np.int64), _clock_from_document(document["clock"])
+        prediction = ZonePrediction.from_document(document["prediction"]) if "prediction" in document else None
+        source, digest, cost = str(document["zone_file"]), document["digest"], _release_costs_micro(document)
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+        raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None
+    if digest != compute_plan_digest(document):
+        raise PrivacyError("digest", digest, "must be the digest of the plan: the file was changed")
+
+    def stated_forecast(_: str) -> PublicForecast:
+        if prediction is None:
+            raise PrivacyError("prediction", "missing", "must be in a plan whose zone file names a forecast")
+        return prediction.model.public
+
+    zone = parse_zone(
+        source,
+        lambda file, _, kind: meters[file, kind],
+        read_forecast=stated_forecast,
+        read_clock=lambda _: clock,
+    )
+    check_stated_prediction(zone, prediction)
+    plan = prove_plan(zone, distribution, scale_wh, core_wh, prediction)
+    computed = plan.to_document() | {"digest": digest}
+    proven_cost = _release_costs_micro(computed)
+    same_cost = cost.shape == proven_cost.shape and bool((np.abs(cost - proven_cost) <= 1).all())
+    if not same_cost or not _documents_agree(computed | {"cost": None}, document | {"cost": None}):
+        raise PrivacyError("plan", "not what its zone file gives", "must be made again by murmurate plan")
+    stated = [promise["spent"] for promise in document["promises"]]
+    costs = tuple(replace(cost, spent=spent) for cost, spent in zip(plan.costs, stated, strict=True))
+    return replace(plan, costs=costs)
+
+
+def _stated_forecast(prediction: ZonePrediction | None) -> PublicForecast:
+    """Return the public forecast that the plan was made with."""
+    if prediction is None:
+        raise PrivacyError("prediction", "missing", "must be in a plan whose zone file names a forecast")
+    return prediction.model.public
+
+
+def _clock_from_document(clock: dict[str, Any]) -> LocalClock:
+    """Return the clock of the plan. The log verifier compares it with the time zone database."""
+    changes = tuple((int(minute), int(before), int(after)) for minute, before, after in clock["changes"])
+    offsets = tuple(int(offset) for offset in clock["offsets_min"])
+    distinct = set(offsets)
+    invalid = any({before, after} - distinct or not 0 <= minute <= 1440 for minute, before, after in changes)
+    if not offsets or list(offsets) != sorted(distinct) or invalid:
+        raise ValueError
+    return LocalClock(name=str(clock["time_zone"]), offsets_min=offsets, changes=changes)
+
+
+def _release_costs_micro(document: dict[str, Any]) -> Any:
+    """Return the costs of the releases, rounded up. The last digit may differ between machines."""
+    return np.array([document["cost"]["epsilon_micro"], document["cost"]["rho_micro"]], np.int64)
+
+
+def _documents_agree(left: Any, right: Any) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_documents_agree(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(_documents_agree(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, float) or isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-9)
+    return bool(left == right)

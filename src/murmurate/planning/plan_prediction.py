@@ -1,25 +1,30 @@
-"""How the prices of a plan are predicted: the filter for the noise of the plan, from public numbers alone."""
+"""How the prices of a plan are predicted, from public numbers alone: its filter, and what a promise costs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.noise_search import gaussian_deviation
+from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.zone import HouseholdKind, PredictedDemand, Zone
-from murmurate.prediction.deviation_states import COMMON, DeviationStates
 from murmurate.prediction.forecast import CalendarForecast
 from murmurate.prediction.forecast_sources import DAY_TYPE_WEIGHTS
-from murmurate.prediction.price_response import PriceResponse
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.sensor import unclipped_sensor
-from murmurate.prediction.structural_filter import StructuralFilter, make_filter
-from murmurate.prediction.zone_prediction import PredictionModel, ZonePrediction
+from murmurate.prediction.structural_filter import COMMON, DeviationStates, StructuralFilter, make_filter
+from murmurate.prediction.zone_prediction import PredictionModel, PriceResponse, ZonePrediction
+from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
+from murmurate.privacy.promise import WindowPromise, parse_promise
 from murmurate.units import FloatArray
 
+A_DAY = "any 24 h: epsilon 1, delta 1e-6"
+A_YEAR = "any 365 d: epsilon 4, delta 1e-6"
+A_WEAKER_YEAR = "any 365 d: epsilon 8, delta 1e-6"
+MIN_HOMES_FOR_A_YEAR = 10_000  # with the pool; there a year costs about one point of error more than a day
 _LEAD = 2  # intervals to the one that pays, for the error that is stated; the public log says which lead is in force
 _NO_RELEASE = 1e9  # times as much noise: nothing is learnt
 
@@ -131,3 +136,32 @@ def _price_response(zone: Zone, predicted: PredictedDemand, usual_wh: float) -> 
     else:
         reference = round(predicted.reference_price / zone.curve.tick)
     return PriceResponse(predicted.elasticity, max(reference, 1))
+
+
+def recommended_promise(homes: int) -> str:
+    """Return the promise to begin with, by the number of homes whose releases a price is made from.
+
+    A year bounds what prices tell about habits and holidays, without any model; a day says little about either.
+
+    >>> recommended_promise(800), recommended_promise(12_000)
+    ('any 24 h: epsilon 1, delta 1e-6', 'any 365 d: epsilon 4, delta 1e-6')
+    """
+    return A_YEAR if homes >= MIN_HOMES_FOR_A_YEAR else A_DAY
+
+
+def compare_promises(zone: Zone) -> dict[str, float]:
+    """Return the predicted error of the priced demand under a year's window and a day's, relative to the demand.
+
+    Each is kept by Gaussian noise alone. Its deviation is that of noise on the line, near enough for an error; a plan
+    searches and proves its own. Empty for a zone that does not predict.
+    """
+    if zone.predicted is None:
+        return {}
+    errors = {}
+    for text in (A_YEAR, A_WEAKER_YEAR, A_DAY):
+        promise = cast("WindowPromise", parse_promise(text, zone.intervals_per_day))
+        bounds_wh = np.array([max(kind.bound_wh for kind in kinds) for kinds in zone.protected_kinds], np.float64)
+        scale_wh = np.maximum(gaussian_deviation(promise) * bounds_wh, MIN_SCALE_WH)
+        noise = NoiseSchedule.from_scales(NoiseDistribution.GAUSSIAN, scale_wh)
+        errors[text] = make_zone_prediction(zone, zone.predicted, noise).predicted_error
+    return errors

@@ -15,14 +15,16 @@ from typing import NamedTuple
 
 from murmurate.errors import MurmurateError
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.privacy.guess_bound import max_guess_probability, round_up_percent
 from murmurate.privacy.promise import (
     HabitGuessBound,
     IntervalPromise,
     MomentPromise,
     Promise,
     WindowPromise,
+    max_guess_probability,
     parse_promise,
+    promise_epsilon,
+    round_up_percent,
 )
 from murmurate.translations.language import Language
 from murmurate.units import SECONDS_PER_DAY
@@ -186,22 +188,18 @@ def _since(promise: IntervalPromise | MomentPromise, language: Language, changes
         plan.end
         for plan in changes.earlier
         if not any(
-            isinstance(before, type(promise)) and _epsilon(before) <= _epsilon(promise)
+            isinstance(before, type(promise)) and promise_epsilon(before) <= promise_epsilon(promise)
             for before in (_parse(text, plan.terms) for text in plan.terms.promises)
         )
     ]
     return [language.plain("promise.since", changed=changes.format_start(max(ends)))] if ends else []
 
 
-def _epsilon(promise: Promise) -> Fraction:
-    return promise.leakage if isinstance(promise, MomentPromise) else promise.epsilon
-
-
 def guess_percent(promise: Promise) -> int:
     """Return how many of 100 guesses between two equal chances are right at most, rounded up."""
     delta = promise.delta if isinstance(promise, WindowPromise) else Fraction(0)
     widened = 1 + _TEXT_PRECISION
-    return int(round_up_percent(max_guess_probability(_epsilon(promise) * widened, delta * widened)))
+    return int(round_up_percent(max_guess_probability(promise_epsilon(promise) * widened, delta * widened)))
 
 
 def format_odds(promise: Promise) -> str:
@@ -301,7 +299,7 @@ def _promise_rows(
 
 
 def _row(scope: str, promise: Promise, right: int, spent: str, holds: str, language: Language) -> PromiseRow:
-    promised = f"ε = {_format_number(_epsilon(promise), language)}"
+    promised = f"ε = {_format_number(promise_epsilon(promise), language)}"
     if isinstance(promise, WindowPromise) and promise.delta:
         promised += f", δ = {_format_number(promise.delta, language)}"
     return PromiseRow(scope, str(right), promised, spent, holds)

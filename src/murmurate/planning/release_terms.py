@@ -1,12 +1,14 @@
-"""The part of a `plan.json` that each release needs. Reading it does not prove the plan again.
+"""The part of a `plan.json` that each release needs: its digest, its noise and prices, and whom the noise hides.
 
-A plan is proven when it is made and when it is registered. After that its digest identifies the proven plan. A service
-with 100,000 zones loads only this part of each plan.
+A plan is proven when it is made and when it is registered. After that its digest identifies the proven plan: reading it
+does not prove it again. A service with 100,000 zones loads only this part of each plan.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,14 +18,102 @@ from typing import Any
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.digest import parse_plan
-from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.planning.learned_habits import LearnedHabits
+from murmurate.planning.zone import LearnedHabits
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseDistribution, check_scales
 from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound
+from murmurate.types import UNPROTECTED_KIND
 from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
+
+_DIGEST_MEMBER = re.compile(r'"digest":"([0-9a-f]{64})",')
+
+
+def compute_plan_digest(document: dict[str, Any]) -> str:
+    """Return the SHA-256 of the canonical JSON bytes of a plan document without its `digest` member."""
+    bare = {key: value for key, value in document.items() if key != "digest"}
+    return hashlib.sha256(_canonical_json(bare).encode()).hexdigest()
+
+
+def compact_plan(text: str) -> str:
+    """Return the canonical JSON of a plan document: the form that `parse_plan` reads fastest."""
+    return _canonical_json(json.loads(text))
+
+
+def parse_plan(text: str) -> tuple[dict[str, Any], str]:
+    """Return the document in a text, and the digest that its content has, which its `digest` member should be.
+
+    A canonical text is what was hashed, but for one member: if the text without it has the digest that it names, it is
+    the text that was hashed, and is read. Any other text is brought into canonical form first, which takes longer.
+    Raises ValueError for JSON that is no object.
+    """
+    member = _DIGEST_MEMBER.search(text)
+    if member is not None:
+        bare = text[: member.start()] + text[member.end() :]
+        if hashlib.sha256(bare.encode()).hexdigest() == member[1]:
+            return json.loads(bare) | {"digest": member[1]}, member[1]
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError("a plan is a JSON object")  # noqa: TRY004  what was read is wrong, not the call
+    return document, compute_plan_digest(document)
+
+
+def _canonical_json(document: dict[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenHouseholds:
+    """The largest bound of a household that a plan hides, at every interval of the day [Wh].
+
+    The noise of an interval is calibrated to the kinds whose occupancy is secret in that interval. The largest bound of
+    the plan is irrelevant. So a household is hidden if the plan has a kind with its bound, public hours and habits.
+    """
+
+    by_kind: Mapping[str, int]  # for a household whose kind is known
+    unknown_kind_wh: int  # for a protected household whose kind is not known; 0 if the plan hides none
+    public_wh: int  # for a household whose occupancy is always public; 0 if the plan has none
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> HiddenHouseholds:
+        """Compute the bounds from the document of a plan.
+
+        A household whose kind is not known may be of any kind that is not always public. Kinds that differ only in
+        their bound form one class, and the largest bound of a class hides the others. The bound for an unknown kind is
+        the smallest over the classes.
+        """
+        by_kind: dict[str, int] = {}
+        classes: dict[tuple[Any, ...], int] = {}
+        public_wh = 0
+        for kind in document["households"]:
+            name, bound_wh = str(kind["name"]), int(kind["bound_wh"])
+            by_kind[name] = min(bound_wh, by_kind.get(name, bound_wh))
+            if all(kind["public"]):
+                public_wh = max(bound_wh, public_wh)
+                continue
+            kind_class = (tuple(kind["public"]), kind["models_sha256"])
+            classes[kind_class] = max(bound_wh, classes.get(kind_class, 0))
+        return cls(by_kind=by_kind, unknown_kind_wh=min(classes.values(), default=0), public_wh=public_wh)
+
+    def not_hidden_reason(self, bounds: Mapping[str, int] | None) -> str | None:
+        """Return why households with these bounds are not hidden, or None if all are. See `household_bounds`."""
+        if not bounds:
+            return "its household bounds are not known; aggregate it again under its meter table"
+        for kind, bound_wh in sorted(bounds.items()):
+            remedy = "lower its bound_wh, or change to a plan with such households"
+            if kind == UNPROTECTED_KIND:
+                hidden_wh, description = self.public_wh, "that is not protected"
+            elif not kind:
+                hidden_wh, description, remedy = self.unknown_kind_wh, "without a kind", f"state its kind, {remedy}"
+            elif kind in self.by_kind:
+                hidden_wh, description = self.by_kind[kind], f"of kind {kind!r}"
+            else:
+                known = ", ".join(map(repr, sorted(self.by_kind)))
+                return f"has a household of kind {kind!r}; the kinds of its plan are {known}: state one of these"
+            if bound_wh > hidden_wh:
+                found = f"has a household {description} with bound_wh {bound_wh}"
+                return f"{found}; its plan hides up to {hidden_wh} there: {remedy}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +162,9 @@ class ReleaseTerms:
         ):
             raise PrivacyError("plan", [len(column) for column in columns], "must have one entry per interval of a day")
         check_scales(self.scale_wh)
+        if self.prediction is not None and self.prediction.model.slots_per_day != len(self.scale_wh):
+            slots = self.prediction.model.slots_per_day
+            raise PrivacyError("prediction", slots, "must have as many intervals a day as the noise")
 
     @property
     def tick(self) -> str:
@@ -109,7 +202,16 @@ class ReleaseTerms:
                 above_epsilon=tuple(entry["above_epsilon"] for entry in document["promises"]),
                 right_guesses=tuple(entry["right_guesses"] for entry in document["promises"]),
                 absence=AbsenceGuessBound(**document["absence"]),
-                households=tuple(_planned_households(kind) for kind in document["households"]),
+                households=tuple(
+                    PlannedHouseholds(
+                        str(kind["name"]),
+                        int(kind["count"]),
+                        int(kind["bound_wh"]),
+                        Fraction(sum(map(bool, kind["public"])), max(len(kind["public"]), 1)),
+                        bool(kind["meters"]),
+                    )
+                    for kind in document["households"]
+                ),
                 habits=tuple(HabitGuessBound(**entry) for entry in document["habits"]),
                 learned=tuple(LearnedHabits.from_document(entry) for entry in document.get("learned", ())),
                 epsilon_micro=np.array(document["cost"]["epsilon_micro"], np.int64),
@@ -117,29 +219,13 @@ class ReleaseTerms:
                 forecast_ticks=curve.price_ticks(np.array(document["forecast_wh"], np.int64)),
                 hidden_households=HiddenHouseholds.from_document(document),
                 household_count=sum(int(kind["count"]) for kind in document["households"]),
-                prediction=_zone_prediction(document),
+                prediction=ZonePrediction.from_document(document["prediction"]) if "prediction" in document else None,
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             raise PrivacyError("plan", "unreadable", "must be a plan.json written by murmurate plan") from None
         if terms.plan_digest != digest:
             raise PrivacyError("digest", terms.plan_digest, "must be the digest of the plan: the file was changed")
         return terms
-
-
-def _planned_households(kind: dict[str, Any]) -> PlannedHouseholds:
-    public = [bool(is_public) for is_public in kind["public"]]
-    share = Fraction(sum(public), len(public)) if public else Fraction(0)
-    is_from_table = bool(kind["meters"])
-    return PlannedHouseholds(str(kind["name"]), int(kind["count"]), int(kind["bound_wh"]), share, is_from_table)
-
-
-def _zone_prediction(document: dict[str, Any]) -> ZonePrediction | None:
-    if "prediction" not in document:
-        return None
-    found = ZonePrediction.from_document(document["prediction"])
-    if found.model.slots_per_day != len(document["scale_wh"]):
-        raise PrivacyError("prediction", found.model.slots_per_day, "must have as many intervals a day as the noise")
-    return found
 
 
 @lru_cache(maxsize=4096)  # most zones of an operator have the same tariff

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from murmurate.errors import MeterError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability
-from murmurate.planning.learned_habits import LearnedHabits
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.divergence import SecretPair
@@ -22,6 +22,26 @@ from murmurate.time_zones import UTC_CLOCK, LocalClock
 from murmurate.units import FloatArray
 
 _BURN_IN_DAYS = 5
+
+
+class LearnedHabits(NamedTuple):
+    """An occupancy model that was learned from a consented sample, and what that cost each of its households."""
+
+    name: str  # of the occupancy model
+    bound: str  # name of the model that leaks at least as much as each model within the noise
+    epsilon: Fraction  # spent by each household of the sample
+    households: int  # of the sample
+    confidence: float  # probability that the habits of the sample lie within the noise
+    proven: bool  # whether the bound has a proof, or tests only
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the entry of `plan.json`."""
+        return self._asdict() | {"epsilon": str(self.epsilon)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> LearnedHabits:
+        """Return an entry of `plan.json`. Raises KeyError, TypeError or ValueError if it is none."""
+        return cls(**{**document, "epsilon": Fraction(document["epsilon"])})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,31 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from murmurate.errors import MeterError, ModelError, MurmurateError, TariffError, ZoneFileError
+from murmurate.errors import MeterError, ModelError, MurmurateError, PrivacyError, TariffError, ZoneFileError
+from murmurate.habits.private_counts import name_estimates
 from murmurate.household.occupancy import OccupancyChains, per_interval_probability
-from murmurate.planning.household_values import MAX_BOUND_WH, read_consumption_pmf, read_public_hours
-from murmurate.planning.learned_habits import read_learned_habits
-from murmurate.planning.local_hours import LocalHours
-from murmurate.planning.zone import HouseholdKind, Zone
-from murmurate.planning.zone_forecast import (
-    ReadForecast,
-    names_forecast_file,
-    read_predicted_demand,
-    reject_forecast_file,
-)
-from murmurate.planning.zone_name import check_zone_name
+from murmurate.planning.household_bounds import MeterSummary
+from murmurate.planning.zone import HouseholdKind, LearnedHabits, Zone
+from murmurate.planning.zone_forecast import FORECAST_KEYS, ReadForecast, read_predicted_demand, reject_forecast_file
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution
-from murmurate.privacy.promise import Promise, parse_promise
-from murmurate.time_zones import LocalClock, local_clock
+from murmurate.privacy.promise import parse_promise
+from murmurate.time_zones import LocalClock, local_clock, parse_slot
 from murmurate.toml_reader import TomlReader
+from murmurate.types import check_zone_name
+from murmurate.units import FloatArray, parse_fraction
 
 EXAMPLE_ZONE_FILE = """\
 name = "harbour"
@@ -69,17 +63,9 @@ public = "always"                           # its hours hang on the door
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MeterSummary:
-    """The number of households in a meter file and their largest bound [Wh]."""
-
-    count: int
-    bound_wh: int
-    is_of_kind: bool = True  # false: the file names no kinds, and these are all households of the zone
-
-
 ReadMeters = Callable[[str, str, str], MeterSummary]  # name of the file, zone, kind
 CHOOSE = "choose"  # in place of a bound: murmurate plan chooses it
+MAX_BOUND_WH = 1_000_000  # of a household in an interval: 4 MW over a quarter hour; its laws have as many numbers
 
 _ALLOWED_KEYS: dict[str, set[str]] = {
     "": {"name", "currency", "interval_minutes", "promise", "noise", "tariff", "occupancy"}
@@ -87,6 +73,7 @@ _ALLOWED_KEYS: dict[str, set[str]] = {
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
+    "learned": {"epsilon", "households", "confidence", "bound", "proven"},
 }
 
 
@@ -128,53 +115,44 @@ def parse_zone(
     """
     reader = TomlReader(text)
     top = reader.read_table((), _ALLOWED_KEYS[""])
-    hours = _read_hours(reader, top, read_clock)
-    models = reader.get(top, (), "occupancy", dict, {})
-    occupancy = {name: _read_chains(reader, ("occupancy", name), hours) for name in models}
-    clipped = names_forecast_file(reader, top)
-    kinds = [
-        _read_household_kind(reader, n, hours, occupancy, read_meters, clipped=clipped)
-        for n, _ in enumerate(reader.require(top, (), "households", list))
-    ]
-    promises = _read_promises(reader, top, hours.intervals_per_day)
-    with reader.locate_errors((), "name"):
-        return Zone(
-            name=check_zone_name(reader.require(top, (), "name", str)),
-            currency=reader.require(top, (), "currency", str),
-            intervals_per_day=hours.intervals_per_day,
-            curve=_read_rate_curve(reader),
-            kinds=tuple(kinds),
-            promises=tuple(promises),
-            distribution=_read_noise(reader, top),
-            predicted=read_predicted_demand(reader, top, hours, read_forecast, kinds),
-            clock=hours.clock,
-            learned=read_learned_habits(reader, top),
-            source_text=text,
-        )
-
-
-def _read_hours(reader: TomlReader, top: Mapping[str, Any], read_clock: Callable[[str], LocalClock]) -> LocalHours:
     minutes = reader.get(top, (), "interval_minutes", int, 15)
     with reader.locate_errors((), "interval_minutes"):
         if minutes < 1 or 1440 % minutes:
             raise MurmurateError("interval_minutes", minutes, "must divide a day of 1440 minutes, for example 15")
     with reader.locate_errors((), "time_zone"):
         clock = read_clock(reader.get(top, (), "time_zone", str, "UTC"))
-    return LocalHours(1440 // minutes, clock, "time_zone" in top)
-
-
-def _read_promises(reader: TomlReader, top: Mapping[str, Any], day: int) -> list[Promise]:
+    day = 1440 // minutes
+    models = reader.get(top, (), "occupancy", dict, {})
+    occupancy = {name: _read_chains(reader, ("occupancy", name), day, clock) for name in models}
+    clipped = "forecast" in top and "file" in reader.read_table(("forecast",), FORECAST_KEYS)
+    kinds = [
+        _read_household_kind(reader, ("households", n), day, clock, occupancy, read_meters, clipped=clipped)
+        for n, _ in enumerate(reader.require(top, (), "households", list))
+    ]
     with reader.locate_errors((), "promise"):
         promises = [parse_promise(str(entry), day) for entry in reader.require(top, (), "promise", list)]
         if not promises:
             raise MurmurateError("promise", "empty", "must have at least one promise")
-    return promises
+    with reader.locate_errors((), "name"):
+        return Zone(
+            name=check_zone_name(reader.require(top, (), "name", str)),
+            currency=reader.require(top, (), "currency", str),
+            intervals_per_day=day,
+            curve=_read_rate_curve(reader),
+            kinds=tuple(kinds),
+            promises=tuple(promises),
+            distribution=_read_noise(reader, top),
+            predicted=read_predicted_demand(reader, top, day, clock, read_forecast, kinds),
+            clock=clock,
+            learned=tuple(_read_learned(reader, top, name) for name in reader.get(top, (), "learned", dict, {})),
+            source_text=text,
+        )
 
 
 def _read_noise(reader: TomlReader, top: Mapping[str, Any]) -> NoiseDistribution | None:
     with reader.locate_errors((), "noise"):
         noise = reader.get(top, (), "noise", str, "best")
-        names = [each.value for each in NoiseDistribution]
+        names = [distribution.value for distribution in NoiseDistribution]
         if noise not in {"best", *names}:
             raise MurmurateError("noise", repr(noise), f"must be best, or one of {', '.join(names)}")
         return None if noise == "best" else NoiseDistribution(noise)
@@ -189,36 +167,31 @@ def _read_rate_curve(reader: TomlReader) -> RateCurve:
     limits |= {key: tariff[key] for key in ("floor", "cap") if key in tariff}
     shapes = [key for key in ("segments", "knots", "alpha") if key in tariff]
     with reader.locate_errors(path, shapes[-1] if shapes else "tick"):
-        curve = _make_rate_curve(reader, tariff, shapes, limits)
+        if len(shapes) > 1:
+            raise MurmurateError("tariff", " and ".join(shapes), "must be given in one of these ways")
+        if "segments" in tariff:
+            curve = RateCurve.from_segments([Segment(*segment) for segment in tariff["segments"]], **limits)
+        elif "knots" in tariff:
+            curve = RateCurve.from_knots([(wh, price) for wh, price in tariff["knots"]], **limits)
+        else:
+            alpha, beta = (reader.require(tariff, path, key, (str, int, float)) for key in ("alpha", "beta"))
+            curve = RateCurve.affine(alpha=alpha, beta=beta, **limits)
         if curve.falls:
             raise TariffError("tariff", "falling", "must not fall where demand rises: it would reward a peak")
         return curve
 
 
-def _make_rate_curve(
-    reader: TomlReader, tariff: Mapping[str, Any], shapes: Sequence[str], limits: Mapping[str, Any]
-) -> RateCurve:
-    if len(shapes) > 1:
-        raise MurmurateError("tariff", " and ".join(shapes), "must be given in one of these ways")
-    if "segments" in tariff:
-        return RateCurve.from_segments([Segment(*segment) for segment in tariff["segments"]], **limits)
-    if "knots" in tariff:
-        return RateCurve.from_knots([(wh, price) for wh, price in tariff["knots"]], **limits)
-    alpha, beta = (reader.require(tariff, ("tariff",), key, (str, int, float)) for key in ("alpha", "beta"))
-    return RateCurve.affine(alpha=alpha, beta=beta, **limits)
-
-
-def _read_chains(reader: TomlReader, path: tuple[Any, ...], hours: LocalHours) -> OccupancyChains:
+def _read_chains(reader: TomlReader, path: tuple[Any, ...], day: int, clock: LocalClock) -> OccupancyChains:
     """Read the occupancy chain of a household: periods by start, and the chance to arrive or leave in each."""
     table = reader.read_table(path, _ALLOWED_KEYS["occupancy"])
     starts = reader.require(table, path, "periods", dict)
     with reader.locate_errors(path, "periods"):
-        begins = {name: hours.parse_slot("periods", str(start)) for name, start in starts.items()}
+        begins = {name: parse_slot("periods", str(start), day) for name, start in starts.items()}
         if len(set(begins.values())) != len(begins) or not begins:
             raise ModelError("periods", sorted(begins.values()), "must be at least one, each with a different start")
     names = sorted(begins, key=begins.__getitem__)
-    local = np.searchsorted([begins[name] for name in names], np.arange(hours.intervals_per_day), side="right") - 1
-    calendar = hours.to_standard_time(local % len(names))
+    local = np.searchsorted([begins[name] for name in names], np.arange(day), side="right") - 1
+    calendar = np.roll(local % len(names), -clock.slot_shifts(day)[0])  # on standard time
     chances = {}
     for key in ("arrive", "leave"):
         by_period = reader.require(table, path, key, dict)
@@ -232,6 +205,43 @@ def _read_chains(reader: TomlReader, path: tuple[Any, ...], hours: LocalHours) -
     with reader.locate_errors(path, "arrive"):
         return OccupancyChains.independent(
             initial=[0.5], arrive=chances["arrive"][:, None], leave=chances["leave"][:, None], period=calendar
+        )
+
+
+def _read_household_kind(
+    reader: TomlReader,
+    path: tuple[str, int],
+    day: int,
+    clock: LocalClock,
+    occupancy: Mapping[str, OccupancyChains],
+    read_meters: ReadMeters,
+    *,
+    clipped: bool,
+) -> HouseholdKind:
+    table = reader.read_table(path, _ALLOWED_KEYS["households"])
+    meters = _read_count_and_bound(reader, path, table, read_meters)
+    distributions = {}
+    for key in ("away", "home"):
+        with reader.locate_errors(path, key):
+            law = reader.require(table, path, key, dict)
+            distributions[key] = read_consumption_pmf(key, law, meters.bound_wh, clipped=clipped)
+    named = table.get("occupancy", [])
+    names = [named] if isinstance(named, str) else list(named)
+    with reader.locate_errors(path, "occupancy"):
+        if not names or not set(names) <= set(occupancy):
+            raise ModelError(
+                "occupancy", names, f"must name one or more of {', '.join(occupancy) or '[occupancy.NAME]'}"
+            )
+    with reader.locate_errors(path, "public"):
+        public = _read_public_hours(table.get("public", []), day, clock, has_time_zone="time_zone" in reader.document)
+    with reader.locate_errors(path, "count"):
+        return HouseholdKind(
+            name=reader.require(table, path, "name", str),
+            count=meters.count,
+            secret_pair=SecretPair(away=distributions["away"], home=distributions["home"]),
+            models=tuple(occupancy[name] for name in names),
+            public=public,
+            meters_file=table.get("meters", ""),
         )
 
 
@@ -259,38 +269,85 @@ def _read_count_and_bound(
     return found
 
 
-def _read_household_kind(
-    reader: TomlReader,
-    number: int,
-    hours: LocalHours,
-    occupancy: Mapping[str, OccupancyChains],
-    read_meters: ReadMeters,
-    *,
-    clipped: bool,
-) -> HouseholdKind:
-    path = ("households", number)
-    table = reader.read_table(path, _ALLOWED_KEYS["households"])
-    meters = _read_count_and_bound(reader, path, table, read_meters)
-    distributions = {}
-    for key in ("away", "home"):
-        with reader.locate_errors(path, key):
-            law = reader.require(table, path, key, dict)
-            distributions[key] = read_consumption_pmf(key, law, meters.bound_wh, clipped=clipped)
-    named = table.get("occupancy", [])
-    names = [named] if isinstance(named, str) else list(named)
-    with reader.locate_errors(path, "occupancy"):
-        if not names or not set(names) <= set(occupancy):
-            raise ModelError(
-                "occupancy", names, f"must name one or more of {', '.join(occupancy) or '[occupancy.NAME]'}"
-            )
-    with reader.locate_errors(path, "public"):
-        public = read_public_hours(table.get("public", []), hours)
-    with reader.locate_errors(path, "count"):
-        return HouseholdKind(
-            name=reader.require(table, path, "name", str),
-            count=meters.count,
-            secret_pair=SecretPair(away=distributions["away"], home=distributions["home"]),
-            models=tuple(occupancy[name] for name in names),
-            public=public,
-            meters_file=table.get("meters", ""),
-        )
+def read_consumption_pmf(field: str, table: Mapping[str, Any], bound_wh: int, *, clipped: bool = False) -> FloatArray:
+    """A law on 0, .., bound from { uniform_to = .. } or { histogram = [..], step_wh = .. }.
+
+    A law that reaches above the bound is refused, or, if `clipped`, what lies above counts as the bound.
+
+    >>> read_consumption_pmf("home", {"uniform_to": 3}, 2, clipped=True).tolist()
+    [0.25, 0.25, 0.5]
+    """
+    if set(table) == {"uniform_to"}:
+        top = int(table["uniform_to"])
+        if top < 0 or (top > bound_wh and not clipped):
+            raise ModelError(field, top, f"uniform_to must lie between 0 and bound_wh, {bound_wh}")
+        return _law_of_bins(np.ones(1), top + 1, bound_wh)
+    if set(table) == {"histogram", "step_wh"}:
+        step, weights = int(table["step_wh"]), np.array(table["histogram"], np.float64)
+        above = len(weights) * step > bound_wh + 1 and not clipped
+        if step < 1 or above or not (weights >= 0).all() or weights.sum() <= 0:
+            allowed = f"must be weights of bins of step_wh that end at bound_wh, {bound_wh}, or below"
+            raise ModelError(field, f"{len(weights)} bins of {step} Wh", allowed)
+        return _law_of_bins(weights, step, bound_wh)
+    raise ModelError(field, sorted(table), "must be { uniform_to = 600 } or { histogram = [3, 2, 1], step_wh = 200 }")
+
+
+def _law_of_bins(weights: FloatArray, step_wh: int, bound_wh: int) -> FloatArray:
+    """A law that is even in each bin of `step_wh`; what lies above the bound counts as the bound."""
+    law = np.zeros(bound_wh + 1)
+    each = weights / (weights.sum() * step_wh)
+    end = min(len(weights) * step_wh, bound_wh + 1)
+    law[:end] = each[np.arange(end) // step_wh]
+    if len(weights) * step_wh > bound_wh + 1:
+        law[-1] = 1 - law[:-1].sum()
+    return law
+
+
+def _read_public_hours(hours: Any, day: int, clock: LocalClock, *, has_time_zone: bool) -> tuple[bool, ...]:
+    """Return at which intervals of UTC anybody may know the occupancy: "always", or at local hours ["08:00-20:00"].
+
+    An interval is public only if all of it lies within the hours under every offset of the time zone: where clocks
+    change, an hour on either side stays protected all year.
+    """
+    if hours == "always":
+        return (True,) * day
+    known = np.zeros(day, np.bool_)
+    for stretch in [hours] if isinstance(hours, str) else hours:
+        begin, _, end = str(stretch).partition("-")
+        first, last = parse_slot("public", begin, day), parse_slot("public", end, day)
+        if first == last:
+            raise ModelError("public", repr(stretch), 'must be hours such as "08:00-20:00", or "always"')
+        known |= (np.arange(day) - first) % day < (last - first if last > first else last - first + day)
+    if known.any() and not has_time_zone:
+        raise ModelError("public", "hours", 'need time_zone at the top of the file, such as "Europe/Zurich"')
+    return clock.holds_at_all_offsets(known.tolist())
+
+
+def _read_learned(reader: TomlReader, top: Mapping[str, Any], name: str) -> LearnedHabits:
+    """Read `[learned.NAME]`: what an occupancy model that was learned from a consented sample has spent.
+
+    Raises ZoneFileError if a kind of household uses an estimate, of any type of day, without the bound: an estimate
+    alone is not covered.
+    """
+    path = ("learned", name)
+    table = reader.read_table(path, _ALLOWED_KEYS["learned"])
+    with reader.locate_errors(path, "epsilon"):
+        epsilon = parse_fraction(reader.require(table, path, "epsilon", (str, int, float)), "epsilon", PrivacyError)
+        if epsilon <= 0:
+            raise PrivacyError("epsilon", epsilon, "must be positive: what each household of the sample has spent")
+    households = reader.require(table, path, "households", int)
+    confidence = float(reader.require(table, path, "confidence", (int, float)))
+    bound, proven = reader.require(table, path, "bound", str), reader.require(table, path, "proven", bool)
+    with reader.locate_errors(path, "confidence"):
+        if households < 1 or not 0 < confidence < 1:
+            allowed = "must have households and a confidence below 1"
+            raise PrivacyError("learned", f"{households}, {confidence}", allowed)
+    with reader.locate_errors(path, "bound"):
+        if bound == name or bound not in top.get("occupancy", {}):
+            raise ModelError("bound", repr(bound), "must be another occupancy model of the file")
+        for kind in top["households"]:
+            used = [kind["occupancy"]] if isinstance(kind["occupancy"], str) else kind["occupancy"]
+            estimates = [model for model in used if model in name_estimates(name)]
+            if estimates and bound not in used:
+                raise ModelError("occupancy", used, f"must name {bound} too: {estimates[0]} is an estimate with noise")
+    return LearnedHabits(name, bound, epsilon, households, confidence, proven)

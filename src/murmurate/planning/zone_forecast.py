@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from murmurate.errors import ModelError, MurmurateError, TariffError
-from murmurate.planning.local_hours import LocalHours
 from murmurate.planning.zone import HouseholdKind, PredictedDemand, sum_consumption_moments
 from murmurate.prediction.forecast_sources import forecast_from_day
 from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.time_zones import LocalClock
 from murmurate.toml_reader import TomlReader
 from murmurate.units import parse_fraction
 
@@ -24,8 +24,7 @@ ReadForecast = Callable[[str], PublicForecast]
 MIN_LEVEL, MAX_LEVEL = 0.01, 100
 MAX_POOL_HOMES = 10**9
 _PATH = ("forecast",)
-_ALLOWED_KEYS = {"file", "from", "level", "elasticity", "reference_price", "pool_homes"}
-_OCCUPANCY = "occupancy"
+FORECAST_KEYS = {"file", "from", "level", "elasticity", "reference_price", "pool_homes"}
 _MIN_INTERVALS_PER_DAY = 24  # the filter has a gain for each hour
 
 
@@ -34,35 +33,24 @@ def reject_forecast_file(name: str) -> PublicForecast:
     raise ModelError("file", repr(name), "forecast files cannot be read here")
 
 
-def names_forecast_file(reader: TomlReader, top: Mapping[str, Any]) -> bool:
-    """Whether prices are predicted from a forecast file, so that readings may be cut off at a low bound."""
-    return "forecast" in top and "file" in reader.read_table(_PATH, _ALLOWED_KEYS)
-
-
 def read_predicted_demand(
     reader: TomlReader,
     top: Mapping[str, Any],
-    hours: LocalHours,
+    day: int,
+    clock: LocalClock,
     read_forecast: ReadForecast,
     kinds: Sequence[HouseholdKind],
 ) -> PredictedDemand | None:
     """Return the forecast by which prices are predicted, if the zone file has one."""
     if "forecast" not in top:
         return None
-    table = reader.read_table(_PATH, _ALLOWED_KEYS)
+    table = reader.read_table(_PATH, FORECAST_KEYS)
     source = "from" if "from" in table else "file"
     with reader.locate_errors((), "interval_minutes"):
-        _check_interval(hours)
+        if day < _MIN_INTERVALS_PER_DAY:
+            raise MurmurateError("interval_minutes", 1440 // day, "must be 60 or less where prices are predicted")
     with reader.locate_errors(_PATH, source):
-        if {"file", "from"} <= set(table):
-            raise MurmurateError("forecast", "file and from", "must be given in one of these ways")
-        if source == "file":
-            forecast = read_forecast(reader.require(table, _PATH, source, str))
-            _check_clock(forecast, hours)
-        elif table[source] == _OCCUPANCY:
-            forecast = _forecast_from_occupancy(kinds, hours)
-        else:
-            raise MurmurateError("from", repr(table[source]), f"must be {_OCCUPANCY!r}, or give a file instead")
+        forecast = _read_source(reader, table, day, clock, read_forecast, kinds)
     with reader.locate_errors(_PATH, "level" if "level" in table else source):
         level = float(reader.get(table, _PATH, "level", (int, float), 1.0))
         if not MIN_LEVEL <= level <= MAX_LEVEL:
@@ -87,21 +75,26 @@ def read_predicted_demand(
     return PredictedDemand(forecast, level, elasticity, reference, pool_homes)
 
 
-def _check_interval(hours: LocalHours) -> None:
-    if hours.intervals_per_day < _MIN_INTERVALS_PER_DAY:
-        minutes = 24 * 60 // hours.intervals_per_day
-        raise MurmurateError("interval_minutes", minutes, "must be 60 or less where prices are predicted")
-
-
-def _check_clock(forecast: PublicForecast, hours: LocalHours) -> None:
-    if forecast.demand.slots_per_day != hours.intervals_per_day or forecast.time_zone != hours.clock.name:
+def _read_source(
+    reader: TomlReader,
+    table: Mapping[str, Any],
+    day: int,
+    clock: LocalClock,
+    read_forecast: ReadForecast,
+    kinds: Sequence[HouseholdKind],
+) -> PublicForecast:
+    """Return the forecast of a file, or what the occupancy models expect of a household, the same every day."""
+    if {"file", "from"} <= set(table):
+        raise MurmurateError("forecast", "file and from", "must be given in one of these ways")
+    if "from" in table:
+        if table["from"] != "occupancy":
+            raise MurmurateError("from", repr(table["from"]), "must be 'occupancy', or give a file instead")
+        mean_wh = sum_consumption_moments(kinds, day)[0] / sum(kind.count for kind in kinds)
+        local_wh = np.roll(mean_wh, clock.slot_shifts(day)[0])
+        made = forecast_from_day(local_wh, source="the occupancy models of the zone file", time_zone=clock.name)
+        return PublicForecast.from_document(made.to_document())  # rounded, as in a plan
+    forecast = read_forecast(reader.require(table, _PATH, "file", str))
+    if forecast.demand.slots_per_day != day or forecast.time_zone != clock.name:
         found = f"of {forecast.demand.slots_per_day} intervals a day, on clocks of {forecast.time_zone}"
-        raise ModelError("forecast", found, f"must have {hours.intervals_per_day}, on those of {hours.clock.name}")
-
-
-def _forecast_from_occupancy(kinds: Sequence[HouseholdKind], hours: LocalHours) -> PublicForecast:
-    """Return what the occupancy models and distributions of the zone file expect of a household, the same every day."""
-    mean_wh = sum_consumption_moments(kinds, hours.intervals_per_day)[0] / sum(kind.count for kind in kinds)
-    local_wh = np.roll(mean_wh, hours.clock.slot_shifts(hours.intervals_per_day)[0])
-    made = forecast_from_day(local_wh, source="the occupancy models of the zone file", time_zone=hours.clock.name)
-    return PublicForecast.from_document(made.to_document())  # rounded, as in a plan
+        raise ModelError("forecast", found, f"must have {day}, on those of {clock.name}")
+    return forecast

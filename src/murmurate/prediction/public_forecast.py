@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from murmurate.errors import ModelError, PrivacyError
-from murmurate.prediction.deviation_states import Volatility
 from murmurate.prediction.forecast import CalendarForecast
 from murmurate.prediction.sensor import ClippedSensor
+from murmurate.prediction.structural_filter import Volatility
 from murmurate.units import FloatArray, parse_fraction
 
 FORECAST_VERSION = 1

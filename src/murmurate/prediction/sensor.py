@@ -3,13 +3,15 @@
     y = (Y - E[Y]) / (response * E[Y]),   with a variance that is known from public numbers
 
 Readings are clipped at the bound before they are summed, as for every release. A low bound needs little noise. What it
-hides of the demand is in the numbers here, which follow from how large single readings are.
+hides of the demand is in the numbers here, which follow from how large single readings are. Plans and the laboratory
+compare bounds by the error that the filter predicts for itself: it depends on the noise and on the sensor alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from murmurate.prediction.forecast import MIN_FORECAST_WH, CalendarForecast
 from murmurate.units import FloatArray, IntArray
 
 STEP_WH = 10  # between sizes of readings
+_AS_GOOD = 1.01  # errors within 1 % are taken as equal
 _HOURS = 24
 _MIN_RESPONSE, _MIN_CHANCE = 0.05, 1e-12
 _MISMATCH = (0.05, 0.02)  # for hours, for days, times the root of the share that is cut off: as simulated homes show
@@ -130,3 +133,38 @@ def _make_falling(values: FloatArray, weights: IntArray) -> FloatArray:
             block = ((mean * before + block[0] * block[1]) / both, both, length + block[2])
         blocks.append(block)
     return np.repeat([block[0] for block in blocks], [block[2] for block in blocks])
+
+
+class TriedBound(NamedTuple):
+    """A bound, the noise that it needs, and the error that is predicted with it."""
+
+    bound_wh: int
+    noise_sd_wh: float
+    predicted_error: float  # rms of the demand that is priced, relative to the demand
+
+
+def try_bounds(
+    bounds_wh: Iterable[int], try_bound: Callable[[int], TriedBound], *, stop_at: float = float("inf")
+) -> tuple[TriedBound, ...]:
+    """Try rising bounds. Stop after one whose error is more than `stop_at` times the least so far."""
+    tried: list[TriedBound] = []
+    for bound_wh in bounds_wh:
+        tried.append(try_bound(bound_wh))
+        if tried[-1].predicted_error > stop_at * find_least_error(tried).predicted_error:
+            break
+    return tuple(tried)
+
+
+def find_least_error(tried: Sequence[TriedBound]) -> TriedBound:
+    """Return the bound with the least error; of equals the highest, which cuts off least.
+
+    >>> find_least_error([TriedBound(300, 9e3, 0.05), TriedBound(500, 15e3, 0.04), TriedBound(700, 21e3, 0.06)])
+    TriedBound(bound_wh=500, noise_sd_wh=15000.0, predicted_error=0.04)
+    """
+    return min(tried, key=lambda each: (each.predicted_error, -each.bound_wh))
+
+
+def find_highest_as_good(tried: Sequence[TriedBound]) -> TriedBound:
+    """Return the highest bound whose error is within 1 % of the least."""
+    least = find_least_error(tried).predicted_error
+    return max((each for each in tried if each.predicted_error <= _AS_GOOD * least), key=lambda each: each.bound_wh)

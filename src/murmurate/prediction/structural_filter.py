@@ -1,5 +1,13 @@
 """A filter that predicts the demand of the interval that pays, from noisy releases of a zone and of its region.
 
+Demand deviates from its forecast by 22 independent states, each of which fades at its own pace:
+
+    deviation(t) = sum of L_j(t) x_j(t),   x_j(t+1) = a_j x_j(t) + fresh
+
+Some are common to a region and seen in the releases of all its zones together: deviations that last for hours, days or
+weeks, a shape of the day, a response to cold. Some belong to a zone: the same, and the households' own chance. Two
+belong to the sensor alone: a sum of clipped readings does not show every deviation in full.
+
 Gains depend on public numbers alone. They are computed once, stand in the plan, and repeat daily. The filter itself
 adds, multiplies and divides numbers one by one in a fixed order, so it gives the same bits on every machine and anyone
 can compute each price again.
@@ -9,29 +17,138 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.prediction.deviation_states import (
-    COMMON,
-    COMMON_HEAT,
-    HEAT,
-    OF_DEMAND,
-    OWN,
-    SENSOR,
-    STATES,
-    DeviationStates,
-    demand_loadings,
-)
 from murmurate.prediction.sensor import ClippedSensor
-from murmurate.units import BoolArray, FloatArray, IntArray
+from murmurate.units import BoolArray, FloatArray
 
+COMMON = slice(0, 10)  # of the region: fast, day, slow, shape, heat
+COMMON_SHAPE, COMMON_HEAT = slice(3, 9), 9
+SHAPE, HEAT, OWN = slice(12, 18), 18, 19  # of the zone; fast and level come before
+SENSOR = slice(20, 22)
+STATES = 22
+OF_DEMAND = slice(0, 20)  # all but those of the sensor
 HEATS = [COMMON_HEAT, HEAT]
-_HOURS = 24
-_GAIN_DIGITS = 7
-_CONVERGENCE_DAYS = 40
+
+HOURS = 24  # a filter has gains for each hour
+GAIN_DIGITS = 7
 MAX_DEVIATION = 2.0  # a deviation is at most this, and demand is never below a twentieth of its forecast
 MIN_DEMAND = 0.05
+_CONVERGENCE_DAYS = 40
+
+COMMON_HOURS = (4.0, 36.0, 240.0)
+OWN_HOURS = 0.85  # how long the households' own chance lasts
+_SHAPE_HOURS, _HEAT_HOURS = (480.0,) * 6, 720.0
+_STATE_HOURS = (
+    *COMMON_HOURS,
+    *_SHAPE_HOURS,
+    _HEAT_HOURS,
+    6.0,
+    480.0,
+    *_SHAPE_HOURS,
+    _HEAT_HOURS,
+    OWN_HOURS,
+    2.0,
+    120.0,
+)
+_COMMON_SD = (0.02, 0.02, 0.015, 0.015, 0.01, 0.01, 0.03)  # shape, heat
+_ZONE_SD = (0.02, 0.035, 0.02, 0.02, 0.015, 0.015, 0.01, 0.01, 0.02)  # fast, level, shape, heat
+_USUAL_COLD_K = 8.0
+
+# cos and sin of 1/96 of a turn; those of the other slots follow by multiplication, the same on every machine
+_TURN_PARTS = 96
+_COS, _SIN = 0.99785892323860348, 0.06540312923014306
+_TURNS = [(1.0, 0.0)]
+for _ in range(_TURN_PARTS - 1):
+    _TURNS.append((_TURNS[-1][0] * _COS - _TURNS[-1][1] * _SIN, _TURNS[-1][1] * _COS + _TURNS[-1][0] * _SIN))
+
+
+class Volatility(NamedTuple):
+    """How large deviations are, relative to the demand."""
+
+    common: tuple[float, float, float]  # standard deviations: 4 h, 36 h, 10 d
+    own: float  # of one household around what is expected of it; a zone of n has 1/sqrt(n) of it
+    own_hours: float = OWN_HOURS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviationStates:
+    """The states of a zone: how long each lasts and how large it is."""
+
+    keep: FloatArray  # [state] share that remains after an interval
+    sd: FloatArray  # [state] stationary standard deviation, relative to the demand
+
+    @classmethod
+    def of_zone(
+        cls, volatility: Volatility, households: int, sensor_mismatch: tuple[float, float], *, slots_per_day: int = 96
+    ) -> DeviationStates:
+        """Return the states of a zone with this number of households. `sensor_mismatch`: see `ClippedSensor`."""
+        hours = np.array(_STATE_HOURS)
+        hours[OWN] = volatility.own_hours
+        own = volatility.own / households**0.5
+        sd = np.array([*volatility.common, *_COMMON_SD, *_ZONE_SD, own, 0.0, 0.0])
+        sd[SENSOR] = sensor_mismatch
+        return cls(np.exp(-24 / slots_per_day / hours), sd)
+
+
+def harmonics(slot: int, slots_per_day: int) -> FloatArray:
+    """Return cos and sin of one, two and three turns a day, bit for bit the same on every machine.
+
+    >>> np.abs(harmonics(24, 96) - [0, 1, -1, 0, 0, -1]).max() < 1e-12
+    np.True_
+    """
+    part = slot * _TURN_PARTS // slots_per_day
+    return np.array([_TURNS[part * turns % _TURN_PARTS] for turns in (1, 2, 3)]).ravel()
+
+
+def demand_loadings(slot: int, slots_per_day: int, cold_k: float) -> FloatArray:
+    """Return how much of each state is in the demand of an interval [state]. `cold_k`: K below the heating base."""
+    loading = np.ones(STATES)
+    loading[SHAPE] = loading[COMMON_SHAPE] = harmonics(slot, slots_per_day)
+    loading[HEAT] = loading[COMMON_HEAT] = (cold_k - _USUAL_COLD_K) / _USUAL_COLD_K
+    loading[SENSOR] = 0.0
+    return loading
+
+
+def fit_common(
+    residuals: FloatArray, *, own_sd: float, slots_per_day: int = 96, noise_variance: FloatArray | None = None
+) -> tuple[float, float, float]:
+    """Return the standard deviations of the common states from residuals of a forecast out of sample.
+
+    `own_sd` is what the households of the sample contribute by chance, `noise_variance` is that of noise in the
+    residuals, fresh in each interval [interval]. Residuals that are NaN are left out. Non-negative least squares on the
+    mean square of the change over each lag, relative to itself: the changes within an hour decide how good a prediction
+    can be.
+    """
+    longest = min(10 * slots_per_day, len(residuals) // 2)
+    lags = np.unique(np.geomspace(1, longest, 40).round().astype(int))
+    hours = lags * 24 / slots_per_day
+    change = np.array([_mean((residuals[lag:] - residuals[:-lag]) ** 2) for lag in lags])
+    own = 2 * own_sd**2 * -np.expm1(-hours / OWN_HOURS)
+    shapes = -2 * np.expm1(-hours[:, None] / np.array(COMMON_HOURS))
+    target = np.maximum(change - own, 0.0)
+    if noise_variance is not None:
+        of_noise = np.where(np.isfinite(residuals), noise_variance, np.nan)
+        target -= np.array([_mean(of_noise[lag:] + of_noise[:-lag]) for lag in lags])
+    used = change > 0  # not NaN: some pairs were seen
+    shapes, target = shapes[used] / change[used, None], target[used] / change[used]
+    best, found = float(np.sum(target**2)), np.zeros(3)
+    for chosen in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2]):  # the best subset with positive coefficients
+        values = np.linalg.lstsq(shapes[:, chosen], target, rcond=None)[0]
+        left = float(np.sum((target - shapes[:, chosen] @ values) ** 2))
+        if (values > 0).all() and left < best:
+            best, found = left, np.zeros(3)
+            found[chosen] = values
+    fast, day, slow = np.sqrt(found).tolist()
+    return fast, day, slow
+
+
+def _mean(numbers: FloatArray) -> float:
+    """The mean of those that are numbers; NaN where none is."""
+    known = numbers[np.isfinite(numbers)]
+    return float(np.mean(known)) if len(known) else float("nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +183,7 @@ class StructuralFilter:
         return step_states(states, self.keep, loading, gain[:, None], measured, usable)
 
     def _gain(self, gains: FloatArray, slot: int, loading: FloatArray) -> FloatArray:
-        return gain_at(gains[slot * _HOURS // self.slots_per_day][:, None], loading)[:, 0]
+        return gain_at(gains[slot * HOURS // self.slots_per_day][:, None], loading)[:, 0]
 
     def predict(self, states: FloatArray, slot: int, cold_k: float, lead: int) -> FloatArray:
         """Return demand over forecast, `lead` intervals after the last step [zone]. `slot`, `cold_k`: of that time."""
@@ -106,10 +223,7 @@ def predict_demand(states: FloatArray, keep: FloatArray, loading: FloatArray, le
 
 def weigh(states: FloatArray, loading: FloatArray) -> FloatArray:
     """Return the sum of states times loadings [zone], added in the order of the states."""
-    total = states[0] * loading[0]
-    for number in range(1, len(states)):
-        total = total + states[number] * loading[number]
-    return np.asarray(total)
+    return np.asarray(np.add.accumulate(states * loading[:, None], axis=0)[-1])
 
 
 def make_filter(
@@ -136,7 +250,7 @@ def make_filter(
     noise = (noise_sd_wh / gain_wh) ** 2 + households * sensor.hidden_variance / gain_wh**2
     own_loading = np.round(sensor.own * expected_wh / gain_wh, 6)
     loadings = np.array([[demand_loadings(slot, slots, cold) for slot in range(slots)] for cold in cold_k])
-    keep, fresh = states.keep, (1 - states.keep**2) * states.sd**2
+    keep, fresh, ahead = states.keep, (1 - states.keep**2) * states.sd**2, states.keep**lead
     seen_by_pool = loadings.copy()
     seen_by_pool[:, :, COMMON.stop :] = 0.0
     covariance = np.diag(states.sd**2)
@@ -151,23 +265,16 @@ def make_filter(
         zone_gain[day, slot], covariance = _correct(covariance, seen, float(noise[slot]))
         if pool_variance is not None:
             pool_gain[day, slot], covariance = _correct(covariance, seen_by_pool[day, slot], pool_variance)
-        error[day, slot] = _error_ahead(states, covariance, loadings[day, (slot + lead) % slots], lead)
-    hours = np.arange(slots) * _HOURS // slots
+        later = loadings[day, (slot + lead) % slots]
+        unseen = float(np.sum((later**2 * states.sd**2 * (1 - ahead**2))[OF_DEMAND]))
+        error[day, slot] = float((later * ahead) @ covariance @ (later * ahead)) + unseen
     return StructuralFilter(
         keep=keep,
-        zone_gain=_by_hour(_per_loading(zone_gain, loadings), hours),
-        pool_gain=_by_hour(_per_loading(pool_gain, loadings), hours),
+        zone_gain=_gains_by_hour(zone_gain, loadings),
+        pool_gain=_gains_by_hour(pool_gain, loadings),
         own_loading=own_loading,
         predicted_error=float(np.sqrt(np.average(error.mean(axis=0), weights=expected_wh**2))),
     )
-
-
-def _error_ahead(states: DeviationStates, covariance: FloatArray, loading: FloatArray, lead: int) -> float:
-    """Return the mean square error of a prediction. `loading` is that of the interval that is predicted."""
-    ahead = states.keep**lead
-    left = loading * ahead
-    unseen = float(np.sum((loading**2 * states.sd**2 * (1 - ahead**2))[OF_DEMAND]))
-    return float(left @ covariance @ left) + unseen
 
 
 def _correct(covariance: FloatArray, seen: FloatArray, variance: float) -> tuple[FloatArray, FloatArray]:
@@ -176,15 +283,11 @@ def _correct(covariance: FloatArray, seen: FloatArray, variance: float) -> tuple
     return gain, covariance - np.outer(gain, shown)
 
 
-def _per_loading(gain: FloatArray, loadings: FloatArray) -> FloatArray:
-    """The gain of the response to cold is proportional to how cold it is."""
+def _gains_by_hour(gain: FloatArray, loadings: FloatArray) -> FloatArray:
+    """Return mean gains [hour, state]. The gain of the response to cold is proportional to how cold it is."""
     heat, scaled = loadings[:, :, HEAT], gain.mean(axis=0)
     weight = float(np.sum(heat**2))
     for state in HEATS:
         scaled[:, state] = float(np.sum(gain[:, :, state] * heat)) / weight if weight > 0 else 0.0
-    return np.asarray(scaled)
-
-
-def _by_hour(gain: FloatArray, hours: IntArray) -> FloatArray:
-    means = np.array([gain[hours == hour].mean(axis=0) for hour in range(_HOURS)])
-    return np.asarray(np.round(means, _GAIN_DIGITS))
+    hours = np.arange(len(scaled)) * HOURS // len(scaled)
+    return np.round([scaled[hours == hour].mean(axis=0) for hour in range(HOURS)], GAIN_DIGITS)

@@ -2,6 +2,9 @@
 
 States are whole numbers in the public log. Products, sums and quotients here are those of single numbers, in a fixed
 order. So anybody with the plan and two rows of the log computes the same price, bit for bit.
+
+A price for predicted demand changes that demand. So the answer to earlier prices is taken out of what was measured, and
+the price is the one at which the curve and the answer agree: price = curve(demand without answer * factor(price)).
 """
 
 from __future__ import annotations
@@ -16,18 +19,91 @@ import numpy as np
 
 from murmurate.errors import ModelError
 from murmurate.prediction.calendar import CalendarSlots, locate_intervals
-from murmurate.prediction.deviation_states import OWN, SENSOR, STATES, demand_loadings
-from murmurate.prediction.price_response import PriceResponse
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.sensor import ClippedSensor
-from murmurate.prediction.structural_filter import gain_at, pool_states, predict_demand, step_states
+from murmurate.prediction.structural_filter import (
+    GAIN_DIGITS,
+    HOURS,
+    OWN,
+    SENSOR,
+    STATES,
+    demand_loadings,
+    gain_at,
+    pool_states,
+    predict_demand,
+    step_states,
+)
+from murmurate.pricing.rate import RateCurve
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, BoolArray, FloatArray, IntArray
 
 STATE_UNIT = 1e-9  # of a state in the log: relative deviation
 MAX_GAIN, MAX_SCALE = 100.0, 1e9
-_HOURS = 24
-_GAIN_DIGITS, _KEEP_DIGITS = 7, 12
+_KEEP_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PriceResponse:
+    """Demand falls by about `elasticity` percent where the price rises by one percent from `reference_ticks`.
+
+    The factor is (1 + a)/(1 + a r) with r the price over the reference and a = e/(1 - e): a quotient, so that every
+    machine computes the same bits.
+
+    >>> PriceResponse(0.0, 1000).factor(np.array([500.0, 2000.0])).tolist()
+    [1.0, 1.0]
+    >>> PriceResponse(0.2, 1000).factor(np.array([1000.0, 1010.0])).round(4).tolist()
+    [1.0, 0.998]
+    """
+
+    elasticity: float  # 0: demand does not answer
+    reference_ticks: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.elasticity < 1:
+            raise ModelError("elasticity", self.elasticity, "must be 0 or more and below 1, for example 0.1")
+        if self.reference_ticks < 1:
+            raise ModelError("reference price", self.reference_ticks, "must be at least one tick")
+
+    def factor(self, price_ticks: FloatArray) -> FloatArray:
+        """Return demand at prices over demand at the reference price."""
+        return response_factor(self.elasticity, self.reference_ticks, price_ticks)
+
+    def meet(self, curve: RateCurve, demand_wh: FloatArray) -> IntArray:
+        """Return the price where curve and answer meet; see `meeting_price`."""
+        return meeting_price(curve, demand_wh, self.elasticity, self.reference_ticks)
+
+
+def response_factor(
+    elasticity: FloatArray | float, reference_ticks: FloatArray | float, price_ticks: FloatArray
+) -> FloatArray:
+    """Return demand at prices over demand at the reference price, for one answer or for one of each zone."""
+    share = elasticity / (1 - elasticity)
+    relative = np.maximum(price_ticks, 0.0) / reference_ticks
+    return np.asarray((1 + share) / (1 + share * relative))
+
+
+def meeting_price(
+    curve: RateCurve,
+    demand_wh: FloatArray,
+    elasticity: FloatArray | float,
+    reference_ticks: FloatArray | float,
+) -> IntArray:
+    """Return the lowest price [ticks] that is at least the curve's at the demand which answers to it.
+
+    `demand_wh` is the demand at the reference price. The curve must rise or stay level with demand.
+    """
+
+    def curve_at(price_ticks: IntArray) -> IntArray:
+        answered = demand_wh * response_factor(elasticity, reference_ticks, price_ticks.astype(np.float64))
+        return curve.price_ticks(np.rint(answered).astype(np.int64))
+
+    low = curve_at(np.full(len(demand_wh), 2**40))  # at a huge price demand is least
+    high = curve_at(np.zeros(len(demand_wh), np.int64))
+    while (low < high).any():
+        middle = (low + high) // 2
+        enough = curve_at(middle) <= middle
+        high, low = np.where(enough, middle, high), np.where(enough, low, np.minimum(middle + 1, high))
+    return high
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,11 +163,11 @@ class ZonePrediction:
         """Return the members of a plan that prices are predicted with."""
         return {
             "forecast": self.model.public.to_document(),
-            "own_loading": self.model.own_loading.round(_GAIN_DIGITS).tolist(),
+            "own_loading": self.model.own_loading.round(GAIN_DIGITS).tolist(),
             "keep": self.model.keep.round(_KEEP_DIGITS).tolist(),
-            "scale": round(self.scale, _GAIN_DIGITS),
-            "zone_gain": (self.zone_gain.round(_GAIN_DIGITS) + 0.0).tolist(),
-            "pool_gain": (self.pool_gain.round(_GAIN_DIGITS) + 0.0).tolist(),
+            "scale": round(self.scale, GAIN_DIGITS),
+            "zone_gain": (self.zone_gain.round(GAIN_DIGITS) + 0.0).tolist(),
+            "pool_gain": (self.pool_gain.round(GAIN_DIGITS) + 0.0).tolist(),
             "pool_homes": self.pool_homes,
             "elasticity": self.price_response.elasticity,
             "reference_ticks": self.price_response.reference_ticks,
@@ -105,8 +181,8 @@ class ZonePrediction:
         scale, pool_homes = float(document["scale"]), int(document["pool_homes"])
         small = all(bool((np.abs(gain) <= MAX_GAIN).all()) for gain in (zone_gain, pool_gain))
         small &= 0 < scale <= MAX_SCALE and 0 <= pool_homes <= MAX_SCALE
-        if {zone_gain.shape, pool_gain.shape} != {(_HOURS, STATES)} or not small:
-            allowed = f"must have {_HOURS} hours and {STATES} states, at most {MAX_GAIN}, and a scale above 0"
+        if {zone_gain.shape, pool_gain.shape} != {(HOURS, STATES)} or not small:
+            allowed = f"must have {HOURS} hours and {STATES} states, at most {MAX_GAIN}, and a scale above 0"
             raise ModelError("gain", zone_gain.shape, allowed)
         return cls(
             model=_model(json.dumps([document[name] for name in ("forecast", "own_loading", "keep")])),

@@ -77,10 +77,18 @@ def min_scale(is_sufficient: Callable[[float], bool], max_scale: float, toleranc
     low = max(high / 2, MIN_SCALE_WH)
     while low < high and is_sufficient(low):
         low, high = max(low / 2, MIN_SCALE_WH), low
+    return bisect_range(is_sufficient, low, high, tolerance)[1]
+
+
+def bisect_range(is_high: Callable[[float], bool], low: float, high: float, tolerance: float) -> tuple[float, float]:
+    """Return a range within [low, high] at whose lower end `is_high` is false and at whose upper end it is true.
+
+    It is narrower than the relative `tolerance`. `is_high` must be monotone, false at `low` and true at `high`.
+    """
     while high - low > tolerance * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if is_sufficient(middle) else (middle, high)
-    return high
+        low, high = (low, middle) if is_high(middle) else (middle, high)
+    return low, high
 
 
 def naive_sensitivity(max_bound_wh: int, horizon: int) -> IntArray:

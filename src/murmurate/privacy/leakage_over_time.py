@@ -14,15 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.household.occupancy import OccupancyChains
-from murmurate.privacy.evidence import OUTWARD_SIGNS, evidence_ranges, rounding_bound
 from murmurate.privacy.leakage import (
+    OUTWARD_SIGNS,
     PeriodicRegime,
     chain_distributions,
+    evidence_ranges,
     is_certain,
     log_odds_distance,
     log_transitions,
     loss_ends,
     periodic_regime,
+    rounding_bound,
 )
 from murmurate.units import FloatArray
 

@@ -1,5 +1,7 @@
 """The privacy guarantees (promises) of an operator, as text that a resident can read and a plan can prove.
 
+A promise also bounds how often an observer guesses right between two secrets that are equally likely before.
+
 interval: 0.5                        each interval alone costs a household at most epsilon 0.5
 any 24 h: epsilon 1, delta 1e-6      any 24 successive hours cost at most (1, 1e-6)
 any moment, habits known: 1          all prices, past and future, leak at most 1 about one moment to an attacker who
@@ -11,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
 from murmurate.errors import PrivacyError
@@ -22,6 +25,8 @@ _MOMENT_PROMISE_PATTERN = re.compile(rf"any moment(?:,\s*habits known)?:\s*(?:le
 _WINDOW_PROMISE_PATTERN = re.compile(
     rf"any\s+{_NUMBER_PATTERN}\s*(h|hours?|d|days?|intervals?):\s*epsilon\s*{_NUMBER_PATTERN}(?:,\s*delta\s*{_NUMBER_PATTERN})?"
 )
+_MAX_GUESS_EPSILON = 40  # above, the bound is 1 to 17 digits
+_MIN_EXP_TERMS = 24
 PROMISE_EXAMPLES = '"interval: 0.5", "any 24 h: epsilon 1, delta 1e-6" or "any moment, habits known: 1"'
 
 
@@ -65,6 +70,11 @@ class MomentPromise:
 
 
 Promise = IntervalPromise | WindowPromise | MomentPromise
+
+
+def promise_epsilon(promise: Promise) -> Fraction:
+    """Return the epsilon of a promise; of a moment it is the leakage."""
+    return promise.leakage if isinstance(promise, MomentPromise) else promise.epsilon
 
 
 class HabitGuessBound(NamedTuple):
@@ -132,3 +142,38 @@ def _positive_fraction(text: str, field: str) -> Fraction:
     if value <= 0:
         raise PrivacyError(field, text, "must be positive")
     return value
+
+
+def max_guess_probability(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Fraction:
+    """Return an upper bound, exact to 15 digits, of the probability of a right guess between two equal chances.
+
+    A test with error probabilities a and b against an (epsilon, delta) private release has
+
+        a + e^epsilon b >= 1 - delta    and    e^epsilon a + b >= 1 - delta
+
+    (Wasserman and Zhou 2010, Kairouz, Oh and Viswanath 2015), so a + b >= 2 (1 - delta)/(1 + e^epsilon). The guess is
+    right with probability 1 - (a + b)/2, which is at most (e^epsilon + delta)/(1 + e^epsilon).
+
+    >>> float(max_guess_probability(Fraction(1))), float(max_guess_probability(Fraction(0)))
+    (0.7310585786300049, 0.5)
+    """
+    if epsilon >= _MAX_GUESS_EPSILON or delta >= 1:
+        return Fraction(1)
+    x = max(epsilon, Fraction(0))
+    count = _MIN_EXP_TERMS + 4 * ceil(x)
+    term = odds = Fraction(1)
+    for n in range(1, count):
+        term *= x / n
+        odds += term
+    odds += term * x / count / (1 - x / (count + 1))  # above e^x: a geometric series above what the sum leaves out
+    return (odds + delta) / (1 + odds)
+
+
+def round_up_percent(probability: Fraction, digits: int = 0) -> Fraction:
+    """Return a probability in percent, rounded up to `digits` decimals: never better than what is proven.
+
+    >>> round_up_percent(Fraction(1, 2)), round_up_percent(Fraction(7311, 10_000))
+    (Fraction(50, 1), Fraction(74, 1))
+    """
+    unit = 10**digits
+    return min(Fraction(100), Fraction(ceil(100 * unit * probability), unit))

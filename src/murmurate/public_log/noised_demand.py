@@ -16,12 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.errors import ModelError
-from murmurate.planning.digest import parse_plan
-from murmurate.planning.noise_schedule import NoiseSchedule
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.privacy_cost import NoiseSchedule
+from murmurate.planning.release_terms import ReleaseTerms, parse_plan
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast_sources import USUAL_VOLATILITY
-from murmurate.prediction.noised_history import NoisedHistory
+from murmurate.prediction.forecast_sources import USUAL_VOLATILITY, NoisedHistory
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.public_log.predicted_rows import NO_PRICE, carry_over

@@ -20,8 +20,7 @@ import numpy as np
 
 from murmurate.errors import ChainError
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.prediction.deviation_states import STATES
-from murmurate.prediction.price_response import meeting_price, response_factor
+from murmurate.prediction.structural_filter import STATES
 from murmurate.prediction.zone_prediction import (
     PooledDeviation,
     PredictionModel,
@@ -29,7 +28,9 @@ from murmurate.prediction.zone_prediction import (
     ZonePrediction,
     advance_states,
     measure_zones,
+    meeting_price,
     predict_zones,
+    response_factor,
 )
 from murmurate.pricing.rate import RateCurve
 from murmurate.public_log.tile import MAX_NUMBERS, ROW_LAYOUT, RowKind, Rows, TileHeader

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from murmurate.errors import ReadingError
-from murmurate.planning.zone_name import check_zone_name
 from murmurate.reading_import.columns import Columns
+from murmurate.types import check_zone_name
 
 _ONE_HOUSEHOLD = (
     "must stay the same: import the time since then, or name another column with --household-column (with the column "

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurate.planning.household_count import round_household_count
-from murmurate.planning.promise_comparison import recommended_promise
+from murmurate.planning.household_bounds import round_household_count
+from murmurate.planning.plan_prediction import recommended_promise
 from murmurate.reading_import.meter_columns import MeterPlace
 from murmurate.reading_import.resample import MeterReadings
 

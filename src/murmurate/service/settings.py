@@ -11,8 +11,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from murmurate.errors import ModelError, MurmurateError, ZoneFileError
+from murmurate.files import read_text
 from murmurate.service.clock import ServiceClock
-from murmurate.text_files import read_text
 from murmurate.time_zones import load_time_zone
 from murmurate.toml_reader import parse_toml
 from murmurate.units import SECONDS_PER_DAY

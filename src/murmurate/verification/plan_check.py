@@ -12,12 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from murmurate.errors import MurmurateError
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.plan import Plan
-from murmurate.planning.plan_change import check_plan_change, lookback_intervals
-from murmurate.planning.plan_file import load_plan
-from murmurate.planning.plan_history import PlanHistory
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.plan import Plan, load_plan
+from murmurate.planning.plan_change import PlanHistory, check_plan_change, lookback_intervals
+from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log.tile import NoiseCode, Rows
 from murmurate.time_zones import utc_offset_min

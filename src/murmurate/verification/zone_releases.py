@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from murmurate.planning.digest import parse_plan
+from murmurate.planning.release_terms import parse_plan
 from murmurate.public_log.noised_demand import LoggedRelease
 from murmurate.public_log.tile import parse_tile
 from murmurate.public_log.zone_line import parse_zone_line

@@ -16,9 +16,8 @@ from murmurate.commands.export import export_log
 from murmurate.commands.log_source import open_log_source
 from murmurate.commands.repair import repair_log
 from murmurate.commands.verify import verify_logs
-from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.public_log.make_tile import change_key, release_interval
 from murmurate.public_log.signing import Ed25519Signer

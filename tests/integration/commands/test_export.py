@@ -10,7 +10,7 @@ from murmurate.commands.export import export_log
 from murmurate.commands.log_source import open_log_source
 from murmurate.commands.verify import verify_logs
 from murmurate.errors import MurmurateError
-from murmurate.planning.digest import compact_plan
+from murmurate.planning.release_terms import compact_plan
 from murmurate.service.storage.databases import Database
 from murmurate.verification.verifier import check_log
 from tests.support.sample_logs import DIGEST, FIRST, OTHER, PLAN, ShardLog, log, zone_row

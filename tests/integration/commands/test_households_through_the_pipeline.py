@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from murmurate.commands.zone_inputs import read_meter_summary
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.layout import Landing

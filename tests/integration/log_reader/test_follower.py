@@ -14,9 +14,8 @@ from tests.support.api_servers import plan_of
 from tests.support.postgres_stores import ShardWriter
 from tests.support.sample_shards import NEW_KEY, OLD_KEY
 
-from murmurate.planning.digest import compact_plan
 from murmurate.planning.plan import make_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.public_log.make_tile import release_interval
 from murmurate.public_log.tile import sign_tile

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from murmurate.audit.adversary import (
+    auc,
     differencing_score,
     emission_log_likelihood,
     filtered_log_odds,
@@ -15,7 +16,6 @@ from murmurate.audit.adversary import (
     public_log_ratio,
     smoothed_log_odds,
 )
-from murmurate.audit.auc_bound import auc
 from murmurate.errors import ModelError
 
 chance = st.sampled_from([0.0, 1e-9, 0.3, 0.5, 0.9, 1.0])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.support.epsilon_bound import epsilon_lower_bound
 
-from murmurate.audit.auc_bound import auc_bound
+from murmurate.audit.adversary import auc_bound
 from murmurate.audit.event_search import (
     bound_epsilon_below,
     clopper_pearson_lower,

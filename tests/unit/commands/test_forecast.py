@@ -11,7 +11,7 @@ from murmurate.commands.plan import plan_zone
 from murmurate.commands.sample_ledger import ledger_path
 from murmurate.errors import ModelError, MurmurateError, PrivacyError, ZoneFileError
 from murmurate.lab.forecast_files import read_h25, read_history, read_holidays
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
 from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
 from murmurate.prediction.public_forecast import PublicForecast

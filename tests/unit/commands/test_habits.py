@@ -16,8 +16,7 @@ from tests.support.labeled_samples import resident_chains, write_labeled_sample
 from murmurate.commands.habits import HabitOptions, learn_habits, make_cells
 from murmurate.commands.sample_ledger import ledger_path
 from murmurate.errors import ModelError, MurmurateError, PrivacyError, ReadingError, ZoneFileError
-from murmurate.planning.plan import make_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.leakage import periodic_leakage, with_periodic_prior
 from murmurate.privacy.noise import SeededNoise

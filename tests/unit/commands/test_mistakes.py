@@ -7,7 +7,7 @@ import pytest
 from tests.support.mistaken_files import write_mistaken_files
 from tests.support.mistakes import Mistake, check_message, run_as_program, run_in_process
 
-from murmurate.file_errors import describe_os_error
+from murmurate.files import describe_os_error
 
 HELP = "--help' for help"
 NO_FILE = "is not there: check the name"

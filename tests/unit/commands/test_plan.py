@@ -13,10 +13,10 @@ from rich.console import Console
 from murmurate.commands.plan import print_plan
 from murmurate.commands.zone_inputs import read_meter_summary
 from murmurate.errors import MeterError
-from murmurate.planning.plan import make_plan, prove_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.household_bounds import MeterSummary
+from murmurate.planning.plan import load_plan, make_plan, prove_plan
 from murmurate.planning.plan_prediction import forecast_errors
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, MeterSummary, parse_zone
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
 
 COMMAND = Path(sys.executable).with_name("murmurate")

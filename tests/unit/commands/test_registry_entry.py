@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmurate.commands.registry_entry import format_registry_entry, main_promise, write_registry_entry
-from murmurate.planning.learned_habits import LearnedHabits
-from murmurate.planning.plan import make_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan, make_plan
+from murmurate.planning.zone import LearnedHabits
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.promise import parse_promise
 

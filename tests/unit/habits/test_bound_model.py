@@ -8,8 +8,8 @@ from tests.support.brute_force import exact_leakage
 from tests.support.finite_leakage import periodic_prior
 
 from murmurate.errors import PrivacyError
-from murmurate.habits import bound_model
-from murmurate.habits.bound_model import (
+from murmurate.habits import zone_text
+from murmurate.habits.zone_text import (
     StepChances,
     find_bound_model,
     find_slowest_model,
@@ -165,7 +165,7 @@ def test_ranges_that_show_no_change_or_alternate_are_refused():
 
 def test_a_wrong_answer_of_the_solver_is_not_used(monkeypatch):
     low, high = example_ranges(0.9)
-    monkeypatch.setattr(bound_model, "_largest_fluxes", lambda least, *_: least)
+    monkeypatch.setattr(zone_text, "_largest_fluxes", lambda least, *_: least)
     with pytest.raises(PrivacyError, match="bound is not found"):
         find_bound_model(low, high)
 

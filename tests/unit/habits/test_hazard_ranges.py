@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from murmurate.errors import PrivacyError
 from murmurate.habits.hazard_ranges import bernoulli_range, count_margins, estimate_hazards
-from murmurate.habits.private_counts import release_counts
-from murmurate.habits.transition_counts import HabitCells, count_steps
+from murmurate.habits.private_counts import HabitCells, count_steps, release_counts
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, sample_occupancy
 from murmurate.privacy.noise import SeededNoise
 

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from murmurate.errors import ModelError, PrivacyError
 from murmurate.habits.private_counts import (
     REPLACEMENT_DISTANCE,
+    HabitCells,
+    StepCount,
+    count_steps,
     noise_margin,
     noise_scales,
     release_counts,
     vote_units,
 )
-from murmurate.habits.transition_counts import HabitCells, StepCount, count_steps
 from murmurate.privacy.noise import SeededNoise, SystemNoise, laplace_log_pmf
 
 

@@ -17,8 +17,7 @@ from murmurate.lab.backtest.bills import Rate, make_bills
 from murmurate.lab.backtest.past_readings import PastReadings, read_past_readings
 from murmurate.lab.backtest.replayed_prices import ReplayedPrices, draw_noise, replay_prices
 from murmurate.lab.backtest.zone_back_test import BackTestOptions, ZonePlan, back_test_zone
-from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
 

@@ -14,14 +14,12 @@ from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.random_stream import RandomStream
 from murmurate.lab.evaluate.season import SharedShock, draw_season, draw_shock
-from murmurate.lab.evaluate.season_filter import SeasonFilter
 from murmurate.lab.evaluate.simulated_noise import NoiseLaw
 from murmurate.lab.evaluate.simulated_region import RegionSize, simulate_region
 from murmurate.lab.evaluate.supply import Supply, answer, meeting_price, waste
 from murmurate.lab.evaluate.ways import price_season
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
-from murmurate.prediction.deviation_states import STATES
-from murmurate.privacy.huber import huber_variance
+from murmurate.privacy.divergence import huber_variance
 
 NOISE = NoiseLaw(scale=37.010**2 / 53.293, core=53.293)
 DAY = 96
@@ -107,22 +105,6 @@ def test_the_number_of_processes_changes_nothing(small_region):
     assert_array_equal(again.expected_wh, small_region.expected_wh)
     other = simulate_region(6, (100,), scale=TINY)
     assert not np.array_equal(other.whole.demand_wh, small_region.whole.demand_wh)
-
-
-def test_a_season_filter_is_the_filter_that_publishes(small_region):
-    known, cold = small_region.known, small_region.cold_k[: 2 * DAY]
-    its = known.make_filter(100, known.sensors[500], noise_sd_wh=20_000, pool_variance=0.01, lead=2)
-    quick, states = SeasonFilter(its, cold, 2, 3), np.zeros((STATES, 3))
-    rng = np.random.default_rng(8)
-    for t in range(len(cold) - 2):
-        usable, measured = t % 5 > 0, rng.normal(size=3)
-        quick.step(t, measured if usable else None)
-        states = its.step(states, t % DAY, float(cold[t]), measured, np.full(3, usable))
-        pooled = float(rng.normal())
-        quick.pool(t, pooled)
-        states = its.pool(states, t % DAY, float(cold[t]), pooled)
-        expected = its.predict(states, (t + 2) % DAY, float(cold[t + 2]), 2)
-        assert quick.predict(t + 2) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_shock_is_as_large_and_as_long_as_it_says():

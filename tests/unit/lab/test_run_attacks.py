@@ -8,7 +8,7 @@ import pytest
 from tests.support.audited_zone import attacks, plan, weaker
 
 from murmurate.audit import adversary
-from murmurate.audit.auc_bound import auc
+from murmurate.audit.adversary import auc
 from murmurate.household.consumption import TableConsumption
 from murmurate.household.occupancy import ModelClass
 from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, estimate_auc

@@ -12,12 +12,11 @@ from tests.support.sample_forecasts import sample_forecast
 
 from murmurate.errors import ZoneFileError
 from murmurate.planning.bound_choice import choose_bound
-from murmurate.planning.plan import make_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.zone_file import parse_zone
-from murmurate.prediction.bound_search import TriedBound, find_highest_as_good, find_least_error, try_bounds
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
+from murmurate.prediction.sensor import TriedBound, find_highest_as_good, find_least_error, try_bounds
 
 SLOTS, DAYS = 24, 42
 

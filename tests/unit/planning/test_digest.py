@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.planning.digest import compact_plan, compute_plan_digest, parse_plan
+from murmurate.planning.release_terms import compact_plan, compute_plan_digest, parse_plan
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
 DOCUMENTS = st.dictionaries(

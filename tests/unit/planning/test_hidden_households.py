@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.planning.hidden_households import HiddenHouseholds
 from murmurate.planning.plan import make_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.types import UNPROTECTED_KIND
 

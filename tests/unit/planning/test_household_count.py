@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.planning.household_count import MAX_COUNT_ERROR, is_count_off, round_household_count
+from murmurate.planning.household_bounds import MAX_COUNT_ERROR, is_count_off, round_household_count
 
 
 @given(st.integers(1, 10**8))

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murmurate.errors import MurmurateError
-from murmurate.planning.plan import make_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.time_zones import UTC_CLOCK, local_clock, utc_offset_min

@@ -5,9 +5,8 @@ import pytest
 from scipy.special import ndtr
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.habit_leakage import habit_inference_risks
-from murmurate.planning.noise_schedule import NoiseSchedule
 from murmurate.planning.plan import make_plan, prove_plan
+from murmurate.planning.privacy_cost import NoiseSchedule, habit_inference_risks
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import NoiseDistribution

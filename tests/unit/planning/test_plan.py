@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from murmurate.errors import MeterError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.plan import make_plan, prove_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan, make_plan, prove_plan
+from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.planning.utility import plan_utility
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone

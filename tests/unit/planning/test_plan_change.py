@@ -11,8 +11,7 @@ from tests.support.finite_leakage import moment_leakage
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.plan import make_plan, prove_plan
-from murmurate.planning.plan_change import check_plan_change, lookback_intervals
-from murmurate.planning.plan_history import PlanHistory, kind_paths
+from murmurate.planning.plan_change import PlanHistory, check_plan_change, kind_paths, lookback_intervals
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import MomentPromise, parse_promise

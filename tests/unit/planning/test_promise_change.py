@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmurate.planning.promise_change import find_promise_changes
+from murmurate.planning.plan_change import find_promise_changes
 from murmurate.privacy.promise import parse_promise
 
 DAY, WEEK = "any 24 h: epsilon {}, delta 1e-6", "any 7 d: epsilon {}"

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 from murmurate.errors import MurmurateError
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.noise_schedule import NoiseSchedule
-from murmurate.planning.plan import make_plan, prove_plan
-from murmurate.planning.plan_file import load_plan
-from murmurate.planning.privacy_cost import release_costs
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.plan import load_plan, make_plan, prove_plan
+from murmurate.planning.privacy_cost import NoiseSchedule, release_costs
+from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import NoiseDistribution
 

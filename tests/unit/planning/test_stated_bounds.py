@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.plan import make_plan
-from murmurate.planning.plan_file import load_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.plan import load_plan, make_plan
+from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 
 ZONE_FILE = EXAMPLE_ZONE_FILE.replace(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from murmurate.errors import ZoneFileError
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, MeterSummary, parse_zone
+from murmurate.planning.household_bounds import MeterSummary
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
 from murmurate.privacy.noise import NoiseDistribution
 

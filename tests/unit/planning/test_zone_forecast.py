@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from murmurate.errors import PrivacyError, ZoneFileError
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.plan import make_plan
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.plan_prediction import expected_day
+from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
 

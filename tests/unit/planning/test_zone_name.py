@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from murmurate.errors import ZoneFileError
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_name import MAX_ZONE_NAME_BYTES, is_zone_name
+from murmurate.types import MAX_ZONE_NAME_BYTES, is_zone_name
 
 UNREADABLE = [
     "",

@@ -7,10 +7,15 @@ from hypothesis import strategies as st
 
 from murmurate.errors import ModelError
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.deviation_states import fit_common
 from murmurate.prediction.forecast import fit_forecasts, forecast_unseen
-from murmurate.prediction.forecast_sources import USUAL_VOLATILITY, forecast_from_history
-from murmurate.prediction.noised_history import NoisedHistory, forecast_from_noised_history, measure_noised_error
+from murmurate.prediction.forecast_sources import (
+    USUAL_VOLATILITY,
+    NoisedHistory,
+    forecast_from_history,
+    forecast_from_noised_history,
+    measure_noised_error,
+)
+from murmurate.prediction.structural_filter import fit_common
 
 SLOTS, HOMES = 24, 512  # a power of two: shares are exact
 NAMES = {"source": "a made log", "time_zone": "UTC"}

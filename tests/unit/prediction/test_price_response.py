@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmurate.errors import ModelError
-from murmurate.prediction.price_response import PriceResponse
+from murmurate.prediction.zone_prediction import PriceResponse
 from murmurate.pricing.rate import RateCurve
 
 CURVES = [

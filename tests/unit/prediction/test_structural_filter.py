@@ -5,21 +5,23 @@ import hashlib
 import numpy as np
 import pytest
 
-from murmurate.prediction.deviation_states import (
+from murmurate.prediction.forecast import CalendarForecast
+from murmurate.prediction.sensor import ClippedSensor
+from murmurate.prediction.structural_filter import (
     COMMON,
     OF_DEMAND,
     OWN,
     SENSOR,
     STATES,
     DeviationStates,
+    StructuralFilter,
     Volatility,
     demand_loadings,
     fit_common,
     harmonics,
+    make_filter,
+    weigh,
 )
-from murmurate.prediction.forecast import CalendarForecast
-from murmurate.prediction.sensor import ClippedSensor
-from murmurate.prediction.structural_filter import StructuralFilter, make_filter, weigh
 
 SLOTS, LEAD, HOMES = 96, 2, 1000
 EXPECTED = HOMES * (100 + 40 * np.sin(np.arange(SLOTS) * 2 * np.pi / SLOTS))

@@ -12,10 +12,9 @@ from research.consumption_laws import PairCurve
 from tests.support.privacy_curves import randomised_response
 
 from murmurate.errors import PrivacyError
-from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant, count_events, window_cost
+from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant, count_events, window_events
 from murmurate.privacy.calibration import min_scale
-from murmurate.privacy.divergence import GaussianCurve
-from murmurate.privacy.huber import HuberCurve
+from murmurate.privacy.divergence import GaussianCurve, HuberCurve
 
 U = 1000
 ACCOUNTANTS = [PureDpAccountant(), PldAccountant()]
@@ -175,19 +174,23 @@ def test_golden_pure_day():
 # --- windows
 
 
+def window_cost(day, window, accountant):
+    return max(accountant.epsilon(events, 1e-6) for events in window_events(day, window))
+
+
 def test_a_window_of_whole_days_is_the_day_repeated():
     day = [laplace(0.05)] * 90 + [PrivacyEvent(())] * 6
     accountant = PldAccountant()
-    assert window_cost(day, 192, 1e-6, accountant) == pytest.approx(accountant.epsilon([(day[0], 180)], 1e-6))
+    assert window_cost(day, 192, accountant) == pytest.approx(accountant.epsilon([(day[0], 180)], 1e-6))
 
 
 def test_a_window_costs_what_its_worst_position_costs():
     noisy, loud = pure(0.1), pure(0.4)
     day = [noisy] * 4 + [loud] * 2
-    assert window_cost(day, 2, 1e-6, PureDpAccountant()) == pytest.approx(0.8)
-    assert window_cost(day, 7, 1e-6, PureDpAccountant()) == pytest.approx(0.4 + 0.8 + 0.4)
+    assert window_cost(day, 2, PureDpAccountant()) == pytest.approx(0.8)
+    assert window_cost(day, 7, PureDpAccountant()) == pytest.approx(0.4 + 0.8 + 0.4)
     every = [sum(day[(s + n) % 6].max_loss for n in range(9)) for s in range(6)]
-    assert window_cost(day, 9, 1e-6, PureDpAccountant()) == pytest.approx(max(every))
+    assert window_cost(day, 9, PureDpAccountant()) == pytest.approx(max(every))
 
 
 def test_equal_events_are_counted_together():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmurate.errors import PrivacyError
-from murmurate.privacy.bernoulli import bernoulli_exp, exp_bounds
+from murmurate.privacy.noise import bernoulli_exp, exp_bounds
 
 
 def exponential(numerator, denominator):

@@ -14,7 +14,7 @@ from murmurate.privacy.calibration import (
     min_scale,
     naive_sensitivity,
 )
-from murmurate.privacy.exact_noise import opendp_laplace
+from murmurate.privacy.noise import opendp_laplace
 from murmurate.units import round_down_to_double
 
 EPSILONS = st.fractions(Fraction(1, 1000), 20, max_denominator=10_000)

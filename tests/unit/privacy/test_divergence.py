@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from tests.support.privacy_curves import randomised_response
 
 from murmurate.errors import ModelError
-from murmurate.privacy.divergence import GaussianCurve, SecretPair
-from murmurate.privacy.huber import HuberCurve
+from murmurate.privacy.divergence import GaussianCurve, HuberCurve, SecretPair
 from murmurate.privacy.noise import laplace_log_pmf
 
 SHIFTS = st.integers(1, 12)

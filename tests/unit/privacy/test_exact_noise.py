@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.privacy import exact_noise
-from murmurate.privacy.exact_noise import (
+from murmurate.privacy import noise
+from murmurate.privacy.divergence import HuberDistribution
+from murmurate.privacy.noise import (
     draw_gaussian_noise,
     draw_huber_noise,
     gaussian_exponent,
@@ -15,7 +16,6 @@ from murmurate.privacy.exact_noise import (
     opendp_laplace,
     proposal_scale,
 )
-from murmurate.privacy.huber import HuberDistribution
 
 SCALES = st.floats(1.0, 2.0**40)
 CORES = st.integers(0, 2**40)
@@ -82,10 +82,10 @@ def test_laplace_noise_of_any_scale_is_not_that_of_its_proposals():
 @pytest.mark.parametrize("draw", ["laplace", "gaussian", "huber"])
 def test_the_chance_of_keeping_decides_the_spread(monkeypatch, draw, keep_all):
     """With proposals twice as wide as needed, noise that kept them all would be far too wide."""
-    right = exact_noise.proposal_scale
-    monkeypatch.setattr(exact_noise, "proposal_scale", lambda scale, core=0: 2 * right(scale, core))
+    right = noise.proposal_scale
+    monkeypatch.setattr(noise, "proposal_scale", lambda scale, core=0: 2 * right(scale, core))
     if keep_all:
-        monkeypatch.setattr(exact_noise, "bernoulli_exp", lambda exponents, _: [True] * len(exponents))
+        monkeypatch.setattr(noise, "bernoulli_exp", lambda exponents, _: [True] * len(exponents))
     scales = np.full(20_000, 300.7)
     if draw == "gaussian":
         spread = draw_gaussian_noise(scales).std() / 300.7

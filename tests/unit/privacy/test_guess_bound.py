@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.privacy.guess_bound import max_guess_probability, round_up_percent
+from murmurate.privacy.promise import max_guess_probability, round_up_percent
 
 EPSILONS = st.fractions(min_value=0, max_value=12, max_denominator=10**6)
 DELTAS = st.sampled_from([Fraction(0), Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 20)])

@@ -10,8 +10,14 @@ from research.consumption_laws import laplace_pair_curve
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant
-from murmurate.privacy.divergence import GaussianCurve, SecretPair
-from murmurate.privacy.huber import HuberCurve, HuberDistribution, huber_log_pmf, huber_variance
+from murmurate.privacy.divergence import (
+    GaussianCurve,
+    HuberCurve,
+    HuberDistribution,
+    SecretPair,
+    huber_log_pmf,
+    huber_variance,
+)
 from murmurate.privacy.noise import laplace_log_pmf
 
 U = 1000

@@ -11,11 +11,12 @@ from murmurate.errors import ModelError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.lab.paper.related_mechanisms import cao_leakage, group_privacy_scale, markov_quilt_scale
 from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
-from murmurate.privacy.evidence import evidence_ranges, propagate_evidence
 from murmurate.privacy.leakage import (
     epsilon_for_leakage,
+    evidence_ranges,
     periodic_distributions,
     periodic_leakage,
+    propagate_evidence,
     worst_leakage,
 )
 

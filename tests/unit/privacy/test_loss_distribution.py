@@ -13,12 +13,12 @@ from research.consumption_laws import PairCurve
 from scipy.special import ndtr
 from tests.support.privacy_curves import randomised_response
 
-from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
+from murmurate.privacy.accountant import LossDistribution, PldAccountant, PrivacyEvent, _fast_length
 from murmurate.privacy.divergence import (
     GaussianCurve,
+    HuberCurve,
+    normal_cdf,
 )
-from murmurate.privacy.huber import HuberCurve, normal_cdf
-from murmurate.privacy.loss_distribution import LossDistribution, _fast_length
 
 CURVES = [
     randomised_response(0.3),

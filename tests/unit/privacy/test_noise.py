@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from murmurate.errors import PrivacyError
-from murmurate.privacy.huber import huber_log_pmf
+from murmurate.privacy.divergence import huber_log_pmf
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise, SystemNoise, laplace_log_pmf
 
 SCALES = [1.2, 2.0, 3.7, 14.0, 127.3]

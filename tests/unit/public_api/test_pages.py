@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from starlette.routing import Match
 from tests.support.zone_views import TICK, seconds, view_of, views, with_keys, with_prices, with_terms, with_totals
 
-from murmurate.planning.hidden_households import HiddenHouseholds
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import HabitGuessBound

@@ -11,7 +11,7 @@ from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
-from murmurate.prediction.deviation_states import STATES
+from murmurate.prediction.structural_filter import STATES
 from murmurate.prediction.zone_prediction import (
     PooledDeviation,
     advance_states,

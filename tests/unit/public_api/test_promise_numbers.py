@@ -19,10 +19,10 @@ from tests.unit.public_api.test_pages import BASE, KEY, NOW_S, Parsed
 
 from murmurate.commands.plan import print_plan
 from murmurate.planning import promise_text
-from murmurate.planning.learned_habits import LearnedHabits
 from murmurate.planning.plan import make_plan
 from murmurate.planning.promise_text import describe_promises
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone import LearnedHabits
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
 from murmurate.prediction.public_forecast import ConsentedSample

@@ -21,8 +21,14 @@ from murmurate.planning.promise_text import (
 from murmurate.planning.release_terms import PlannedHouseholds, ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
-from murmurate.privacy.guess_bound import max_guess_probability
-from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound, IntervalPromise, WindowPromise, parse_promise
+from murmurate.privacy.promise import (
+    AbsenceGuessBound,
+    HabitGuessBound,
+    IntervalPromise,
+    WindowPromise,
+    max_guess_probability,
+    parse_promise,
+)
 from murmurate.service.log_reader.zone_view import PlanEnd, PriceKind
 from murmurate.service.public_api.pages.plan_page import plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page

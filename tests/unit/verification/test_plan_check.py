@@ -27,10 +27,8 @@ from tests.support.sample_logs import (
     zone_row,
 )
 
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.plan import prove_plan
-from murmurate.planning.plan_file import load_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.plan import load_plan, prove_plan
+from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from murmurate.public_log.make_tile import open_shard, release_interval
 from murmurate.public_log.tile import row_dtype
 from murmurate.public_log.tile_chain import check_follows

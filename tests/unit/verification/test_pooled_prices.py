@@ -14,8 +14,7 @@ from tests.support.predicted_zones import (
 )
 from tests.support.sample_logs import OLD, check, rules
 
-from murmurate.prediction.deviation_states import COMMON
-from murmurate.prediction.structural_filter import gain_at
+from murmurate.prediction.structural_filter import COMMON, gain_at
 from murmurate.public_log.predicted_rows import Pool, PredictedZones, carry_over
 from murmurate.public_log.tile import RowKind, sign_tile
 from murmurate.public_log.zone_line import make_zone_line

@@ -18,8 +18,8 @@ from tests.support.predicted_zones import (
 from tests.support.sample_logs import OLD, check, edit_rows, plan, rules
 
 from murmurate.errors import MurmurateError
-from murmurate.planning.digest import compute_plan_digest
-from murmurate.planning.plan_file import load_plan
+from murmurate.planning.plan import load_plan
+from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.public_log.predicted_rows import NO_PRICE, predicted_layout
 from murmurate.public_log.tile import ROW_LAYOUT, RowKind, TileKind
 from murmurate.public_log.zone_line import make_zone_line, parse_zone_line

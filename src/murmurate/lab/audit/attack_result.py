@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from murmurate.audit.auc_bound import refutes_auc_bound
+from murmurate.audit.adversary import refutes_auc_bound
 from murmurate.audit.event_search import CellCounts, bound_epsilon_below
 from murmurate.lab.audit.claimed_bounds import max_auc
 from murmurate.lab.metrics import Estimate

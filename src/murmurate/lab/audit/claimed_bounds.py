@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.audit.auc_bound import auc_bound
+from murmurate.audit.adversary import auc_bound
 from murmurate.audit.event_search import log_ratio_bound
 from murmurate.lab.audit.noise_model import noise_log_pmf
 from murmurate.lab.audit.simulated_zone import AuditScenario

@@ -10,8 +10,7 @@ import numpy as np
 from murmurate.audit import adversary
 from murmurate.audit.adversary import LogPmf
 from murmurate.planning.plan import Plan
-from murmurate.privacy.divergence import SecretPair
-from murmurate.privacy.huber import huber_log_pmf
+from murmurate.privacy.divergence import SecretPair, huber_log_pmf
 from murmurate.privacy.noise import NoiseDistribution, laplace_log_pmf
 from murmurate.units import BoolArray, FloatArray, IntArray
 

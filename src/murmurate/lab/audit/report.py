@@ -16,8 +16,8 @@ from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, AttackResul
 from murmurate.lab.audit.figure import draw_attack_figure
 from murmurate.lab.audit.run_attacks import audit_samples_needed
 from murmurate.lab.audit.simulated_zone import target_kinds
-from murmurate.planning.digest import compute_plan_digest
 from murmurate.planning.plan import Plan
+from murmurate.planning.release_terms import compute_plan_digest
 
 AUDIT_SEED = 1
 _DRAWS_PER_SKIP = 1000  # one of so many draws is skipped, in the sentence on the power of the audit

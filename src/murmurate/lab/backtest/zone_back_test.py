@@ -16,9 +16,8 @@ from murmurate.lab.backtest.bill_statistics import BillStatistics, measure_bills
 from murmurate.lab.backtest.bills import Bills, make_bills
 from murmurate.lab.backtest.past_readings import PastReadings
 from murmurate.lab.backtest.replayed_prices import draw_noise, replay_prices
-from murmurate.planning.digest import parse_plan
-from murmurate.planning.household_count import round_household_count
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.household_bounds import round_household_count
+from murmurate.planning.release_terms import ReleaseTerms, parse_plan
 from murmurate.pricing.rate import RateCurve
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import IntArray

@@ -8,10 +8,15 @@ import numpy as np
 
 from murmurate.lab.evaluate.sample_moments import SampleMoments, make_sensor
 from murmurate.prediction.calendar import CalendarSlots
-from murmurate.prediction.deviation_states import DeviationStates, Volatility, fit_common
 from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.prediction.sensor import ClippedSensor
-from murmurate.prediction.structural_filter import StructuralFilter, make_filter
+from murmurate.prediction.structural_filter import (
+    DeviationStates,
+    StructuralFilter,
+    Volatility,
+    fit_common,
+    make_filter,
+)
 from murmurate.units import QUARTER_HOURS_PER_DAY, FloatArray
 
 SLOTS = QUARTER_HOURS_PER_DAY

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmurate.errors import ReadingError
-from murmurate.text_files import open_text
+from murmurate.files import open_text
 from murmurate.units import QUARTER_HOURS_PER_DAY, SECONDS_PER_DAY, FloatArray, IntArray
 
 MIN_HOUSEHOLDS, MIN_DAYS = 200, 35

@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 
 from murmurate.lab.evaluate.public_knowledge import SLOTS
-from murmurate.lab.evaluate.season_filter import SeasonFilter
 from murmurate.lab.evaluate.supply import Supply, answer, meeting_price
 from murmurate.prediction.sensor import ClippedSensor
+from murmurate.prediction.structural_filter import StructuralFilter
 from murmurate.units import FloatArray
 
 
@@ -84,8 +84,9 @@ class Predicted:
 
     supply: Supply
     season: ZoneSeason
-    filter: SeasonFilter
+    filter: StructuralFilter
     sensor: ClippedSensor
+    states: FloatArray  # [state, zone] of the filter, after the interval that was observed last
     sums_wh: FloatArray | None  # None: no release of the zone is used
     expected_sums_wh: FloatArray
     noise_wh: FloatArray
@@ -94,18 +95,26 @@ class Predicted:
     assumed_elasticity: FloatArray | float = 0.0
 
     def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
-        if self.pooled is not None and self.pool_delay and t > 0:
-            self.filter.pool(t - 1, float(self.pooled[t - 1]))
-        measured = None
+        if self.pool_delay and t > 0:
+            self._pool(t - 1)
+        measured = np.zeros(self.states.shape[1])
         if self.sums_wh is not None:
             release = (self.sums_wh[t] * answered + self.noise_wh[t]) / answer(price, self.assumed_elasticity)
             measured = self.sensor.read_deviation(release, self.expected_sums_wh[t], t % SLOTS)
-        self.filter.step(t, measured)
-        if self.pooled is not None and not self.pool_delay:
-            self.filter.pool(t, float(self.pooled[t]))
+        usable, cold_k = np.full(measured.shape, self.sums_wh is not None), float(self.season.cold_k[t])
+        self.states = self.filter.step(self.states, t % SLOTS, cold_k, measured, usable)
+        if not self.pool_delay:
+            self._pool(t)
+
+    def _pool(self, t: int) -> None:
+        if self.pooled is not None:
+            cold_k = float(self.season.cold_k[t])
+            self.states = self.filter.pool(self.states, t % SLOTS, cold_k, float(self.pooled[t]))
 
     def estimate(self, due: int) -> FloatArray:
-        return np.asarray(self.season.expected_wh[due] * self.filter.predict(due))
+        cold_k = float(self.season.cold_k[due])
+        relative = self.filter.predict(self.states, due % SLOTS, cold_k, self.season.lead)
+        return np.asarray(self.season.expected_wh[due] * relative)
 
     def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
         return meeting_price(self.supply, estimate_wh / self.season.mean_wh, self.assumed_elasticity)

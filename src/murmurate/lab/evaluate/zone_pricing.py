@@ -16,12 +16,11 @@ import numpy as np
 from murmurate.lab.evaluate.clipped_sums import BOUNDS_WH
 from murmurate.lab.evaluate.public_knowledge import SLOTS
 from murmurate.lab.evaluate.region import Region, ZoneGroup
-from murmurate.lab.evaluate.season_filter import SeasonFilter
 from murmurate.lab.evaluate.simulated_noise import NoiseLaw, pooled_deviation
 from murmurate.lab.evaluate.supply import Supply, meeting_price
 from murmurate.lab.evaluate.ways import Echo, FixedPrices, Predicted, PricingWay, ZoneSeason
-from murmurate.prediction.bound_search import TriedBound, find_highest_as_good, find_least_error, try_bounds
-from murmurate.prediction.structural_filter import StructuralFilter
+from murmurate.prediction.sensor import TriedBound, find_highest_as_good, find_least_error, try_bounds
+from murmurate.prediction.structural_filter import STATES, StructuralFilter
 from murmurate.units import FloatArray
 
 _EXACT_BOUND = BOUNDS_WH[-1]
@@ -181,7 +180,8 @@ class ZonePricing:
         way = Predicted(
             supply=self.setting.supply,
             season=self.season,
-            filter=SeasonFilter(its_filter, self.region.cold_k, self.setting.lead, 2 * self.zones),
+            filter=its_filter,
+            states=np.zeros((STATES, 2 * self.zones)),
             sensor=self.region.known.sensors[bound],
             sums_wh=None if sums_wh is None else _twice(sums_wh),
             expected_sums_wh=_twice(self._expected_wh(bound)),

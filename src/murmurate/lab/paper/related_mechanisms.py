@@ -9,8 +9,7 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.household.occupancy import OccupancyChains
-from murmurate.privacy.evidence import chain_product, propagate_evidence
-from murmurate.privacy.leakage import periodic_distributions
+from murmurate.privacy.leakage import chain_product, periodic_distributions, propagate_evidence
 from murmurate.units import FloatArray
 
 _MAX_REPEATED_DAYS = 10_000

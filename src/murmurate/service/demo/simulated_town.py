@@ -17,7 +17,7 @@ from murmurate.audit.adversary import emission_log_likelihood, filtered_log_odds
 from murmurate.household.occupancy import OccupancyModel, occupancy_probability
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone import HouseholdKind
-from murmurate.privacy.huber import huber_log_pmf
+from murmurate.privacy.divergence import huber_log_pmf
 from murmurate.privacy.noise import NoiseDistribution, laplace_log_pmf
 from murmurate.units import BoolArray, FloatArray, IntArray
 

@@ -13,7 +13,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from murmurate.errors import MeterError
-from murmurate.text_files import check_utf_8
+from murmurate.files import check_utf_8
 
 _REQUIRED_COLUMNS = ("meter", "zone", "bound_wh")
 _COLUMN_CHECKS = {"meter": pa.types.is_integer, "zone": pa.types.is_large_string, "bound_wh": pa.types.is_integer}

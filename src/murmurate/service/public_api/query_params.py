@@ -9,9 +9,9 @@ from datetime import date, datetime
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from murmurate.planning.zone_name import ZONE_NAME_RULE, is_zone_name
 from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.log_reader.zone_views import ZoneViews
+from murmurate.types import ZONE_NAME_RULE, is_zone_name
 
 REPEATABLE_PARAMS = {"targets"}
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
-from murmurate.planning.digest import compact_plan
-from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.privacy.noise import SystemNoise
 from murmurate.publisher.desired_state import DesiredState, ZoneOpening
 from murmurate.publisher.protocol import Outcome

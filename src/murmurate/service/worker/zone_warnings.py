@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from murmurate.planning.household_count import is_count_off
+from murmurate.planning.household_bounds import is_count_off
 from murmurate.publisher.desired_state import ShardOpening
 
 MIN_LEAD = 2  # with less the interval that pays has begun before the measured one is over

@@ -19,10 +19,9 @@ from math import exp, log, pi, sqrt
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from murmurate.planning.noise_schedule import NoiseSchedule
+from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.prediction.deviation_states import OWN, SENSOR, STATES
-from murmurate.prediction.structural_filter import gain_at
+from murmurate.prediction.structural_filter import OWN, SENSOR, STATES, gain_at
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
