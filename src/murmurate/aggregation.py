@@ -64,7 +64,13 @@ class Shard:
         position = np.zeros(len(meters_in_each), np.int64)
         position[zones] = np.arange(len(zones))
         zone = position[meters.zone]
-        first, row = _row_index(meters)
+        first = 0
+        row: IntArray | None = None  # where the numbers have no gap
+        if meters.number is not None and len(meters):
+            first, last = int(meters.number[0]), int(meters.number[-1])
+            if last - first + 1 != len(meters):
+                row = np.full(last - first + 2, len(meters), np.int64)  # one more, for larger numbers
+                row[meters.number - first] = np.arange(len(meters))
         return cls(
             shard=shard,
             meters=meters,
@@ -75,18 +81,6 @@ class Shard:
             first_meter=first,
             row=row,
         )
-
-
-def _row_index(meters: Meters) -> tuple[int, IntArray | None]:
-    """Return the first number, and a table from number to row, or None if the numbers have no gap."""
-    if meters.number is None or not len(meters):
-        return 0, None
-    first, last = int(meters.number[0]), int(meters.number[-1])
-    if last - first + 1 == len(meters):
-        return first, None
-    row = np.full(last - first + 2, len(meters), np.int64)  # one more, for larger numbers
-    row[meters.number - first] = np.arange(len(meters))
-    return first, row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,20 +114,15 @@ def tally_readings(batches: Iterable[Readings], shard: Shard, start_us: int | No
         if start_us is not None and batch.start_us is not None and not (here := batch.start_us == start_us).all():
             row, energy_wh = row[here], energy_wh[here]
         readings, wrong_interval = readings + len(batch), wrong_interval + len(batch) - len(row)
-        row = _row_or_unknown(row, shard)
+        size = len(meters) if shard.row is None else len(shard.row) - 1
+        if not (inside := row.view(np.uint64) < size).all():  # one comparison: negative numbers become huge
+            row = np.where(inside, row, size)
+        row = row if shard.row is None else shard.row.take(row)  # one past the end: an unknown meter
         unknown += int(np.count_nonzero(row == len(meters)))
         np.maximum.at(energy_by_row, row, np.maximum(energy_wh, 0))
     return _make_tally(
         energy_by_row[:-1], shard, readings=readings, wrong_interval=wrong_interval, unknown_meter=unknown
     )
-
-
-def _row_or_unknown(offset: IntArray, shard: Shard) -> IntArray:
-    """Return the row of each offset from the first number, or one past the end for an unknown meter."""
-    size = len(shard.meters) if shard.row is None else len(shard.row) - 1
-    if not (inside := offset.view(np.uint64) < size).all():  # one comparison: negative numbers become huge
-        offset = np.where(inside, offset, size)
-    return offset if shard.row is None else shard.row.take(offset)
 
 
 def _make_tally(
@@ -142,7 +131,11 @@ def _make_tally(
     silent = observed_wh == _NO_READING
     energy_wh = np.minimum(observed_wh, shard.meters.bound_wh)
     np.copyto(energy_wh, shard.meters.imputed_wh, where=silent)
-    total = _sum_by_zone(energy_wh, shard)
+    total = np.zeros(len(shard.zones), np.int64)
+    if shard.sorted_by_zone and len(shard.zones):
+        total = np.add.reduceat(energy_wh, np.cumsum(shard.meter_counts) - shard.meter_counts)
+    else:
+        np.add.at(total, shard.zone, energy_wh)
     imputed = np.bincount(shard.zone[silent], minlength=len(shard.zones))
     return Tally(
         shards=frozenset({shard.shard}),
@@ -154,14 +147,6 @@ def _make_tally(
         wrong_interval=wrong_interval,
         unknown_meter=unknown_meter,
     )
-
-
-def _sum_by_zone(energy_wh: IntArray, shard: Shard) -> IntArray:
-    if shard.sorted_by_zone and len(shard.zones):
-        return np.add.reduceat(energy_wh, np.cumsum(shard.meter_counts) - shard.meter_counts)
-    total = np.zeros(len(shard.zones), np.int64)
-    np.add.at(total, shard.zone, energy_wh)
-    return total
 
 
 def merge_tallies(tallies: Iterable[Tally]) -> Tally:

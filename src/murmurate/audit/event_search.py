@@ -53,7 +53,9 @@ def count_values(away: Any, home: Any) -> CellCounts:
     """
     samples = as_sample(away, "away", MIN_AUDIT_SAMPLES), as_sample(home, "home", MIN_AUDIT_SAMPLES)
     knots = _knots([sample[_SAMPLE_SPLITS[0]] for sample in samples])
-    cells = [_cell_index(knots, sample) for sample in samples]
+    # cell 2j + 1 is the value of knot j alone, cell 2j the open gap below it; together, the real line
+    edges = np.stack([knots, np.nextafter(knots, np.inf)], axis=1).ravel()
+    cells = [np.searchsorted(edges, sample, side="right") for sample in samples]
     return _count_cells(cells, 2 * len(knots) + 1)
 
 
@@ -138,21 +140,11 @@ def _knots(samples: list[FloatArray]) -> FloatArray:
     quantiles = values[np.linspace(0, len(values) - 1, _MAX_CELL_KNOTS // 2).astype(np.int64)]
     frequent = distinct[np.argsort(-count, kind="stable")[: _MAX_CELL_KNOTS // 2]]
     repeated = frequent[np.isin(frequent, distinct[count > 1])]
-    return np.unique(np.concatenate([quantiles, repeated, *(_outermost(sample) for sample in samples)]))
-
-
-def _outermost(values: FloatArray) -> FloatArray:
-    """Return the 1st, 2nd, 4th, 8th, .. value from either end."""
-    ordered = np.sort(values)
-    positions = 2 ** np.arange(len(values).bit_length()) - 1
-    return np.concatenate([ordered[positions], ordered[::-1][positions]])
-
-
-def _cell_index(knots: FloatArray, values: FloatArray) -> IntArray:
-    """Cell 2j + 1 is the value of knot j alone, cell 2j the open gap below it; together, the real line."""
-    edges = np.stack([knots, np.nextafter(knots, np.inf)], axis=1).ravel()
-    cells: IntArray = np.searchsorted(edges, values, side="right")
-    return cells
+    ends = []  # the 1st, 2nd, 4th, 8th, .. value from either end
+    for ordered in map(np.sort, samples):
+        positions = 2 ** np.arange(len(ordered).bit_length()) - 1
+        ends += [ordered[positions], ordered[::-1][positions]]
+    return np.unique(np.concatenate([quantiles, repeated, *ends]))
 
 
 def _count_cells(worlds: list[IntArray], cells: int) -> CellCounts:
@@ -162,8 +154,11 @@ def _count_cells(worlds: list[IntArray], cells: int) -> CellCounts:
 
 def _best_events(counts: CellCounts, z: float, delta: float) -> Iterator[_EventChoice]:
     """Yield the best event of each order of the cells, in each direction."""
-    trials = counts.picking.sum(axis=2, keepdims=True)
-    for order, prefixes in _cell_orders(counts.proposing):
+    trials, proposing = counts.picking.sum(axis=2, keepdims=True), counts.proposing
+    line = np.broadcast_to(np.arange(proposing.shape[2]), (len(proposing), proposing.shape[2]))
+    ratio = np.argsort(np.log(proposing[:, 1] + 0.5) - np.log(proposing[:, 0] + 0.5), axis=1, kind="stable")
+    orders = [(order, True) for order in (line, line[:, ::-1], ratio, ratio[:, ::-1])]
+    for order, prefixes in [*orders, (line, False)]:  # events are prefixes of an order, or single cells
         hits = np.take_along_axis(counts.picking, order[:, None, :], axis=2)
         hits = np.cumsum(hits, axis=2) if prefixes else hits
         low, high = _approximate_interval(hits, trials, z)
@@ -174,15 +169,6 @@ def _best_events(counts: CellCounts, z: float, delta: float) -> Iterator[_EventC
             first = 0 if prefixes else last
             cells = order[candidate, first : last + 1]
             yield _EventChoice(float(bound[candidate, last]), int(candidate), cells, directions)
-
-
-def _cell_orders(counts: IntArray) -> Iterator[tuple[IntArray, bool]]:
-    """Yield orders of cells [candidate, cell], and whether events are prefixes (True) or single cells (False)."""
-    line = np.broadcast_to(np.arange(counts.shape[2]), (len(counts), counts.shape[2]))
-    ratio = np.argsort(np.log(counts[:, 1] + 0.5) - np.log(counts[:, 0] + 0.5), axis=1, kind="stable")
-    for order in (line, line[:, ::-1], ratio, ratio[:, ::-1]):
-        yield order, True
-    yield line, False
 
 
 def _approximate_interval(hits: IntArray, trials: IntArray, z: float) -> tuple[FloatArray, FloatArray]:

@@ -10,7 +10,6 @@ In state s of a group, member m is home iff bit m of s is set. `initial` is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -189,18 +188,13 @@ def sample_occupancy(model: OccupancyModel, horizon: int, rng: np.random.Generat
     """
     occupied = np.zeros((horizon, model.households), np.bool_)
     for chains in model.groups:
-        for interval, state in enumerate(_sample_path(chains, horizon, rng)):
+        state = _sample_states(chains.initial[:, chains.kind], rng)
+        for interval in range(horizon):
+            if interval:
+                state = _sample_states(chains.transition_at(interval)[state, :, chains.kind].T, rng)
             for member, household in enumerate(chains.members):
                 occupied[interval, household] = state >> member & 1
     return occupied
-
-
-def _sample_path(chains: OccupancyChains, horizon: int, rng: np.random.Generator) -> Iterator[IntArray]:
-    state = _sample_states(chains.initial[:, chains.kind], rng)
-    for interval in range(horizon):
-        if interval:
-            state = _sample_states(chains.transition_at(interval)[state, :, chains.kind].T, rng)
-        yield state
 
 
 def _sample_states(probability: FloatArray, rng: np.random.Generator) -> IntArray:

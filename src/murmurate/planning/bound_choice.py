@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from murmurate.errors import MeterError, MurmurateError
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
 from murmurate.planning.plan_prediction import find_sensed_kind, make_zone_prediction
 from murmurate.planning.privacy_cost import NoiseSchedule, mean_variance
-from murmurate.planning.zone import PredictedDemand, Zone
+from murmurate.planning.zone import Zone
 from murmurate.planning.zone_file import CHOOSE
 from murmurate.prediction.sensor import TriedBound, find_least_error, try_bounds
 from murmurate.toml_reader import TomlReader
@@ -43,98 +43,64 @@ def choose_bound(text: str, read_zone: ReadZone, progress: PlanProgress = lambda
 
     `read_zone` reads the text of a zone file. Raises ZoneFileError, with a remedy, if there is nothing to choose by.
     """
-    place = _find_place(text)
-    if place is None:
+    reader = TomlReader(text)
+    number = _find_place(reader)
+    if number is None:
         return None
-    reader, number = TomlReader(text), place.number
-    zone = read_zone(place.with_bound(1))
+    line, lines = reader.line_number(("households", number), _KEY), text.splitlines(keepends=True)
+
+    def with_bound(bound_wh: int) -> str:
+        written, count = _LINE.subn(rf"\g<1>{bound_wh}", lines[line - 1])
+        if count != 1:
+            raise MeterError(_KEY, repr(CHOOSE), 'must stand alone on its line: bound_wh = "choose"')
+        return "".join([*lines[: line - 1], written, *lines[line:]])
+
     with reader.locate_errors(("households", number), _KEY):
-        predicted = _check_forecast(zone, number)
-    noise_of = _make_noise_search(zone, progress)
+        first_text = with_bound(1)
+    zone = read_zone(first_text)
+    sensed, predicted = find_sensed_kind(zone), zone.predicted
+    with reader.locate_errors(("households", number), _KEY):
+        if sensed is not zone.kinds[number]:
+            allowed = f"can be chosen for {sensed.name!r} alone, the kind of most households: state a number"
+            raise MeterError(_KEY, repr(CHOOSE), allowed)
+        if predicted is None or len(predicted.forecast.sensors) < 2:
+            allowed = f"needs a forecast that knows single readings ({_MAKE_FORECAST}); or state a number"
+            raise MurmurateError(_KEY, repr(CHOOSE), allowed)
+    # All promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search serves all
+    # bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound anew.
+    one_search = zone.private_kinds == (sensed,)
+    searched: dict[int, NoiseSchedule] = {}  # by bound
 
     def try_bound(bound_wh: int) -> TriedBound:
         progress(f"a bound of {bound_wh:,} Wh")
-        its_zone = read_zone(place.with_bound(bound_wh))
-        noise = noise_of(its_zone, bound_wh)
-        error = make_zone_prediction(its_zone, predicted, noise).predicted_error
+        tried_zone = read_zone(with_bound(bound_wh))
+        if not searched or not one_search:
+            searched[bound_wh] = min(noise_candidates(tried_zone, progress), key=mean_variance)
+        reference_wh, noise = next(reversed(searched.items()))
+        if reference_wh != bound_wh:
+            noise = noise.scaled_by(bound_wh / reference_wh)
+        error = make_zone_prediction(tried_zone, predicted, noise).predicted_error
         return TriedBound(bound_wh, float(np.sqrt(mean_variance(noise))), error)
 
     tried = try_bounds((sensor.bound_wh for sensor in predicted.forecast.sensors), try_bound)
     chosen = find_least_error(tried)
-    return BoundChoice(place.with_bound(chosen.bound_wh), zone.kinds[number].name, tried, chosen)
+    return BoundChoice(with_bound(chosen.bound_wh), zone.kinds[number].name, tried, chosen)
 
 
-class _BoundPlace(NamedTuple):
-    """The line of a zone file where a bound is to be written."""
-
-    text: str
-    line: int
-    number: int  # of the kind of household
-
-    def with_bound(self, bound_wh: int) -> str:
-        """Return the zone file with this bound."""
-        lines = self.text.splitlines(keepends=True)
-        written, count = _LINE.subn(rf"\g<1>{bound_wh}", lines[self.line - 1])
-        if count != 1:
-            raise MeterError(_KEY, repr(CHOOSE), 'must stand on a line of its own: bound_wh = "choose"')
-        return "".join([*lines[: self.line - 1], written, *lines[self.line :]])
-
-
-def _find_place(text: str) -> _BoundPlace | None:
-    """Return where the bound is to be chosen, if the zone file asks for that and allows it."""
-    reader = TomlReader(text)
+def _find_place(reader: TomlReader) -> int | None:
+    """Return the number of the kind of household whose bound is to be chosen, if the file asks for it and allows it."""
     tables = reader.document.get("households", [])
     wanted = [n for n, table in enumerate(tables) if isinstance(table, dict) and table.get(_KEY) == CHOOSE]
     if not wanted:
         return None
+    forecast = reader.document.get("forecast", {})
     with reader.locate_errors(("households", wanted[-1]), _KEY):
         if len(wanted) > 1:
             raise MeterError(_KEY, f"{CHOOSE!r} twice", "can be chosen for the kind of most households alone")
-        _check_table(reader.document, tables[wanted[0]])
-        place = _BoundPlace(text, reader.line_number(("households", wanted[0]), _KEY), wanted[0])
-        place.with_bound(1)
-    return place
-
-
-def _check_table(document: dict[str, Any], table: dict[str, Any]) -> None:
-    if "meters" in table:
-        allowed = "cannot be chosen with meters, whose table has bounds: give count, and put the chosen bound there"
-        raise MeterError(_KEY, repr(CHOOSE), allowed)
-    forecast = document.get("forecast", {})
-    if not isinstance(forecast, dict) or "file" not in forecast:
-        allowed = f"needs a forecast file of a sample in [forecast] ({_MAKE_FORECAST}); or state a number"
-        raise MurmurateError(_KEY, repr(CHOOSE), allowed)
-
-
-def _check_forecast(zone: Zone, number: int) -> PredictedDemand:
-    sensed = find_sensed_kind(zone)
-    if sensed is not zone.kinds[number]:
-        allowed = f"can be chosen for {sensed.name!r} alone, the kind of most households: state a number"
-        raise MeterError(_KEY, repr(CHOOSE), allowed)
-    if zone.predicted is None or len(zone.predicted.forecast.sensors) < 2:
-        allowed = f"needs a forecast that knows single readings ({_MAKE_FORECAST}); or state a number"
-        raise MurmurateError(_KEY, repr(CHOOSE), allowed)
-    return zone.predicted
-
-
-def _make_noise_search(zone: Zone, progress: PlanProgress) -> Callable[[Zone, int], NoiseSchedule]:
-    """Return how the least noise of a bound is found.
-
-    All promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search
-    serves all bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound anew.
-    """
-
-    def search(its_zone: Zone, _: int) -> NoiseSchedule:
-        return min(noise_candidates(its_zone, progress), key=mean_variance)
-
-    if zone.private_kinds != (find_sensed_kind(zone),):
-        return search
-    known: list[tuple[int, NoiseSchedule]] = []
-
-    def scale(its_zone: Zone, bound_wh: int) -> NoiseSchedule:
-        if not known:
-            known.append((bound_wh, search(its_zone, bound_wh)))
-        reference_wh, noise = known[0]
-        return noise.scaled_by(bound_wh / reference_wh)
-
-    return scale
+        if "meters" in tables[wanted[0]]:
+            allowed = "cannot be chosen with meters, whose table has bounds: give count, and put the chosen bound there"
+            raise MeterError(_KEY, repr(CHOOSE), allowed)
+        if not isinstance(forecast, dict) or "file" not in forecast:
+            allowed = f"needs a forecast file of a sample in [forecast] ({_MAKE_FORECAST}); or state a number"
+            raise MurmurateError(_KEY, repr(CHOOSE), allowed)
+    return wanted[0]

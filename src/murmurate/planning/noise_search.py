@@ -78,8 +78,11 @@ def _laplace_tails(zone: Zone, pure: list[Promise], progress: PlanProgress) -> N
     """Return Laplace noise that keeps the pure promises."""
     progress("tails")
     needed = np.full(zone.intervals_per_day, MIN_SCALE_WH)
+    short = [promise for promise in pure if not isinstance(promise, WindowPromise)]
+    limits = [_MAX_EPSILON, *(float(promise_epsilon(promise)) for promise in short)]
     for kind in zone.kinds:
-        scale_wh = _interval_scale(kind, pure)
+        epsilon = Fraction(min(limits) * (1 - _PROMISE_MARGIN))  # of one interval, for an interval or a moment
+        scale_wh = max(laplace_scale(kind.bound_wh, Fraction(round_down_to_double(epsilon))), MIN_SCALE_WH)
         for promise in pure:
             if isinstance(promise, MomentPromise) and not kind.always_public:
                 scale_wh = max(scale_wh, _moment_scale(zone, kind, float(promise.leakage) * (1 - _PROMISE_MARGIN)))
@@ -98,13 +101,6 @@ def _widen_noise(zone: Zone, noise: NoiseSchedule, windows: list[WindowPromise])
     return noise.scaled_by(
         _min_factor(lambda factor: _keeps_all_windows(zone, noise.scaled_by(factor), windows), 1.01 * begin)
     )
-
-
-def _interval_scale(kind: HouseholdKind, pure: list[Promise]) -> float:
-    """Return the scale at which one interval keeps every promise about an interval or a moment [Wh]."""
-    limits = [float(promise_epsilon(promise)) for promise in pure if not isinstance(promise, WindowPromise)]
-    epsilon = min([_MAX_EPSILON, *limits]) * (1 - _PROMISE_MARGIN)
-    return max(laplace_scale(kind.bound_wh, Fraction(round_down_to_double(Fraction(epsilon)))), MIN_SCALE_WH)
 
 
 def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> float:

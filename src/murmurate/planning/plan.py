@@ -321,13 +321,6 @@ def load_plan(text: str) -> Plan:
     return replace(plan, costs=costs)
 
 
-def _stated_forecast(prediction: ZonePrediction | None) -> PublicForecast:
-    """Return the public forecast that the plan was made with."""
-    if prediction is None:
-        raise PrivacyError("prediction", "missing", "must be in a plan whose zone file names a forecast")
-    return prediction.model.public
-
-
 def _clock_from_document(clock: dict[str, Any]) -> LocalClock:
     """Return the clock of the plan. The log verifier compares it with the time zone database."""
     changes = tuple((int(minute), int(before), int(after)) for minute, before, after in clock["changes"])

@@ -271,8 +271,16 @@ def _promise_rows(
     stated: list[_Stated], terms: ReleaseTerms, language: Language, changes: PlanChanges
 ) -> Iterator[PromiseRow]:
     """Yield a row for each promise, and one for a release where the plan promises nothing about it."""
-    if not any(isinstance(one.promise, IntervalPromise) for one in stated):
-        yield from _release_row(terms, language)
+    spent_micro = int(terms.epsilon_micro.max())
+    if (
+        spent_micro
+        and not terms.rho_micro.any()
+        and not any(isinstance(one.promise, IntervalPromise) for one in stated)
+    ):
+        epsilon = Fraction(spent_micro, _MICRO)  # what one release tells at most; a predicted price is made from many
+        right_guesses = str(round_up_percent(max_guess_probability(epsilon)))
+        scope, holds = language.plain("promise.scope_release"), language.plain("promise.holds_release")
+        yield PromiseRow(scope, right_guesses, _NOTHING, _format_spent(epsilon, language), holds)
     for one in stated:
         promise, spent = one.promise, _format_spent(one.spent, language)
         if promise is None:
@@ -303,15 +311,6 @@ def _row(scope: str, promise: Promise, right: int, spent: str, holds: str, langu
     if isinstance(promise, WindowPromise) and promise.delta:
         promised += f", δ = {_format_number(promise.delta, language)}"
     return PromiseRow(scope, str(right), promised, spent, holds)
-
-
-def _release_row(terms: ReleaseTerms, language: Language) -> Iterator[PromiseRow]:
-    """What one release tells at most, where its noise bounds it. A predicted price is made from many of them."""
-    spent = Fraction(int(terms.epsilon_micro.max()), _MICRO)
-    if spent and not terms.rho_micro.any():
-        right = str(round_up_percent(max_guess_probability(spent)))
-        scope, holds = language.plain("promise.scope_release"), language.plain("promise.holds_release")
-        yield PromiseRow(scope, right, _NOTHING, _format_spent(spent, language), holds)
 
 
 def _noise_rows(terms: ReleaseTerms, language: Language) -> Iterator[PromiseRow]:

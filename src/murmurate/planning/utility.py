@@ -8,7 +8,6 @@ import numpy as np
 
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_prediction import expected_day
-from murmurate.pricing.rate import RateCurve
 from murmurate.units import WH_PER_KWH, FloatArray
 
 DAYS_PER_YEAR = 365
@@ -56,8 +55,16 @@ def plan_utility(plan: Plan) -> Utility:
     if plan.prediction is not None:
         expected_wh = expected_day(zone, plan.prediction)
         error_wh = plan.prediction.predicted_error * expected_wh
-    slope = _price_slope(zone.curve, expected_wh)
-    price = np.array([float(zone.curve.price(int(wh))) for wh in expected_wh])
+    curve = zone.curve
+    starts = np.array([segment.from_wh for segment in curve.segments[1:]])
+    slope = np.array([float(segment.slope) for segment in curve.segments])  # alpha [money/kWh per kWh]
+    slope = slope[np.searchsorted(starts, expected_wh, side="right")]
+    for at, wh in enumerate(expected_wh):
+        cost = curve.marginal_cost(int(wh))
+        below, above = curve.floor is not None and cost < curve.floor, curve.cap is not None and cost > curve.cap
+        if below or above:
+            slope[at] = 0.0
+    price = np.array([float(curve.price(int(wh))) for wh in expected_wh])
     error_kwh, use_kwh = error_wh / WH_PER_KWH, expected_wh / WH_PER_KWH / zone.household_count
     return Utility(
         release_error_wh=_rms(noise),
@@ -73,16 +80,3 @@ def plan_utility(plan: Plan) -> Utility:
 
 def _rms(variance: FloatArray) -> float:
     return float(np.sqrt(np.mean(variance)))
-
-
-def _price_slope(curve: RateCurve, demand_wh: FloatArray) -> FloatArray:
-    """Return the slope alpha of the curve at demands [money/kWh per kWh]: 0 where the price is at its floor or cap."""
-    starts = np.array([segment.from_wh for segment in curve.segments[1:]])
-    piece = np.searchsorted(starts, demand_wh, side="right")
-    slope = np.array([float(segment.slope) for segment in curve.segments])[piece]
-    for at, wh in enumerate(demand_wh):
-        cost = curve.marginal_cost(int(wh))
-        below, above = curve.floor is not None and cost < curve.floor, curve.cap is not None and cost > curve.cap
-        if below or above:
-            slope[at] = 0.0
-    return slope

@@ -87,62 +87,43 @@ def fit_forecasts(
     """Fit a forecast to each of several histories of the same intervals [interval, history].
 
     Intervals whose demand is NaN were not measured and are left out. Types of day that were never seen at some time of
-    the day are as the mean of the others.
+    the day are as the mean of the others, and so are hours of a month that were not seen on enough days.
     """
     measured = find_measured(demand_wh)
     if not measured.all():
         demand_wh, when = demand_wh[measured], when[measured]
         temperature_c = None if temperature_c is None else temperature_c[measured]
-    design, cold = _design(when, temperature_c)
+    slots, row = when.slots_per_day, np.arange(len(when))
+    cell, hour_of_month = when.day_type * slots + when.slot, when.month * HOURS + when.hour
+    cold = np.zeros(len(when)) if temperature_c is None else degrees_below_base(temperature_c)
+    design = np.zeros((len(when), DAY_TYPES * slots + (MONTHS + 1) * HOURS))  # type of day and slot, month, heating
+    design[row, cell] = 1
+    design[row, DAY_TYPES * slots + hour_of_month] = 1
+    design[row, DAY_TYPES * slots + MONTHS * HOURS + when.hour] = cold
     gram = design.T @ design + _RIDGE * np.eye(design.shape[1])
-    found = np.linalg.solve(gram, design.T @ np.asarray(demand_wh, np.float64))
-    seen = np.bincount(when.month, minlength=MONTHS)
-    usual = np.bincount(when.month, weights=cold, minlength=MONTHS) / np.maximum(seen, 1)
-    usual = np.where(seen > 0, usual, usual[seen > 0].mean())
-    known, seen_slots = _known_hours(when), _seen_slots(when)
-    return [_to_forecast(column, seen_slots, known, usual) for column in found.T]
+    coefficients = np.linalg.solve(gram, design.T @ np.asarray(demand_wh, np.float64))
+    of_month = np.bincount(when.month, minlength=MONTHS)
+    usual = np.bincount(when.month, weights=cold, minlength=MONTHS) / np.maximum(of_month, 1)
+    usual = np.where(of_month > 0, usual, usual[of_month > 0].mean())
+    seen = np.bincount(cell, minlength=DAY_TYPES * slots).reshape(DAY_TYPES, -1) > 0
+    count = np.bincount(hour_of_month, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS)
+    enough = count >= _MIN_DAYS * max(1, slots // HOURS)
+    known = np.where(enough.any(axis=0), enough, count > 0)  # hours of a month; or those that were seen at all
+    found = []
+    for column in coefficients.T:
+        day_wh, month_wh = column[: seen.size].reshape(seen.shape), column[seen.size : -HOURS].reshape(MONTHS, HOURS)
+        day_wh, month_wh = (
+            np.where(there, values, (values * there).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
+            for values, there in ((day_wh, seen), (month_wh, known))
+        )
+        made = CalendarForecast(day_wh, month_wh, np.asarray(column[-HOURS:], np.float64), usual, 0.0)
+        found.append(replace(made, least_wh=MIN_SHARE * float(made.mean_wh.mean())))
+    return found
 
 
 def find_measured(demand_wh: FloatArray) -> BoolArray:
     """Return which intervals have a demand in every history [interval]."""
     return np.asarray(np.isfinite(demand_wh).all(axis=1))
-
-
-def _seen_slots(when: CalendarSlots) -> BoolArray:
-    """Which slots were seen at all [day type, slot]."""
-    cell = when.day_type * when.slots_per_day + when.slot
-    return np.asarray(np.bincount(cell, minlength=DAY_TYPES * when.slots_per_day).reshape(DAY_TYPES, -1) > 0)
-
-
-def _known_hours(when: CalendarSlots) -> BoolArray:
-    """Which hours of a month were seen on enough days; where no month has enough, those that were seen at all."""
-    count = np.bincount(when.month * HOURS + when.hour, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS)
-    enough = count >= _MIN_DAYS * max(1, when.slots_per_day // HOURS)
-    return np.asarray(np.where(enough.any(axis=0), enough, count > 0))
-
-
-def _to_forecast(found: FloatArray, seen: BoolArray, known: BoolArray, usual_cold_k: FloatArray) -> CalendarForecast:
-    """The forecast with these coefficients. Hours of a month that are not known are as the mean of the others."""
-    of_day = found[: seen.size].reshape(seen.shape)
-    of_month = found[of_day.size : of_day.size + MONTHS * HOURS].reshape(MONTHS, HOURS)
-    heat = np.asarray(found[of_day.size + of_month.size :], np.float64)
-    other_days = (of_day * seen).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-    of_day = np.where(seen, of_day, other_days)
-    others = (of_month * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    of_month = np.where(known, of_month, others)
-    made = CalendarForecast(of_day, of_month, heat, usual_cold_k, 0.0)
-    return replace(made, least_wh=MIN_SHARE * float(made.mean_wh.mean()))
-
-
-def _design(when: CalendarSlots, temperature_c: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """One column for each type of day and slot, month and hour, and hour of heating; and how cold it was."""
-    slots, row = when.slots_per_day, np.arange(len(when))
-    design = np.zeros((len(when), DAY_TYPES * slots + (MONTHS + 1) * HOURS))
-    design[row, when.day_type * slots + when.slot] = 1
-    design[row, DAY_TYPES * slots + when.month * HOURS + when.hour] = 1
-    cold = np.zeros(len(when)) if temperature_c is None else degrees_below_base(temperature_c)
-    design[row, DAY_TYPES * slots + MONTHS * HOURS + when.hour] = cold
-    return design, cold
 
 
 def measure_residuals(

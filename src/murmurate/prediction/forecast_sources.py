@@ -224,7 +224,11 @@ def forecast_from_noised_history(
         sensors=(unknown_sensor(forecast),),
         cold_k=mild_and_cold(temperature_c),
     )
-    return _with_sensor(made, history, when, temperature_c), error
+    if history.sensor is not None and history.clipped_wh is not None:  # that the releases were made with, fitted anew
+        (clipped,) = fit_forecasts(history.clipped_wh[:, None], when, temperature_c)
+        above = replace(made.sensors[0], bound_wh=history.sensor.bound_wh + 1)
+        made = replace(made, sensors=(replace(history.sensor, forecast=clipped), above))
+    return made, error
 
 
 def measure_noised_error(residuals: FloatArray, noise_variance: FloatArray, slots_per_day: int) -> NoisedError:
@@ -247,14 +251,3 @@ def measure_noised_error(residuals: FloatArray, noise_variance: FloatArray, slot
         error=(square if measured else max(square, 0.0) + margin) ** 0.5,
         measured=measured,
     )
-
-
-def _with_sensor(
-    made: PublicForecast, history: NoisedHistory, when: CalendarSlots, temperature_c: FloatArray | None
-) -> PublicForecast:
-    """Add what is known about clipped sums: the sensor that the releases were made with, fitted anew."""
-    if history.sensor is None or history.clipped_wh is None:
-        return made
-    (clipped,) = fit_forecasts(history.clipped_wh[:, None], when, temperature_c)
-    above = replace(made.sensors[0], bound_wh=history.sensor.bound_wh + 1)
-    return replace(made, sensors=(replace(history.sensor, forecast=clipped), above))

@@ -77,7 +77,17 @@ class PublicForecast:
             "demand": forecast_document(self.demand),
             "error": None if self.error is None else round(self.error, 6),
             "volatility": _rounded([*self.volatility.common, self.volatility.own, self.volatility.own_hours], 6),
-            "sensors": [_sensor_document(sensor) for sensor in self.sensors],
+            "sensors": [
+                {
+                    "bound_wh": sensor.bound_wh,
+                    "forecast": forecast_document(sensor.forecast),
+                    "response": _rounded(sensor.response, 6),
+                    "own": _rounded(sensor.own, 6),
+                    "hidden_variance": _rounded(sensor.hidden_variance, _DIGITS),
+                    "mismatch": _rounded(sensor.mismatch, 6),
+                }
+                for sensor in self.sensors
+            ],
             "cold_k": _rounded(self.cold_k, _DIGITS),
         }
         if self.sample is not None:
@@ -161,17 +171,6 @@ def forecast_from_document(document: dict[str, Any]) -> CalendarForecast:
     if not small or not ((cold >= 0) & (cold <= MAX_COLD_K)).all() or not 0 < least <= MAX_WH:
         raise ModelError("forecast", "too large", f"must have demand above 0 and at most {MAX_WH:g} Wh a household")
     return CalendarForecast(day, month, heat, cold, least)
-
-
-def _sensor_document(sensor: ClippedSensor) -> dict[str, Any]:
-    return {
-        "bound_wh": sensor.bound_wh,
-        "forecast": forecast_document(sensor.forecast),
-        "response": _rounded(sensor.response, 6),
-        "own": _rounded(sensor.own, 6),
-        "hidden_variance": _rounded(sensor.hidden_variance, _DIGITS),
-        "mismatch": _rounded(sensor.mismatch, 6),
-    }
 
 
 def _sensor_from_document(document: dict[str, Any]) -> ClippedSensor:

@@ -244,9 +244,14 @@ class RateCurve:
         wh = np.atleast_1d(total)
         starts = np.array([segment.from_wh for segment in self.segments[1:]], np.int64)
         piece = np.searchsorted(starts, wh, side="right")
-        number = np.int64 if self._fits_int64(wh) else object
+        largest = max(-int(wh.min(initial=0)), int(wh.max(initial=0)), 1)
+        sizes = (abs(by) * largest + abs(plus) + over for by, plus, over in self._integer_segments)
+        number = np.int64 if max(sizes) < _MAX_INT64_INTERMEDIATE else object
         by, plus, over = (np.array(column, number)[piece] for column in zip(*self._integer_segments, strict=True))
-        return self._clamp((by * wh.astype(number) + plus) // over).reshape(total.shape)
+        lowest = -(2**63) if self.floor is None else int(self.floor / self.tick)
+        highest = 2**63 - 1 if self.cap is None else int(self.cap / self.tick)
+        ticks = (by * wh.astype(number) + plus) // over
+        return np.minimum(np.maximum(ticks, lowest), highest).astype(np.int64).reshape(total.shape)
 
     def price(self, demand_wh: int, inelastic_wh: int = 0) -> Fraction:
         """Return the price of one demand as an exact fraction, after ticks, floor and cap.
@@ -284,18 +289,6 @@ class RateCurve:
         """
         piece = max((s for s in self.segments if s.from_wh <= demand_wh), default=self.segments[0])
         return piece.price + piece.slope * wh_to_kwh(demand_wh - piece.from_wh)
-
-    def _clamp(self, ticks: Any) -> IntArray:
-        lowest = -(2**63) if self.floor is None else int(self.floor / self.tick)
-        highest = 2**63 - 1 if self.cap is None else int(self.cap / self.tick)
-        clamped: IntArray = np.minimum(np.maximum(ticks, lowest), highest).astype(np.int64)
-        return clamped
-
-    def _fits_int64(self, wh: IntArray) -> bool:
-        largest = max(-int(wh.min(initial=0)), int(wh.max(initial=0)), 1)
-        return all(
-            abs(by) * largest + abs(plus) + over < _MAX_INT64_INTERMEDIATE for by, plus, over in self._integer_segments
-        )
 
 
 def _integer_segment(segment: Segment, tick: Fraction) -> _IntegerSegment:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
 
 import numpy as np
 
@@ -187,16 +186,6 @@ class PrivacyEvent:
         return envelope
 
 
-class Accountant(Protocol):
-    """Composes events to the epsilon of all of them at `delta`."""
-
-    def epsilon(self, events: EventCounts, delta: float) -> float: ...
-
-    def within_budget(self, events: EventCounts, epsilon: float, delta: float) -> bool:
-        """Whether these events cost at most epsilon at delta. This is faster than computing their cost."""
-        ...
-
-
 class PureDpAccountant:
     """Adds the largest losses (paper, Theorem 2). `delta` is not used. Noise with unbounded loss costs infinity."""
 
@@ -322,25 +311,18 @@ class PldAccountant:
     def _compose_events(self, events: EventCounts) -> LossDistribution:
         reaches = [event.max_loss for event, _ in events]
         step = max(min(reaches) / self._grid_points, max(reaches) / _MAX_GRID_POINTS)
-        composed = (_self_compose(_loss_distribution(event, step), count) for event, count in events)
+        composed = []
+        for event, count in events:
+            edge = int(np.ceil(event.max_loss / step)) + 1
+            deltas = np.minimum.accumulate(event.delta(np.asarray(np.arange(-edge, edge + 1) * step, np.float64)))
+            single = LossDistribution.connect_dots(step, -edge, deltas)
+            few = count <= _MAX_SEQUENTIAL  # pairwise is then faster, and it cuts off nothing
+            composed.append(reduce(LossDistribution.compose, [single] * count) if few else single.self_compose(count))
         return reduce(LossDistribution.compose, composed)
 
 
 def _nonzero_events(events: EventCounts) -> EventCounts:
     return [(event, count) for event, count in events if event.max_loss > 0 and count > 0]
-
-
-def _self_compose(distribution: LossDistribution, count: int) -> LossDistribution:
-    """Compose `distribution` with itself: pairwise if that is faster, and it cuts off nothing."""
-    if count > _MAX_SEQUENTIAL:
-        return distribution.self_compose(count)
-    return reduce(LossDistribution.compose, [distribution] * count)
-
-
-def _loss_distribution(event: PrivacyEvent, step: float) -> LossDistribution:
-    edge = int(np.ceil(event.max_loss / step)) + 1
-    deltas = np.minimum.accumulate(event.delta(np.asarray(np.arange(-edge, edge + 1) * step, np.float64)))
-    return LossDistribution.connect_dots(step, -edge, deltas)
 
 
 def count_events(events: Iterable[PrivacyEvent]) -> EventCounts:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from murmurate.errors import ModelError, PrivacyError
-from murmurate.units import FloatArray, IntArray, as_int64_array
+from murmurate.units import FloatArray, as_int64_array
 
 _MAX_LATTICE_DEVIATION_WH = 64.0  # below: sums over the lattice; from here on: Euler-Maclaurin formula
 _TAIL_ROUNDING_ERROR = 2e-15  # more than the rounding of a curve's two tails
@@ -62,18 +62,14 @@ class HuberDistribution:
         """The sum of e^(-rho(k)) over k >= first, for first >= 1."""
         outer = np.exp(-self.rho(np.maximum(first, self.core_wh + 1))) / -np.expm1(-1 / self.scale_wh)
         inner = np.minimum(first, self.core_wh + 1)
-        lattice = self._deviation < _MAX_LATTICE_DEVIATION_WH
-        weight: FloatArray = outer + (self._lattice_sum(inner) if lattice else self._euler_maclaurin_sum(inner))
-        return weight
-
-    def _lattice_sum(self, first: FloatArray) -> FloatArray:
-        """The sum of e^(-rho(k)) over first <= k <= c, on the lattice."""
+        if self._deviation >= _MAX_LATTICE_DEVIATION_WH:
+            return np.asarray(outer + self._euler_maclaurin_sum(inner))
         terms = np.exp(-self.rho(np.arange(self.core_wh + 1, 0, -1, dtype=np.float64)))
         terms[0] = 0.0  # c + 1: outside the core
-        return np.cumsum(terms)[(self.core_wh + 1 - first).astype(np.int64)]
+        return np.asarray(outer + np.cumsum(terms)[(self.core_wh + 1 - inner).astype(np.int64)])
 
     def _euler_maclaurin_sum(self, first: FloatArray) -> FloatArray:
-        """Return the same sum for a wide core by the Euler-Maclaurin formula, with error below 1e-3 s^-6."""
+        """Return the sum over first <= k <= c for a wide core by the Euler-Maclaurin formula; error below 1e-3 s^-6."""
         s = self._deviation
         whole = s * np.sqrt(2 * np.pi) * (normal_cdf(-first / s) - normal_cdf(-self.core_wh / s))
         at_first, at_core = (
@@ -201,7 +197,14 @@ class HuberCurve:
             [0.2212, 0.0]
         """
         distribution = HuberDistribution(self.scale_wh, self.core_wh)
-        first = self._first_exceeding(distribution, epsilon).astype(np.float64)
+        low = np.full(epsilon.shape, -self.core_wh, np.int64)
+        high = np.full(epsilon.shape, self.core_wh + self.shift_wh, np.int64)
+        for _ in range(int(high.max(initial=0) - low.min(initial=0)).bit_length()):
+            middle = (low + high) // 2
+            y = middle.astype(np.float64)
+            exceeds = distribution.rho(y) - distribution.rho(y - self.shift_wh) > epsilon
+            low, high = np.where(exceeds, low, middle), np.where(exceeds, middle, high)
+        first = high.astype(np.float64)  # y whose loss exceeds epsilon: -c + 1 if all losses do, c + u if none does
         exp_epsilon = np.exp(np.minimum(epsilon, _MAX_EXP_ARGUMENT))
         delta = (
             distribution.tail_probability(first - self.shift_wh)
@@ -211,17 +214,6 @@ class HuberCurve:
         all_outputs = 1 - np.exp(np.minimum(epsilon, 0.0))  # where every output has a larger loss
         bound: FloatArray = np.where(epsilon >= self.max_loss, 0.0, np.maximum(delta, all_outputs))
         return np.clip(bound, 0.0, 1.0)
-
-    def _first_exceeding(self, distribution: HuberDistribution, epsilon: FloatArray) -> IntArray:
-        """Return the first y whose loss exceeds epsilon: -c + 1 if all losses do, c + u if none does."""
-        low = np.full(epsilon.shape, -self.core_wh, np.int64)
-        high = np.full(epsilon.shape, self.core_wh + self.shift_wh, np.int64)
-        for _ in range(int(high.max(initial=0) - low.min(initial=0)).bit_length()):
-            middle = (low + high) // 2
-            y = middle.astype(np.float64)
-            exceeds = distribution.rho(y) - distribution.rho(y - self.shift_wh) > epsilon
-            low, high = np.where(exceeds, low, middle), np.where(exceeds, middle, high)
-        return high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

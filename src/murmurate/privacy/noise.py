@@ -243,7 +243,15 @@ def _keep_some(
     drawn = np.zeros(len(wider), np.int64)
     waiting = list(range(len(wider)))
     while waiting:
-        proposed = _draw_proposals(measurement, [wider[at] for at in waiting])
+        by_scale: dict[float, list[int]] = {}  # one call of OpenDP for each different scale
+        for at in waiting:
+            by_scale.setdefault(wider[at], []).append(at)
+        draws = {
+            at: int(k)
+            for scale, same in by_scale.items()
+            for at, k in zip(same, measurement(scale)([0] * len(same)), strict=True)
+        }
+        proposed = [draws[at] for at in waiting]
         kept = bernoulli_exp([exponent(at, k) for at, k in zip(waiting, proposed, strict=True)], os.urandom)
         for at, k, keep in zip(waiting, proposed, kept, strict=True):
             if keep:
@@ -288,18 +296,6 @@ def gaussian_exponent(noise_wh: int, scale: float, wider: float) -> tuple[int, i
     return noise_wh * noise_wh * ((q * f) ** 2 - (p * g) ** 2), 2 * (p * f) ** 2
 
 
-def _draw_proposals(measurement: Callable[[float], Any], scales: list[float]) -> list[int]:
-    """Return one draw of OpenDP for each scale: one call for each different scale."""
-    positions: dict[float, list[int]] = {}
-    for position, scale in enumerate(scales):
-        positions.setdefault(scale, []).append(position)
-    drawn = [0] * len(scales)
-    for scale, same in positions.items():
-        for position, k in zip(same, measurement(scale)([0] * len(same)), strict=True):
-            drawn[position] = k
-    return drawn
-
-
 def _load_opendp() -> Any:
     """Import OpenDP when the first noise is drawn: it takes longer than all other imports of most commands."""
     os.environ.setdefault("RUST_BACKTRACE", "0")  # OpenDP needs 100 ms for the backtrace of each error
@@ -339,26 +335,19 @@ def bernoulli_exp(
     """
     if any(numerator < 0 or denominator < 1 for numerator, denominator in exponents):
         raise PrivacyError("chance", "e^(-n/d)", "must have integers n >= 0 and d >= 1")
-    drawn = random_bytes(word_bytes * len(exponents))
-    return [
-        _is_below_exp(drawn[word_bytes * i : word_bytes * (i + 1)], numerator, denominator, random_bytes)
-        for i, (numerator, denominator) in enumerate(exponents)
-    ]
-
-
-def _is_below_exp(first: bytes, numerator: int, denominator: int, random_bytes: RandomBytes) -> bool:
-    """Whether V, whose leading bytes are `first`, lies below e^(-n/d), which is at least 1 - n/d."""
-    drawn = first
-    while True:
-        bits, value = 8 * len(drawn), int.from_bytes(drawn)
-        if (value + 1) * denominator <= (denominator - numerator) << bits:
-            return True
-        low, high = exp_bounds(numerator, denominator, bits)
-        if value < low:
-            return True
-        if value >= high:
-            return False
-        drawn += random_bytes(len(first))
+    words = random_bytes(word_bytes * len(exponents))
+    found = []
+    for i, (numerator, denominator) in enumerate(exponents):
+        drawn = words[word_bytes * i : word_bytes * (i + 1)]
+        while True:
+            bits, value = 8 * len(drawn), int.from_bytes(drawn)
+            certain = (value + 1) * denominator <= (denominator - numerator) << bits  # e^(-n/d) >= 1 - n/d
+            low, high = (value + 1, value + 1) if certain else exp_bounds(numerator, denominator, bits)
+            if not low <= value < high:
+                break
+            drawn += random_bytes(word_bytes)
+        found.append(value < low)
+    return found
 
 
 def exp_bounds(numerator: int, denominator: int, bits: int) -> tuple[int, int]:

@@ -281,20 +281,20 @@ def protected_households(policy: Policy, households: int, model_class: ModelClas
         raise_where(
             out_of_range, "premise", policy.public_schedule.premise, f"must be below {households}", PrivacyError
         )
-    if policy.rule is not ProtectionRule.PAPER:
-        return _scheduled_protection(policy.public_schedule, households)
-    if model_class is None or model_class.households != households:
-        modelled = None if model_class is None else model_class.households
-        raise PrivacyError("model_class", modelled, f"the paper's rule needs a model class of {households} households")
-    return kappa(model_class)
+    if policy.rule is ProtectionRule.PAPER:
+        if model_class is None or model_class.households != households:
+            modelled = None if model_class is None else model_class.households
+            allowed = f"the paper's rule needs a model class of {households} households"
+            raise PrivacyError("model_class", modelled, allowed)
+        return kappa(model_class)
 
-
-def _scheduled_protection(public_schedule: PublicSchedule | None, households: int) -> Iterator[BoolArray]:
-    for interval in count():
+    def protected_at(interval: int) -> BoolArray:
         protected = np.ones(households, np.bool_)
-        if public_schedule is not None:
-            protected[public_schedule.premise] = ~public_schedule.public_at(interval)
-        yield protected
+        if policy.public_schedule is not None:
+            protected[policy.public_schedule.premise] = ~policy.public_schedule.public_at(interval)
+        return protected
+
+    return map(protected_at, count())
 
 
 def interval_sensitivity(protected: BoolArray, bound_wh: IntArray, floor_wh: int) -> int:
