@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.errors import MeterError, MurmurateError
+from murmurate.errors import ZoneFileError
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
 from murmurate.planning.plan_prediction import find_sensed_kind, make_zone_prediction
 from murmurate.planning.privacy_cost import NoiseSchedule, mean_variance
@@ -52,20 +52,17 @@ def choose_bound(text: str, read_zone: ReadZone, progress: PlanProgress = lambda
     def with_bound(bound_wh: int) -> str:
         written, count = _LINE.subn(rf"\g<1>{bound_wh}", lines[line - 1])
         if count != 1:
-            raise MeterError(_KEY, repr(CHOOSE), 'must stand alone on its line: bound_wh = "choose"')
+            raise ZoneFileError(line, _KEY, repr(CHOOSE), 'must stand alone on its line: bound_wh = "choose"')
         return "".join([*lines[: line - 1], written, *lines[line:]])
 
-    with reader.locate_errors(("households", number), _KEY):
-        first_text = with_bound(1)
-    zone = read_zone(first_text)
+    zone = read_zone(with_bound(1))
     sensed, predicted = find_sensed_kind(zone), zone.predicted
-    with reader.locate_errors(("households", number), _KEY):
-        if sensed is not zone.kinds[number]:
-            allowed = f"can be chosen for {sensed.name!r} alone, the kind of most households: state a number"
-            raise MeterError(_KEY, repr(CHOOSE), allowed)
-        if predicted is None or len(predicted.forecast.sensors) < 2:
-            allowed = f"needs a forecast that knows single readings ({_MAKE_FORECAST}); or state a number"
-            raise MurmurateError(_KEY, repr(CHOOSE), allowed)
+    if sensed is not zone.kinds[number]:
+        allowed = f"can be chosen for {sensed.name!r} alone, the kind of most households: state a number"
+        raise ZoneFileError(line, _KEY, repr(CHOOSE), allowed)
+    if predicted is None or len(predicted.forecast.sensors) < 2:
+        allowed = f"needs a forecast that knows single readings ({_MAKE_FORECAST}); or state a number"
+        raise ZoneFileError(line, _KEY, repr(CHOOSE), allowed)
     # All promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search serves all
     # bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound anew.
     one_search = zone.private_kinds == (sensed,)
@@ -93,14 +90,14 @@ def _find_place(reader: TomlReader) -> int | None:
     wanted = [n for n, table in enumerate(tables) if isinstance(table, dict) and table.get(_KEY) == CHOOSE]
     if not wanted:
         return None
-    forecast = reader.document.get("forecast", {})
-    with reader.locate_errors(("households", wanted[-1]), _KEY):
-        if len(wanted) > 1:
-            raise MeterError(_KEY, f"{CHOOSE!r} twice", "can be chosen for the kind of most households alone")
-        if "meters" in tables[wanted[0]]:
-            allowed = "cannot be chosen with meters, whose table has bounds: give count, and put the chosen bound there"
-            raise MeterError(_KEY, repr(CHOOSE), allowed)
-        if not isinstance(forecast, dict) or "file" not in forecast:
-            allowed = f"needs a forecast file of a sample in [forecast] ({_MAKE_FORECAST}); or state a number"
-            raise MurmurateError(_KEY, repr(CHOOSE), allowed)
+    line, forecast = reader.line_number(("households", wanted[-1]), _KEY), reader.document.get("forecast", {})
+    if len(wanted) > 1:
+        allowed = "can be chosen for the kind of most households alone"
+        raise ZoneFileError(line, _KEY, f"{CHOOSE!r} twice", allowed)
+    if "meters" in tables[wanted[0]]:
+        allowed = "cannot be chosen with meters, whose table has bounds: give count, and put the chosen bound there"
+        raise ZoneFileError(line, _KEY, repr(CHOOSE), allowed)
+    if not isinstance(forecast, dict) or "file" not in forecast:
+        allowed = f"needs a forecast file of a sample in [forecast] ({_MAKE_FORECAST}); or state a number"
+        raise ZoneFileError(line, _KEY, repr(CHOOSE), allowed)
     return wanted[0]

@@ -143,7 +143,7 @@ def test_a_forecast_without_a_sample_cannot_choose():
 
 def test_a_choice_in_another_form_and_a_choice_without_a_plan_are_refused():
     inline = 'households = [{ bound_wh = "choose" }]\nforecast = { file = "x" }'
-    with pytest.raises(ZoneFileError, match="must stand on a line of its own"):
+    with pytest.raises(ZoneFileError, match="must stand alone on its line"):
         choose_bound(inline, read_zone)
     with pytest.raises(ZoneFileError, match="line 22: bound_wh is 'choose': must be a number here"):
         read_zone(choosing())
