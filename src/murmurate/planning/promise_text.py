@@ -165,7 +165,7 @@ def _window_guesses(stated: _Stated, promise: WindowPromise, changes: PlanChange
 def _weaker_for_now(promise: WindowPromise, changes: PlanChanges) -> _WeakerForNow | None:
     """Return the weakest promise of the same length and delta that a stretch which ends now or later may still have.
 
-    A change is proven for that one (`plan_change_windows`). A plan without such a promise does not weaken it.
+    A change is proven for that one (`plan_change`). A plan without such a promise does not weaken it.
     """
     found = [
         _WeakerForNow(before, plan.end, plan.end + promise.intervals - 1)

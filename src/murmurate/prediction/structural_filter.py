@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -103,12 +104,14 @@ def harmonics(slot: int, slots_per_day: int) -> FloatArray:
     return np.array([_TURNS[part * turns % _TURN_PARTS] for turns in (1, 2, 3)]).ravel()
 
 
+@lru_cache(maxsize=2**14)  # the intervals of a season are predicted many times
 def demand_loadings(slot: int, slots_per_day: int, cold_k: float) -> FloatArray:
     """Return how much of each state is in the demand of an interval [state]. `cold_k`: K below the heating base."""
     loading = np.ones(STATES)
     loading[SHAPE] = loading[COMMON_SHAPE] = harmonics(slot, slots_per_day)
     loading[HEAT] = loading[COMMON_HEAT] = (cold_k - _USUAL_COLD_K) / _USUAL_COLD_K
     loading[SENSOR] = 0.0
+    loading.flags.writeable = False
     return loading
 
 
@@ -177,7 +180,7 @@ class StructuralFilter:
 
         `measured` is what the release of each zone shows (`ClippedSensor.read_deviation`), where `usable`.
         """
-        loading = demand_loadings(slot, self.slots_per_day, cold_k)
+        loading = demand_loadings(slot, self.slots_per_day, cold_k).copy()
         loading[OWN], loading[SENSOR] = self.own_loading[slot], 1.0
         gain = self._gain(self.zone_gain, slot, loading)
         return step_states(states, self.keep, loading, gain[:, None], measured, usable)
@@ -203,7 +206,7 @@ def step_states(
     """Return the states after an interval [state, zone], corrected by what was measured where that is usable."""
     states = states * keep[:, None]
     surprise = np.where(usable, measured - weigh(states, loading), 0.0)
-    return np.asarray(np.clip(states + gain * surprise, -MAX_DEVIATION, MAX_DEVIATION))
+    return np.minimum(np.maximum(states + gain * surprise, -MAX_DEVIATION), MAX_DEVIATION)
 
 
 def pool_states(
@@ -211,19 +214,19 @@ def pool_states(
 ) -> FloatArray:
     """Return the states after what other zones show was seen [state, zone]. It is what they have in common."""
     surprise = np.where(usable, pooled - weigh(states[COMMON], loading[COMMON]), 0.0)
-    return np.asarray(np.clip(states + gain * surprise, -MAX_DEVIATION, MAX_DEVIATION))
+    return np.minimum(np.maximum(states + gain * surprise, -MAX_DEVIATION), MAX_DEVIATION)
 
 
 def predict_demand(states: FloatArray, keep: FloatArray, loading: FloatArray, lead: int) -> FloatArray:
     """Return demand over forecast, `lead` intervals after the states [zone]. `loading` is that of the later time."""
     for _ in range(lead):
         states = states * keep[:, None]
-    return np.asarray(np.clip(1.0 + weigh(states, loading), MIN_DEMAND, 1.0 + MAX_DEVIATION))
+    return np.minimum(np.maximum(1.0 + weigh(states, loading), MIN_DEMAND), 1.0 + MAX_DEVIATION)
 
 
 def weigh(states: FloatArray, loading: FloatArray) -> FloatArray:
     """Return the sum of states times loadings [zone], added in the order of the states."""
-    return np.asarray(np.add.accumulate(states * loading[:, None], axis=0)[-1])
+    return np.asarray(reduce(np.add, states * loading[:, None]))
 
 
 def make_filter(

@@ -251,7 +251,8 @@ class RateCurve:
         lowest = -(2**63) if self.floor is None else int(self.floor / self.tick)
         highest = 2**63 - 1 if self.cap is None else int(self.cap / self.tick)
         ticks = (by * wh.astype(number) + plus) // over
-        return np.minimum(np.maximum(ticks, lowest), highest).astype(np.int64).reshape(total.shape)
+        clamped: IntArray = np.minimum(np.maximum(ticks, lowest), highest).astype(np.int64)
+        return clamped.reshape(total.shape)
 
     def price(self, demand_wh: int, inelastic_wh: int = 0) -> Fraction:
         """Return the price of one demand as an exact fraction, after ticks, floor and cap.

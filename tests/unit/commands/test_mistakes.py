@@ -2,6 +2,8 @@
 
 import errno
 import os
+from email.message import Message
+from urllib.error import HTTPError
 
 import pytest
 from tests.support.mistaken_files import write_mistaken_files
@@ -211,3 +213,10 @@ def test_what_the_system_refuses_gets_a_remedy(number, remedy):
     said = describe_os_error(OSError(number, os.strerror(number), "out/plan.json"))
     assert said.startswith("out/plan.json ")
     assert remedy in said
+
+
+def test_an_answer_of_a_server_is_described_by_what_it_said():
+    """An HTTPError is an OSError without a number; it was described as None."""
+    error = HTTPError("https://log.example/zones", 404, "Not Found", Message(), None)
+    said = describe_os_error(error)
+    assert said == "https://log.example/zones cannot be used (HTTP Error 404: Not Found): name another one"

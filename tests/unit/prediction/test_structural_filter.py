@@ -59,7 +59,7 @@ def play(its_filter, noise_sd_wh, pool_sd, *, zones=40, days=60, seed=1):
     for t in range(days * SLOTS):
         slot, cold = t % SLOTS, COLD[t // SLOTS % 2]
         truth = truth * keep + rng.normal(size=truth.shape) * sd * np.sqrt(1 - keep**2)
-        loading = demand_loadings(slot, SLOTS, cold)
+        loading = demand_loadings(slot, SLOTS, cold).copy()
         if t in predicted:
             wrong.append((predicted.pop(t) - (1 + weigh(truth, loading))) * EXPECTED[slot])
         seen = loading.copy()
