@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from murmurate.prediction.forecast import HOURS
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.units import BoolArray, FloatArray
 
@@ -33,7 +34,6 @@ STATES = 22
 OF_DEMAND = slice(0, 20)  # all but those of the sensor
 HEATS = [COMMON_HEAT, HEAT]
 
-HOURS = 24  # a filter has gains for each hour
 GAIN_DIGITS = 7
 MAX_DEVIATION = 2.0  # a deviation is at most this, and demand is never below a twentieth of its forecast
 MIN_DEMAND = 0.05

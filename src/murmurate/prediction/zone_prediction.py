@@ -19,11 +19,11 @@ import numpy as np
 
 from murmurate.errors import ModelError
 from murmurate.prediction.calendar import CalendarSlots, locate_intervals
+from murmurate.prediction.forecast import HOURS
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.structural_filter import (
     GAIN_DIGITS,
-    HOURS,
     OWN,
     SENSOR,
     STATES,
