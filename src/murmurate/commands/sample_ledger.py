@@ -1,7 +1,7 @@
-"""The ledger of a consented sample: a line for each run that drew noise from it, in a file beside the sample.
+"""The ledger of a consented sample: a line for each run that drew noise from it, in a file next to the sample.
 
 A line is on the disk before the noise is drawn. So a run that fails later, or whose file is deleted, is counted too.
-The ledger knows the runs on this file alone: copies of the sample have ledgers of their own.
+The ledger knows the runs on this file alone: each copy of the sample has another ledger.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _share(part: FloatArray, rest: FloatArray) -> FloatArray:
 
 
 def periodic_home_probability(model: StepChances) -> FloatArray:
-    """Return the probability to be home after each step, for a chain that has run for ever.
+    """Return the probability to be home after each step, for a chain in its periodic regime.
 
     >>> model = StepChances(arrive=np.array([0.5, 0.0]), leave=np.array([0.0, 0.5]))
     >>> periodic_home_probability(model).round(4).tolist()

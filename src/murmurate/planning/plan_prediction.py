@@ -58,7 +58,7 @@ def _make_filter(
     noise_sd_wh = np.roll(noise_sd_wh, zone.clock.slot_shifts(slots)[0])
     expected_sum_wh = scale * usual_day(sensor.forecast)
     shown = float(np.mean((noise_sd_wh / (sensor.response * expected_sum_wh)) ** 2))
-    shown += float(np.sum(states.sd[COMMON.stop :] ** 2))  # what other zones have of their own
+    shown += float(np.sum(states.sd[COMMON.stop :] ** 2))  # the deviations that each other zone has alone
     return make_filter(
         states,
         sensor,
@@ -81,7 +81,7 @@ class PredictionErrors(NamedTuple):
 
 
 def forecast_errors(zone: Zone, prediction: ZonePrediction, noise: NoiseSchedule) -> PredictionErrors:
-    """Return what the releases of a plan are worth beside a forecast that reads no meter, and beside exact data."""
+    """Return the errors with the releases of a plan, with a forecast that reads no meter, and with exact data."""
     public, sd = prediction.model.public, np.sqrt(noise.variance)
     exact = replace(public, sensors=(unclipped_sensor(public.demand, 1),))
     nothing, whole = (

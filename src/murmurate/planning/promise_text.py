@@ -314,7 +314,7 @@ def _row(scope: str, promise: Promise, right: int, spent: str, holds: str, langu
 
 
 def _noise_rows(terms: ReleaseTerms, language: Language) -> Iterator[PromiseRow]:
-    """What the noise of the plan gives beside its promises: about an absence, and about habits."""
+    """Yield what the noise of the plan bounds without a promise: guesses about an absence, and about habits."""
     holds = language.plain("promise.holds_noise")
     if terms.absence is not None:
         scope = language.plain("promise.scope_absence", days=terms.absence.days)
@@ -352,7 +352,7 @@ def _limits(terms: ReleaseTerms, language: Language, *, has_moment: bool) -> Ite
 
 
 def _format_number(value: Fraction, language: Language) -> str:
-    """A number to six digits, a small one with a power of ten.
+    """Return a number to six digits, a small one with a power of ten.
 
     >>> from murmurate.translations.language import GERMAN
     >>> _format_number(Fraction(1, 10**6), GERMAN), _format_number(Fraction("2.5e-7"), GERMAN)
@@ -366,5 +366,5 @@ def _format_number(value: Fraction, language: Language) -> str:
 
 
 def _format_spent(spent: Fraction | float | None, language: Language) -> str:
-    """A cost, rounded up to four digits after the point."""
+    """Return a cost, rounded up to four digits after the point."""
     return _NOTHING if spent is None else language.decimal(f"ε = {ceil(Fraction(spent) * 10_000) / 10_000:g}")

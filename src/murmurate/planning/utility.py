@@ -1,4 +1,4 @@
-"""The utility of a plan: the error of demand, price and bill due to its noise, beside a forecast without data."""
+"""The utility of a plan: errors of demand, price and bill due to its noise, and those of a forecast without data."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def _law_of_bins(weights: FloatArray, step_wh: int, bound_wh: int) -> FloatArray
 
 
 def _read_public_hours(hours: Any, day: int, clock: LocalClock, *, has_time_zone: bool) -> tuple[bool, ...]:
-    """Return at which intervals of UTC anybody may know the occupancy: "always", or at local hours ["08:00-20:00"].
+    """Return in which intervals of UTC the occupancy is public: "always", or at local hours ["08:00-20:00"].
 
     An interval is public only if all of it lies within the hours under every offset of the time zone: where clocks
     change, an hour on either side stays protected all year.

@@ -140,7 +140,7 @@ def forecast_unseen(
     """Fit on what came before and forecast the next week, again and again [interval, history].
 
     Returns the forecast of all intervals after the first days. Intervals whose demand is NaN were not measured: the
-    first days end when so many days are full.
+    first days end when that number of days is full.
     """
     week, first = 7 * when.slots_per_day, first_days * when.slots_per_day
     so_far = np.cumsum(find_measured(demand_wh))

@@ -100,7 +100,7 @@ def forecast_from_history(
     time_zone: str,
     holidays: tuple[int, ...] = (),
 ) -> PublicForecast:
-    """Return the forecast that a public history of the demand of so many households gives: five weeks or more."""
+    """Return the forecast that a public history of the demand of `households` gives: five weeks or more."""
     one = np.asarray(demand_wh, np.float64)[:, None] / households
     residuals = measure_residuals(one, when, temperature_c)[:, 0]
     (forecast,) = fit_forecasts(one, when, temperature_c)

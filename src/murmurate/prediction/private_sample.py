@@ -26,7 +26,7 @@ RESOLUTIONS = ((2, 24), (2, 12), (2, 8), (1, 8), (1, 6), (1, 4))  # types of day
 MAX_PERIOD_NOISE = 0.06  # rms of the noise of a period, relative to a household that uses half of the daily limit
 _MIN_DAYS = 7
 _LIMIT_COLD_K = 20  # a household uses the daily limit more at most where it is so much colder
-_MIN_DAY = 0.01  # of the daily limit: what a household is taken to use at least, whatever the noise says
+_MIN_DAY = 0.01  # of the daily limit: the least that a household is taken to use
 _MIN_SPREAD_MK = 1000  # temperatures that differ less show no response to cold
 _SIZES_SHARE, _HEAT_SHARE = Fraction(1, 4), Fraction(1, 8)  # of epsilon
 
@@ -111,7 +111,7 @@ class VoteLayout:
 def choose_layout(
     when: CalendarSlots, temperature_c: FloatArray | None, *, max_day_wh: int, epsilon: Fraction, households: int
 ) -> VoteLayout:
-    """Return the finest layout that so many households can answer. Raises PrivacyError if there is none.
+    """Return the finest layout for which the sample has enough households. Raises PrivacyError if there is none.
 
     It depends on public numbers alone.
     """

@@ -1,4 +1,4 @@
-"""What everybody may know of similar households before the first release, as a file that a plan is made with.
+"""Public knowledge of similar households before the first release, as a file that a plan is made with.
 
 A forecast of one household, how far it was off on weeks that it had not seen, how deviations last, and how sums of
 clipped readings show them. All of it comes from public numbers, or from a consented sample with noise.

@@ -1,7 +1,7 @@
 """Predict the demand of zones in the interval that pays: what a plan says, and one step for many zones.
 
 States are whole numbers in the public log. Products, sums and quotients here are those of single numbers, in a fixed
-order. So anybody with the plan and two rows of the log computes the same price, bit for bit.
+order. So a reader with the plan and two rows of the log computes the same price, bit for bit.
 
 A price for predicted demand changes that demand. So the answer to earlier prices is taken out of what was measured, and
 the price is the one at which the curve and the answer agree: price = curve(demand without answer * factor(price)).
@@ -155,7 +155,7 @@ class ZonePrediction:
     scale: float  # households, times how much more than the forecast's they use
     zone_gain: FloatArray  # [hour, state]
     pool_gain: FloatArray  # [hour, state]
-    pool_homes: int  # other zones are used where they have at least half of so many households; 0: never
+    pool_homes: int  # other zones are used if they have at least half of this number of households; 0: never
     price_response: PriceResponse
     predicted_error: float  # rms, relative to the forecast
 
@@ -203,7 +203,7 @@ def _model(text: str) -> PredictionModel:
 
 
 class ZoneMeasures(NamedTuple):
-    """What releases show beside their forecasts [zone]."""
+    """Releases compared with their forecasts [zone]."""
 
     residual_wh: FloatArray  # release, without the answer to the price that was paid, less what was expected
     weight_wh: FloatArray  # what it would be if the demand were twice the forecast
@@ -220,7 +220,7 @@ class PooledDeviation(NamedTuple):
 def measure_zones(
     zones: Sequence[ZonePrediction], interval: int, noisy_wh: IntArray, usable: BoolArray, paid_factor: FloatArray
 ) -> ZoneMeasures:
-    """Return what releases show beside the forecast of zones with one model.
+    """Compare releases with the forecast of zones with one model.
 
     `noisy_wh` is the release of the interval, where `usable`; `paid_factor` what the price that was paid in it did to
     the demand.

@@ -32,14 +32,6 @@ class Segment(NamedTuple):
     slope: Fraction  # [money/kWh per kWh]
 
 
-class _IntegerSegment(NamedTuple):
-    """One segment in integers: ticks = floor((multiplier * wh + offset) / divisor), rounded half up."""
-
-    multiplier: int
-    offset: int
-    divisor: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateCurve:
     """A marginal-cost curve on a grid of ticks, with an optional floor and cap.
@@ -68,7 +60,7 @@ class RateCurve:
     tick: Fraction
     floor: Fraction | None = None
     cap: Fraction | None = None
-    _integer_segments: tuple[_IntegerSegment, ...] = field(init=False, repr=False, compare=False)
+    _integer_segments: tuple[tuple[int, int, int], ...] = field(init=False, repr=False, compare=False)
 
     @classmethod
     def affine(
@@ -199,9 +191,13 @@ class RateCurve:
                 raise TariffError(name, limit, f"must be a whole number of ticks of {self.tick} money/kWh")
         if self.floor is not None and self.cap is not None and self.floor > self.cap:
             raise TariffError("floor", self.floor, f"must not be above the cap {self.cap}")
-        object.__setattr__(
-            self, "_integer_segments", tuple(_integer_segment(segment, self.tick) for segment in self.segments)
-        )
+        integers = []  # of each segment: ticks = floor((multiplier wh + offset) / divisor), rounded half up
+        for segment in self.segments:
+            by = per_kwh_to_per_wh(segment.slope) / self.tick
+            plus = segment.price / self.tick - by * segment.from_wh + Fraction(1, 2)
+            over = by.denominator * plus.denominator
+            integers.append((int(by * over), int(plus * over), over))
+        object.__setattr__(self, "_integer_segments", tuple(integers))
 
     @property
     def alpha(self) -> Fraction:
@@ -290,11 +286,3 @@ class RateCurve:
         """
         piece = max((s for s in self.segments if s.from_wh <= demand_wh), default=self.segments[0])
         return piece.price + piece.slope * wh_to_kwh(demand_wh - piece.from_wh)
-
-
-def _integer_segment(segment: Segment, tick: Fraction) -> _IntegerSegment:
-    """Return floor(price(wh)/tick + 1/2) over one common denominator."""
-    by = per_kwh_to_per_wh(segment.slope) / tick
-    plus = segment.price / tick - by * segment.from_wh + Fraction(1, 2)
-    over = by.denominator * plus.denominator
-    return _IntegerSegment(int(by * over), int(plus * over), over)

@@ -42,7 +42,7 @@ class IntervalPromise:
 
 @dataclass(frozen=True, slots=True)
 class WindowPromise:
-    """Any `intervals` successive intervals, for ever: (epsilon, delta)."""
+    """Any `intervals` successive intervals, at any time: (epsilon, delta)."""
 
     intervals: int
     epsilon: Fraction
@@ -81,7 +81,7 @@ class HabitGuessBound(NamedTuple):
     """The largest probability of a right guess between two habits from `days` of prices; without prices it is 0.5."""
 
     days: int
-    any_habits: float  # whatever the two habits are
+    any_habits: float  # between any two habits
     home_by_day: float  # home from 08:00 to 16:00 every day, or away then, and otherwise alike
 
 
@@ -96,7 +96,7 @@ def parse_promise(text: str, intervals_per_day: int) -> Promise:
     """Return the promise that a text states: of one interval, of any window, or of any moment.
 
     - `interval: 0.5`: each interval on its own costs a household at most epsilon 0.5.
-    - `any 24 h: epsilon 1, delta 1e-6`: any 24 hours in a row cost at most (1, 1e-6), for ever. `h`, `d` and
+    - `any 24 h: epsilon 1, delta 1e-6`: any 24 hours in a row cost at most (1, 1e-6). `h`, `d` and
       `intervals` are units of the window. Without a delta the promise is pure.
     - `any moment, habits known: 1`: all prices together change the log-odds of one moment by at most 1 for a reader who
       knows the habits of the household.

@@ -75,7 +75,7 @@ class ZonePricing:
         forecast_factor: float = 1.0,
         change: Change = no_change,
     ) -> None:
-        """`forecast_factor` makes the forecast wrong; `change` what everybody does."""
+        """`forecast_factor` makes the forecast wrong; `change` changes the demand of all zones."""
         self.region, self.setting = region, setting
         self._forecast_factor, self._change = forecast_factor, change
         group = region.zones[homes]
