@@ -94,8 +94,7 @@ def run_plan_command(
 ) -> None:
     """Find the least noise that keeps a promise, and prove it."""
     if example:
-        from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE  # noqa: PLC0415
-        from murmurate.planning.zone_forecast import EXAMPLE_FORECAST  # noqa: PLC0415
+        from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE  # noqa: PLC0415
 
         typer.echo(EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST, nl=False)
         return

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from murmurate.errors import MeterError, ModelError, MurmurateError, PrivacyErro
 from murmurate.habits.private_counts import name_estimates
 from murmurate.household.occupancy import OccupancyChains, per_interval_probability
 from murmurate.planning.household_bounds import MeterSummary
-from murmurate.planning.zone import HouseholdKind, LearnedHabits, Zone
-from murmurate.planning.zone_forecast import FORECAST_KEYS, ReadForecast, read_predicted_demand, reject_forecast_file
+from murmurate.planning.zone import HouseholdKind, LearnedHabits, PredictedDemand, Zone, sum_consumption_moments
+from murmurate.prediction.forecast_sources import forecast_from_day
+from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution
@@ -63,6 +64,16 @@ public = "always"                           # its hours hang on the door
 """
 
 
+EXAMPLE_FORECAST = """
+[forecast]                                  # prices are predicted for the interval that pays
+from = "occupancy"                          # expected demand of the models above; file = "forecast.json" is better
+"""
+
+ReadForecast = Callable[[str], PublicForecast]
+MIN_LEVEL, MAX_LEVEL = 0.01, 100
+MAX_POOL_HOMES = 10**9
+_FORECAST = ("forecast",)
+_MIN_INTERVALS_PER_DAY = 24  # the filter has a gain for each hour
 ReadMeters = Callable[[str, str, str], MeterSummary]  # name of the file, zone, kind
 CHOOSE = "choose"  # in place of a bound: murmurate plan chooses it
 MAX_BOUND_WH = 1_000_000  # of a household in an interval: 4 MW over a quarter hour; its laws have as many numbers
@@ -73,6 +84,7 @@ _ALLOWED_KEYS: dict[str, set[str]] = {
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
+    "forecast": {"file", "from", "level", "elasticity", "reference_price", "pool_homes"},
     "learned": {"epsilon", "households", "confidence", "bound", "proven"},
 }
 
@@ -81,11 +93,16 @@ def _reject_meters_file(name: str, _zone: str, _kind: str) -> MeterSummary:
     raise MeterError("meters", repr(name), "meter files cannot be read here; set count and bound_wh instead")
 
 
+def _reject_forecast_file(name: str) -> PublicForecast:
+    """Refuse a zone file that names a forecast file, where files cannot be read."""
+    raise ModelError("file", repr(name), "forecast files cannot be read here")
+
+
 def parse_zone(
     text: str,
     read_meters: ReadMeters = _reject_meters_file,
     *,
-    read_forecast: ReadForecast = reject_forecast_file,
+    read_forecast: ReadForecast = _reject_forecast_file,
     read_clock: Callable[[str], LocalClock] = local_clock,
 ) -> Zone:
     """Return the zone that a zone file describes: a tariff, households and promises in TOML.
@@ -124,7 +141,7 @@ def parse_zone(
     day = 1440 // minutes
     models = reader.get(top, (), "occupancy", dict, {})
     occupancy = {name: _read_chains(reader, ("occupancy", name), day, clock) for name in models}
-    clipped = "forecast" in top and "file" in reader.read_table(("forecast",), FORECAST_KEYS)
+    clipped = "forecast" in top and "file" in reader.read_table(_FORECAST, _ALLOWED_KEYS["forecast"])
     kinds = [
         _read_household_kind(reader, ("households", n), day, clock, occupancy, read_meters, clipped=clipped)
         for n, _ in enumerate(reader.require(top, (), "households", list))
@@ -142,7 +159,7 @@ def parse_zone(
             kinds=tuple(kinds),
             promises=tuple(promises),
             distribution=_read_noise(reader, top),
-            predicted=read_predicted_demand(reader, top, day, clock, read_forecast, kinds),
+            predicted=_read_predicted_demand(reader, top, day, clock, read_forecast, kinds),
             clock=clock,
             learned=tuple(_read_learned(reader, top, name) for name in reader.get(top, (), "learned", dict, {})),
             source_text=text,
@@ -351,3 +368,70 @@ def _read_learned(reader: TomlReader, top: Mapping[str, Any], name: str) -> Lear
             if estimates and bound not in used:
                 raise ModelError("occupancy", used, f"must name {bound} too: {estimates[0]} is an estimate with noise")
     return LearnedHabits(name, bound, epsilon, households, confidence, proven)
+
+
+def _read_predicted_demand(
+    reader: TomlReader,
+    top: Mapping[str, Any],
+    day: int,
+    clock: LocalClock,
+    read_forecast: ReadForecast,
+    kinds: Sequence[HouseholdKind],
+) -> PredictedDemand | None:
+    """Return the forecast by which prices are predicted, if the zone file has one."""
+    if "forecast" not in top:
+        return None
+    table = reader.read_table(_FORECAST, _ALLOWED_KEYS["forecast"])
+    source = "from" if "from" in table else "file"
+    with reader.locate_errors((), "interval_minutes"):
+        if day < _MIN_INTERVALS_PER_DAY:
+            raise MurmurateError("interval_minutes", 1440 // day, "must be 60 or less where prices are predicted")
+    with reader.locate_errors(_FORECAST, source):
+        forecast = _read_source(reader, table, day, clock, read_forecast, kinds)
+    with reader.locate_errors(_FORECAST, "level" if "level" in table else source):
+        level = float(reader.get(table, _FORECAST, "level", (int, float), 1.0))
+        if not MIN_LEVEL <= level <= MAX_LEVEL:
+            allowed = f"must be what a household uses, relative to the forecast's: {MIN_LEVEL} to {MAX_LEVEL}"
+            raise ModelError("level", level, allowed)
+    with reader.locate_errors(_FORECAST, "elasticity" if "elasticity" in table else source):
+        elasticity = float(reader.get(table, _FORECAST, "elasticity", (int, float), 0.0))
+        if not 0 <= elasticity < 1:
+            raise ModelError("elasticity", elasticity, "must be 0 or more and below 1, for example 0.1")
+    with reader.locate_errors(_FORECAST, "reference_price" if "reference_price" in table else source):
+        reference = None
+        if "reference_price" in table:
+            price = reader.require(table, _FORECAST, "reference_price", (int, float, str))
+            reference = parse_fraction(price, "reference_price", TariffError)
+            if reference <= 0:
+                raise TariffError("reference_price", price, "must be above 0: the price at which demand is as forecast")
+    with reader.locate_errors(_FORECAST, "pool_homes" if "pool_homes" in table else source):
+        pool_homes = reader.get(table, _FORECAST, "pool_homes", int, 0)
+        if not 0 <= pool_homes <= MAX_POOL_HOMES:
+            allowed = "must be how many households the other zones of its shard have together, or 0"
+            raise ModelError("pool_homes", pool_homes, allowed)
+    return PredictedDemand(forecast, level, elasticity, reference, pool_homes)
+
+
+def _read_source(
+    reader: TomlReader,
+    table: Mapping[str, Any],
+    day: int,
+    clock: LocalClock,
+    read_forecast: ReadForecast,
+    kinds: Sequence[HouseholdKind],
+) -> PublicForecast:
+    """Return the forecast of a file, or what the occupancy models expect of a household, the same every day."""
+    if {"file", "from"} <= set(table):
+        raise MurmurateError("forecast", "file and from", "must be given in one of these ways")
+    if "from" in table:
+        if table["from"] != "occupancy":
+            raise MurmurateError("from", repr(table["from"]), "must be 'occupancy', or give a file instead")
+        mean_wh = sum_consumption_moments(kinds, day)[0] / sum(kind.count for kind in kinds)
+        local_wh = np.roll(mean_wh, clock.slot_shifts(day)[0])
+        made = forecast_from_day(local_wh, source="the occupancy models of the zone file", time_zone=clock.name)
+        return PublicForecast.from_document(made.to_document())  # rounded, as in a plan
+    forecast = read_forecast(reader.require(table, _FORECAST, "file", str))
+    if forecast.demand.slots_per_day != day or forecast.time_zone != clock.name:
+        found = f"of {forecast.demand.slots_per_day} intervals a day, on clocks of {forecast.time_zone}"
+        raise ModelError("forecast", found, f"must have {day}, on those of {clock.name}")
+    return forecast

@@ -16,8 +16,7 @@ from murmurate.errors import MeterError
 from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.plan import load_plan, make_plan, prove_plan
 from murmurate.planning.plan_prediction import forecast_errors
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 
 COMMAND = Path(sys.executable).with_name("murmurate")
 BOTH = 'promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]'

@@ -7,8 +7,7 @@ import pytest
 from murmurate.planning.noise_search import gaussian_deviation
 from murmurate.planning.plan import make_plan
 from murmurate.planning.plan_prediction import A_DAY, A_WEAKER_YEAR, A_YEAR, compare_promises
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.promise import parse_promise
 
 EXAMPLE = EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST

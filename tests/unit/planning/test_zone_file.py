@@ -16,8 +16,7 @@ from murmurate.errors import MurmurateError, ZoneFileError
 from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.time_zones import UTC_CLOCK, local_clock, utc_offset_min
 from murmurate.types import MAX_ZONE_NAME_BYTES, is_zone_name

@@ -9,8 +9,7 @@ from murmurate.errors import PrivacyError, ZoneFileError
 from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.plan_prediction import expected_day
 from murmurate.planning.release_terms import compute_plan_digest
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 
 BOTH = '["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]'
 EXAMPLE = (EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST).replace(BOTH, '["any 24 h: epsilon 1"]')  # soon planned

@@ -9,8 +9,7 @@ from tests.unit.public_api.test_pages import BASE, KEY, Parsed
 
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.prediction.structural_filter import STATES
 from murmurate.prediction.zone_prediction import (
     PooledDeviation,

@@ -23,8 +23,7 @@ from murmurate.planning.plan import make_plan
 from murmurate.planning.promise_text import describe_promises
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone import LearnedHabits
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.prediction.public_forecast import ConsentedSample
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
 from murmurate.service.public_api.pages.plan_page import plan_page

@@ -19,8 +19,7 @@ from murmurate.planning.promise_text import (
     guess_percent,
 )
 from murmurate.planning.release_terms import PlannedHouseholds, ReleaseTerms
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.promise import (
     AbsenceGuessBound,
     HabitGuessBound,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from murmurate.planning.zone import Zone
-from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.planning.zone_forecast import EXAMPLE_FORECAST
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 
 DEMO_ZONE = "harbour"  # as in the example
 TARGET_KIND = "shift worker"  # the attacker's targets
