@@ -46,7 +46,7 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.service.worker.publish_loop import Publisher
+from murmurate.service.worker.publisher_context import Publisher
 from murmurate.units import FloatArray
 
 READ_GOAL, EDGE_GOAL, INGEST_GOAL_S = 0.9, 5.0, 60.0

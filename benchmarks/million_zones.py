@@ -30,9 +30,9 @@ from murmurate.public_log.zone_table import MAX_ZONES
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.log_reader.follower import RECENT_PRICES_S, Follower
-from murmurate.service.log_reader.zone_views import ZoneViews
+from murmurate.service.log_reader.zone_view import ZoneViews
 from murmurate.service.settings import ServiceSettings
-from murmurate.service.worker.publish_loop import Publisher
+from murmurate.service.worker.publisher_context import Publisher
 
 GOAL_S = 60.0  # to publish, and to read, a million zones on two cores
 LEAST_GOAL_S = 5.0

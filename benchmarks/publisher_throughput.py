@@ -37,7 +37,7 @@ from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSlotClock
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.service.worker.publish_loop import Publisher
+from murmurate.service.worker.publisher_context import Publisher
 from murmurate.types import Demand
 from murmurate.units import FloatArray, IntArray
 

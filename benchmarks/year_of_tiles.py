@@ -50,7 +50,7 @@ from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.storage.tile_archive import TileArchive
-from murmurate.service.worker.publish_loop import Publisher
+from murmurate.service.worker.publisher_context import Publisher
 from murmurate.types import Demand
 from murmurate.units import SECONDS_PER_DAY
 from murmurate.verification.verifier import check_log

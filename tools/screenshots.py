@@ -29,9 +29,9 @@ from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.service.auth import ApiClient
 from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.log_reader.zone_view import ShardView, ZoneView
-from murmurate.service.operator_api.page import operator_page
+from murmurate.service.operator_api.routes import operator_page
 from murmurate.service.operator_api.status import ServiceStatus, service_status
-from murmurate.service.public_api.pages.plan_page import plan_page
+from murmurate.service.public_api.pages.routes import plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.service.settings import ZoneDisplay
 from murmurate.translations.language import ENGLISH, GERMAN

@@ -27,8 +27,7 @@ from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import parse_zone
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise
-from murmurate.service.demo.demo_zone import TARGET_KIND, make_demo_zone
-from murmurate.service.demo.simulated_town import SimulatedTown, attack_homes
+from murmurate.service.demo.simulated_town import TARGET_KIND, SimulatedTown, attack_homes, make_demo_zone
 from tests.e2e.demo_kills import MAX_END_S, PAGE_IS_OPEN, SIGNALS, RunningDemo, demo_databases, kill_demo
 from tests.e2e.test_interop_clients import EVCC
 from tests.support.databases import SERVER

@@ -25,7 +25,7 @@ from murmurate.publisher.steps import Offer
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.service.worker.publish_loop import Publisher
+from murmurate.service.worker.publisher_context import Publisher
 from tests.fault_injection.broken_publishers import BROKEN_PUBLISHERS
 from tests.fault_injection.kill_points import KillPoint, WithKillPoints
 

@@ -25,7 +25,7 @@ from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import MqttBroker, ServiceSettings
 from murmurate.service.storage.databases import Databases
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 from murmurate.service.web.server import make_server
 from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter

@@ -29,7 +29,7 @@ from murmurate.service.landing.interval_manifest import close_interval
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
 from murmurate.service.settings import ClientLimits
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 from murmurate.service.web.server import ConnectionLimits, make_server
 from murmurate.types import Demand
 from tests.support.ports import free_port

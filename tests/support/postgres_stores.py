@@ -10,7 +10,7 @@ from murmurate.public_log.tile_chain import check_follows, check_next
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.service.worker.publish_loop import Publisher
+from murmurate.service.worker.publisher_context import Publisher
 from tests.support.sample_shards import (
     NO_DEMAND,
     OLD_KEY,

@@ -18,8 +18,7 @@ from murmurate.public_log.tile_chain import ShardHead
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.log_reader.zone_view import Price, ShardView, ZoneView
-from murmurate.service.public_api.formats.openadr_event import event_days, event_document
-from murmurate.service.public_api.formats.openadr_program import programs_of_zone
+from murmurate.service.public_api.openadr import event_days, event_document, programs_of_zone
 from murmurate.service.settings import ZoneDisplay
 
 AWKWARD = (

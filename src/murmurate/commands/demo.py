@@ -23,10 +23,15 @@ from murmurate.privacy.promise import MomentPromise
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
 from murmurate.service.demo.demo_host import DemoHost
-from murmurate.service.demo.demo_zone import DEMO_ZONE, TARGET_KIND, make_demo_zone
-from murmurate.service.demo.history import publish_history
-from murmurate.service.demo.live_service import LiveService
-from murmurate.service.demo.simulated_town import AttackAccuracy, SimulatedTown, attack_homes
+from murmurate.service.demo.live_service import LiveService, publish_history
+from murmurate.service.demo.simulated_town import (
+    DEMO_ZONE,
+    TARGET_KIND,
+    AttackAccuracy,
+    SimulatedTown,
+    attack_homes,
+    make_demo_zone,
+)
 from murmurate.service.keyring import create_keyring
 from murmurate.service.landing.layout import Landing
 from murmurate.service.storage.databases import Databases

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from murmurate.commands.console import stderr, stdout, warn_of_open_schemas
 from murmurate.service.storage.databases import Databases, mask_database_errors
-from murmurate.service.storage.migrate import migrate_database
-from murmurate.service.storage.roles import create_roles
+from murmurate.service.storage.migrate import create_roles, migrate_database
 
 
 def create_database_roles(databases: Databases) -> None:

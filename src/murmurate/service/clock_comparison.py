@@ -17,8 +17,7 @@ from contextlib import suppress
 import psycopg
 
 from murmurate.service.clock import ServiceClock
-from murmurate.service.storage.database_clock import ClockReading, read_clock
-from murmurate.service.storage.session import TransactionSource
+from murmurate.service.storage.session import ClockReading, TransactionSource, read_clock
 
 logger = logging.getLogger(__name__)
 

@@ -34,17 +34,17 @@ from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.metrics import metrics_routes
-from murmurate.service.public_api.mqtt_notifier import MAX_QUEUED_MESSAGES, MqttNotifier
+from murmurate.service.public_api.notifications import MAX_QUEUED_MESSAGES, MqttNotifier
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Database, Databases, DatabaseUnreachableError
 from murmurate.service.storage.migrate import migrate_database, pending_migrations
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 from murmurate.service.watchdog import report_progress
 from murmurate.service.web.descriptors import raise_descriptor_limit
 from murmurate.service.web.listen_address import check_can_listen
 from murmurate.service.web.server import ConnectionLimits, make_server
-from murmurate.service.worker.failures import error_reason
+from murmurate.service.worker.figures import error_reason
 from murmurate.service.worker.interval_worker import IntervalWorker
 from murmurate.service.worker.publisher_context import PublisherContext
 

@@ -28,8 +28,7 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.log_reader.plan_terms import PlanTerms
-from murmurate.service.log_reader.zone_view import PlanEnd
-from murmurate.service.log_reader.zone_views import ZoneViews
+from murmurate.service.log_reader.zone_view import PlanEnd, ZoneViews
 from murmurate.service.public_api import static_files
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState

@@ -22,11 +22,9 @@ from murmurate.public_log.tile import sign_tile
 from murmurate.publisher.desired_state import Change, PlanChange
 from murmurate.service.log_reader import follower
 from murmurate.service.log_reader.archive import Archive
-from murmurate.service.log_reader.follower import TILES_PER_QUERY, Follower
+from murmurate.service.log_reader.follower import TILES_PER_QUERY, Follower, TileNotices
 from murmurate.service.log_reader.plan_terms import PlanTerms
-from murmurate.service.log_reader.tile_notices import TileNotices
-from murmurate.service.log_reader.zone_view import PlanEnd
-from murmurate.service.log_reader.zone_views import ZoneViews
+from murmurate.service.log_reader.zone_view import PlanEnd, ZoneViews
 from murmurate.service.settings import ZoneDisplay
 
 ZONE, OTHER, FIRST = "harbour", "old town", 1_900_000

@@ -28,13 +28,12 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.http_api import private_app
 from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.metrics import render_metrics
-from murmurate.service.operator_api.page import operator_page
-from murmurate.service.operator_api.routes import OperatorApi
+from murmurate.service.operator_api.routes import OperatorApi, operator_page
 from murmurate.service.operator_api.status import MAX_STATUS_ZONES, BackgroundLogReader, service_status
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.figures import WorkerFigures
 

@@ -26,12 +26,12 @@ from murmurate.service.ingest.mqtt_consumer import MqttConsumer
 from murmurate.service.ingest.readiness import IngestReadiness, WriteCheck
 from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
-from murmurate.service.operator_api.ingest_metrics import IngestCollector
+from murmurate.service.operator_api.metrics import IngestCollector
 from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.settings import MqttBroker, ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT, record_heartbeat
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 from murmurate.service.worker.zone_warnings import warn_of_household_counts
 
 OPEN_S = 1_794_657_600

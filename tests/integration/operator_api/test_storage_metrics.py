@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.databases import database
 
+from murmurate.service.operator_api.metrics import StorageCollector
 from murmurate.service.operator_api.status import BackgroundLogReader
-from murmurate.service.operator_api.storage_metrics import StorageCollector
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.metrics import PublicCollector
 from murmurate.service.settings import ServiceSettings, load_settings

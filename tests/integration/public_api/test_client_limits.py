@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter
 
 from murmurate.service.clock import ServiceClock
-from murmurate.service.public_api import history_api
+from murmurate.service.public_api import app
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.metrics import metrics_routes
@@ -156,7 +156,7 @@ def test_a_request_has_one_host(connect, request_, status):
 
 
 def test_a_history_is_at_most_31_days_and_its_links_lead_through_all_of_it(served, monkeypatch):
-    monkeypatch.setattr(history_api, "MAX_HISTORY_INTERVALS", 50)
+    monkeypatch.setattr(app, "MAX_HISTORY_INTERVALS", 50)
     url = "http://{}:{}/zones/harbour/history.csv".format(*served[0])
     with httpx.Client(trust_env=False, timeout=60) as client:
         begin_s = (FIRST + LEAD) * STEP_S

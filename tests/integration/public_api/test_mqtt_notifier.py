@@ -3,7 +3,7 @@
 import time
 
 from murmurate.service.mqtt_client import connect_mqtt
-from murmurate.service.public_api.mqtt_notifier import MAX_QUEUED_MESSAGES, MqttNotifier
+from murmurate.service.public_api.notifications import MAX_QUEUED_MESSAGES, MqttNotifier
 from murmurate.service.settings import MqttBroker
 
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from tools.screenshots import BASE_URL, NOW_S, town, view_of
 
-from murmurate.service.public_api.pages.plan_page import plan_page
+from murmurate.service.public_api.pages.routes import plan_page
 from murmurate.translations.language import ENGLISH, GERMAN
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

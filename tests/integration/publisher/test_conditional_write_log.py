@@ -15,7 +15,7 @@ from murmurate.public_log.tile_chain import check_header, check_next
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import LogTail, Offer
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.service.worker.publish_loop import Publisher
+from murmurate.service.worker.publisher_context import Publisher
 
 SHARDS = {"quay": ("harbour", "hill/mill"), "a/b": ("island",)}
 ZONES = [zone for zones in SHARDS.values() for zone in zones]

@@ -11,8 +11,7 @@ from tests.support.sample_shards import FIRST
 
 from murmurate.service.storage.databases import Database
 from murmurate.service.storage.migrate import migrate_database
-from murmurate.service.storage.session import Session
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import Session, SessionPool
 
 TRAP = """
 CREATE FUNCTION public.trap(a bigint, b numeric) RETURNS boolean LANGUAGE plpgsql AS $$

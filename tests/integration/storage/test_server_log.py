@@ -11,7 +11,7 @@ from tests.support.sample_shards import FIRST, make_demand
 from murmurate.errors import MurmurateError
 from murmurate.service.storage.databases import Database
 from murmurate.service.storage.migrate import migrate_database
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.state_store import PostgresStateStore
 
 pytestmark = pytest.mark.postgres_programs

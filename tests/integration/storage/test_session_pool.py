@@ -14,8 +14,7 @@ from tests.support.databases import SERVER
 from tests.support.ingest_server import run_ingest_server
 
 from murmurate.service.storage.migrate import migrate_database
-from murmurate.service.storage.session import Session
-from murmurate.service.storage.session_pool import MAX_WAITING_THREADS, POOL_TIMEOUT_S, SessionPool
+from murmurate.service.storage.session import MAX_WAITING_THREADS, POOL_TIMEOUT_S, Session, SessionPool
 
 SLACK_S = 20.0  # of a busy machine
 

@@ -18,16 +18,17 @@ from murmurate.public_log.tile import NoiseCode, RowKind, row_dtype
 from murmurate.public_log.tile_chain import check_follows
 from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
-from murmurate.service.public_api.formats.current_price import current_price_document
-from murmurate.service.public_api.formats.day import day_document
-from murmurate.service.public_api.formats.evcc import evcc_list
-from murmurate.service.public_api.formats.history import csv_lines
-from murmurate.service.public_api.formats.listings import zone_entry
-from murmurate.service.public_api.formats.new_price import new_price_json
-from murmurate.service.public_api.formats.openadr_event import event_days, event_document
-from murmurate.service.public_api.formats.openadr_program import program_document, programs_of_zone
-from murmurate.service.public_api.formats.vse import vse_tariffs
 from murmurate.service.public_api.local_days import day_of_interval
+from murmurate.service.public_api.openadr import event_days, event_document, program_document, programs_of_zone
+from murmurate.service.public_api.price_formats import (
+    csv_lines,
+    current_price_document,
+    day_document,
+    evcc_list,
+    new_price_json,
+    vse_tariffs,
+    zone_entry,
+)
 from tests.support.zone_views import seconds, view_of
 
 EXPECTED = Path(__file__).parent / "expected"

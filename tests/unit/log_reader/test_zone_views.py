@@ -14,8 +14,7 @@ from tests.support.zone_views import shard_of
 from murmurate.public_log.tile import RowKind, row_dtype
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.service.log_reader.price_columns import PriceColumns
-from murmurate.service.log_reader.zone_view import ShardView
-from murmurate.service.log_reader.zone_views import ZoneViews
+from murmurate.service.log_reader.zone_view import ShardView, ZoneViews
 from murmurate.service.settings import ZoneDisplay
 
 

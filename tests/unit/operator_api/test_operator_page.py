@@ -9,7 +9,7 @@ from tests.support.zone_views import seconds, view_of, with_keys
 
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.auth import ApiClient
-from murmurate.service.operator_api.page import operator_page
+from murmurate.service.operator_api.routes import operator_page
 from murmurate.service.operator_api.status import service_status
 
 NOW_S = seconds(2026, 11, 14, 0, 20)

@@ -17,13 +17,17 @@ from tests.support.zone_views import event_documents, seconds, view_of, views
 
 from murmurate.errors import MurmurateError
 from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView, format_rfc3339
-from murmurate.service.public_api.formats.current_price import current_price_document
-from murmurate.service.public_api.formats.day import day_document
-from murmurate.service.public_api.formats.evcc import evcc_list
-from murmurate.service.public_api.formats.history import HISTORY_SCHEMA, csv_lines, parquet_bytes
-from murmurate.service.public_api.formats.openadr_program import programs_of_zone
-from murmurate.service.public_api.formats.vse import vse_tariffs
 from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day, is_day_complete, recent_days
+from murmurate.service.public_api.openadr import programs_of_zone
+from murmurate.service.public_api.price_formats import (
+    HISTORY_SCHEMA,
+    csv_lines,
+    current_price_document,
+    day_document,
+    evcc_list,
+    parquet_bytes,
+    vse_tariffs,
+)
 
 MONEY = {"price", "next_price", "value"}
 Rows = list[tuple[str, Any]]

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from starlette.exceptions import HTTPException
 
-from murmurate.service.public_api import log_exports
-from murmurate.service.public_api.log_exports import ExportEndedError, LogExport, LogExports
+from murmurate.service.public_api import log_api
+from murmurate.service.public_api.log_api import ExportEndedError, LogExport, LogExports
 from murmurate.service.public_api.worker_threads import WorkerThreads
 from murmurate.service.web.address_counts import AddressCounts
 
@@ -54,7 +54,7 @@ def test_a_fast_client_keeps_its_place_and_reads_all() -> None:
 
 @pytest.mark.slow
 def test_a_slow_client_is_ended_when_another_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_exports, "READ_GRACE_S", 0.05)
+    monkeypatch.setattr(log_api, "READ_GRACE_S", 0.05)
 
     async def scene(exports: LogExports) -> None:
         slow, fast = await begin(exports), await begin(exports)
@@ -68,7 +68,7 @@ def test_a_slow_client_is_ended_when_another_one_comes(monkeypatch: pytest.Monke
 
 
 def test_a_slow_client_stays_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_exports, "READ_GRACE_S", 0.0)
+    monkeypatch.setattr(log_api, "READ_GRACE_S", 0.0)
 
     async def scene(exports: LogExports) -> None:
         slow = await begin(exports)
@@ -80,7 +80,7 @@ def test_a_slow_client_stays_while_there_is_room(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_client_reads_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_exports, "MAX_EXPORT_S", 0.05)
+    monkeypatch.setattr(log_api, "MAX_EXPORT_S", 0.05)
 
     async def scene(exports: LogExports) -> None:
         slow = await begin(exports)

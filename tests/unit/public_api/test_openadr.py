@@ -14,19 +14,17 @@ from tests.support.openadr_schema import errors_in
 from tests.support.zone_views import event_documents, seconds, until, view_of, views
 
 from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
-from murmurate.service.public_api.formats.openadr_event import (
+from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day, recent_days, steps_of_day
+from murmurate.service.public_api.openadr import (
     changed_events,
     event_days,
     event_document,
     notification_json,
-)
-from murmurate.service.public_api.formats.openadr_program import (
     notifier_topics,
     program_document,
     programs_of_zone,
     zone_slug,
 )
-from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day, recent_days, steps_of_day
 
 BASE = "https://rates.example"
 LENGTHS = {"H": 3600, "M": 60, "S": 1}

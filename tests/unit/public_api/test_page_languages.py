@@ -16,8 +16,7 @@ from murmurate.planning import promise_text
 from murmurate.service.clock import ServiceClock
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.pages.formatting import format_day
-from murmurate.service.public_api.pages.plan_page import plan_page
-from murmurate.service.public_api.pages.routes import page_routes
+from murmurate.service.public_api.pages.routes import page_routes, plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.translations.language import ENGLISH, GERMAN, LANGUAGES, preferred_language
 

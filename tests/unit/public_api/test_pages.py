@@ -28,9 +28,7 @@ from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
-from murmurate.service.public_api.pages.plan_page import plan_page
-from murmurate.service.public_api.pages.routes import page_routes
-from murmurate.service.public_api.pages.zone_list import zones_page
+from murmurate.service.public_api.pages.routes import page_routes, plan_page, zones_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.service.settings import ServiceSettings
 

@@ -19,7 +19,7 @@ from murmurate.prediction.zone_prediction import (
 )
 from murmurate.service.log_reader.zone_view import PlanEnd, Price, PriceKind
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
-from murmurate.service.public_api.pages.plan_page import plan_page
+from murmurate.service.public_api.pages.routes import plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 
 PROMISES = 'promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]'

@@ -26,7 +26,7 @@ from murmurate.planning.zone import LearnedHabits
 from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.prediction.public_forecast import ConsentedSample
 from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
-from murmurate.service.public_api.pages.plan_page import plan_page
+from murmurate.service.public_api.pages.routes import plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.translations.language import ENGLISH, GERMAN, LANGUAGES
 

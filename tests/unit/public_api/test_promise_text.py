@@ -29,7 +29,7 @@ from murmurate.privacy.promise import (
     parse_promise,
 )
 from murmurate.service.log_reader.zone_view import PlanEnd, PriceKind
-from murmurate.service.public_api.pages.plan_page import plan_page
+from murmurate.service.public_api.pages.routes import plan_page
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.translations.language import ENGLISH, GERMAN
 

@@ -19,24 +19,24 @@ def test_what_is_kept_is_what_was_put_and_fits(asked: list[tuple[int, int]]) -> 
     cache = ResponseCache(max_bytes=20_000)
     for name, size in asked:
         key = (str(name).encode(), b"")
-        before = cache.get(key)
+        before = cache.find(key, 0.0)
         cache.put(key, answer(size))
-        assert len(cache.get(key).body) == (len(before.body) if before else size)
-        kept = [cache.get((str(other).encode(), b"")) for other in range(41)]
+        assert len(cache.find(key, 0.0).body) == (len(before.body) if before else size)
+        kept = [cache.find((str(other).encode(), b""), 0.0) for other in range(41)]
         assert sum(len(one.body) for one in kept if one) <= 20_000
 
 
 def test_a_very_long_answer_is_not_kept() -> None:
     cache = ResponseCache()
     cache.put((b"/", b""), answer(MAX_CACHED_BODY_BYTES + 1))
-    assert cache.get((b"/", b"")) is None
+    assert cache.find((b"/", b""), 0.0) is None
 
 
 def test_an_emptied_cache_is_empty_and_counts_it() -> None:
     cache = ResponseCache()
     cache.put((b"/", b""), answer(5))
     cache.clear()
-    assert cache.get((b"/", b"")) is None
+    assert cache.find((b"/", b""), 0.0) is None
     assert cache.generation == 1
 
 
@@ -46,7 +46,7 @@ def test_a_response_is_not_found_after_its_end_and_no_other_is_either() -> None:
         cache.put((name, b""), replace(answer(5), expires_s=100.0))
     assert cache.find((b"/now", b""), 99.9) is not None
     assert cache.find((b"/now", b""), 100.0) is None
-    assert cache.get((b"/evcc", b"")) is None
+    assert cache.find((b"/evcc", b""), 0.0) is None
 
 
 @given(st.floats(-10, 20))

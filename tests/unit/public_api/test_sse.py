@@ -11,7 +11,7 @@ from tests.support.zone_views import until as until_decided
 from tests.support.zone_views import view_of
 
 from murmurate.service.log_reader.zone_view import ZoneView
-from murmurate.service.public_api.sse import MAX_QUEUED_PRICES, PriceStream
+from murmurate.service.public_api.notifications import MAX_QUEUED_PRICES, PriceStream
 from murmurate.service.public_api.worker_threads import WorkerThreads
 
 THREADS = WorkerThreads(1, "test")

@@ -9,7 +9,7 @@ from tests.support.recorded_log import recorded_log
 
 from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S, ClockComparison, ClockDifferenceError
-from murmurate.service.storage.database_clock import ClockReading
+from murmurate.service.storage.session import ClockReading
 
 SECONDS = st.floats(-10_000, 10_000)
 LATENCIES = st.floats(0, 100)

@@ -11,7 +11,7 @@ from murmurate.service.ingest.readiness import IngestReadiness
 from murmurate.service.ingest.register_ingest import REFUSED_POINT_CAUSES, REFUSED_POINT_PREFIX
 from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.mqtt_client import BROKER_REMEDY
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,9 @@ def _blocked(status: ServiceStatus) -> Iterator[AttentionItem]:
         listed = report.get(member)
         for name, reason in sorted(listed.items())[:MAX_REASONS] if isinstance(listed, Mapping) else ():
             yield AttentionItem(str(name), str(reason), remedy)
-    if (unfinished := _count(report, "unfinished")) and not _has_clock_behind(report):
+    reasons = report.get("reasons")
+    is_clock_behind = isinstance(reasons, Mapping) and LOG_CLOCK in reasons  # why the log has taken no release
+    if (unfinished := _count(report, "unfinished")) and not is_clock_behind:
         remedy = "it is tried again; if it lasts, the log or the state answers too slowly"
         yield AttentionItem("shards", f"{unfinished:,} were not finished in time", remedy)
 
@@ -130,12 +132,6 @@ def _figures(status: ServiceStatus, settings: ServiceSettings) -> Iterator[Atten
     if isinstance(oldest_s, int | float) and oldest_s > settings.keep_days * SECONDS_PER_DAY + _PURGE_DELAY_S:
         words = f"some are {format_duration(oldest_s)} old, more than keep_days"
         yield AttentionItem("readings", words, "see the worker's messages about purging")
-
-
-def _has_clock_behind(report: Mapping[str, object]) -> bool:
-    """Whether the log's own clock is the reason why it has not taken a release."""
-    reasons = report.get("reasons")
-    return isinstance(reasons, Mapping) and LOG_CLOCK in reasons
 
 
 def _count(report: Mapping[str, object], member: str) -> int:

@@ -1,4 +1,7 @@
-"""The public API: every price in the formats that devices read. It keeps nothing about its clients."""
+"""The public API: every price in the formats that devices read. It keeps nothing about its clients.
+
+A response about a stretch of time is bounded; its header `Link` names the next one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import date
 from urllib.parse import quote, urlencode
 
 from starlette.applications import Starlette
@@ -18,38 +20,44 @@ from starlette.routing import Route
 
 from murmurate.errors import MurmurateError
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.log_reader.archive import Archive, TilesArchivedError
-from murmurate.service.log_reader.zone_view import ZoneView
+from murmurate.service.log_reader.archive import TilesArchivedError
+from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
 from murmurate.service.public_api import query_params
-from murmurate.service.public_api.cache_middleware import ResponseCacheMiddleware, etag_matches
-from murmurate.service.public_api.formats.current_price import current_price_document
-from murmurate.service.public_api.formats.day import day_document
-from murmurate.service.public_api.formats.evcc import evcc_list
-from murmurate.service.public_api.formats.listings import zone_entry
-from murmurate.service.public_api.formats.openadr_program import OPENADR_BASE_PATH
-from murmurate.service.public_api.history_api import HistoryApi, with_prices
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.local_days import (
-    interval_start_end,
-    intervals_of_day,
-    is_day_complete,
-    recent_days,
-)
+from murmurate.service.public_api.local_days import interval_start_end, intervals_of_day, is_day_complete, recent_days
 from murmurate.service.public_api.log_api import LogApi
-from murmurate.service.public_api.openadr_api import RequestHandler, openadr_handlers, post_anonymous_token
+from murmurate.service.public_api.openadr import OPENADR_BASE_PATH
+from murmurate.service.public_api.openadr_api import OpenAdrApi, post_anonymous_token
+from murmurate.service.public_api.price_formats import (
+    csv_lines,
+    current_price_document,
+    day_document,
+    evcc_list,
+    parquet_bytes,
+    vse_tariffs,
+    zone_entry,
+)
 from murmurate.service.public_api.response_cache import (
     ALL_SHARDS,
     CACHE_CONTROL_IMMUTABLE,
+    CACHE_CONTROL_SHORT,
     CachedResponse,
+    HandlersByPath,
+    PreparedResponse,
+    RequestHandler,
+    ResponseCacheMiddleware,
 )
-from murmurate.service.public_api.response_sender import PreparedResponse
 from murmurate.service.web.openapi import openapi_document
 from murmurate.service.web.responses import DelayedRefusal, StreamedResponse, problem_response
+from murmurate.units import SECONDS_PER_DAY
 
 logger = logging.getLogger(__name__)
 
-
 MAX_ZONES_PER_PAGE = 1000
+MAX_HISTORY_S = 31 * SECONDS_PER_DAY
+MAX_HISTORY_INTERVALS = 3_000  # of a quarter of an hour: 31 days, 240 kB of CSV
+_WEEK_S = 7 * SECONDS_PER_DAY
+_EncodePrices = Callable[[list[Price], int, str], bytes]  # of prices, the length of an interval [s], the currency
 
 
 class PublicApi:
@@ -59,17 +67,20 @@ class PublicApi:
         self.live_state = live_state
 
     def routes(self) -> list[Route]:
-        paths: dict[str, RequestHandler] = {
-            "/zones": self.get_zones,
-            "/zones/{zone}/now": self.get_current_price,
-            "/zones/{zone}/evcc": self.get_evcc_prices,
-            "/zones/{zone}/days": self.get_days,
-            "/zones/{zone}/days/{day}.json": self.get_day,
-            "/openapi.json": self.get_openapi,
+        paths: HandlersByPath = {
+            "/zones": (self.get_zones, ("after", "limit")),
+            "/zones/{zone}/now": (self.get_current_price, ()),
+            "/zones/{zone}/evcc": (self.get_evcc_prices, ("forecast",)),
+            "/zones/{zone}/days": (self.get_days, ()),
+            "/zones/{zone}/days/{day}.json": (self.get_day, ()),
+            "/zones/{zone}/history.csv": (self.get_csv, ("start", "end")),
+            "/zones/{zone}/history.parquet": (self.get_parquet, ("start", "end")),
+            "/zones/{zone}/vse/v1/tariffs": (self.get_vse_tariffs, ("start_timestamp", "end_timestamp")),
+            "/openapi.json": (self.get_openapi, ()),
         }
         log_api = LogApi(self.live_state)
-        paths |= log_api.handlers() | openadr_handlers(self.live_state) | HistoryApi(self.live_state).handlers()
-        routes = [Route(path, self._cached_endpoint(answer), methods=["GET"]) for path, answer in paths.items()]
+        paths |= log_api.handlers() | OpenAdrApi(self.live_state).handlers()
+        routes = [Route(path, self._cached_endpoint(*handler), methods=["GET"]) for path, handler in paths.items()]
         routes.append(Route(f"{OPENADR_BASE_PATH}/auth/token", post_anonymous_token, methods=["POST"]))
         routes.append(Route("/zones/{zone}/stream", self.stream_prices, methods=["GET"]))
         routes.append(Route("/zones/{zone}/log.jsonl", log_api.stream_zone_log, methods=["GET"]))
@@ -77,28 +88,30 @@ class PublicApi:
         routes.append(Route("/readyz", self.get_readiness, methods=["GET"]))
         return routes
 
-    def _cached_endpoint(self, handler: RequestHandler) -> Callable[[Request], Awaitable[Response]]:
+    def _cached_endpoint(
+        self, handler: RequestHandler, params: tuple[str, ...]
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Make a response once; the next request for the same gets it from the cache."""
+        state = self.live_state
 
         async def endpoint(request: Request) -> Response:
-            generation, expires_s = self.live_state.volatile_cache.generation, self.live_state.interval_end_s()
+            query_params.check_query_params(request, params)
+            generation, expires_s = state.volatile_cache.generation, state.interval_end_s()
             result = handler(request)
             response = result if isinstance(result, CachedResponse) else await result
             key = (request.scope["raw_path"], request.scope["query_string"])
             if (b"cache-control", CACHE_CONTROL_IMMUTABLE.encode()) in response.headers:
-                self.live_state.immutable_cache.put(key, response)
+                state.immutable_cache.put(key, response)
             else:
                 response = replace(response, expires_s=expires_s)
-                if generation == self.live_state.volatile_cache.generation:  # nothing has moved while it was made
-                    self.live_state.volatile_cache.put(key, response, self._shard_of(request))
-            response = response.sent_at(time.time())
-            response = response.not_modified if etag_matches(request.scope, response) else response
-            return PreparedResponse(response, self.live_state.sender)
+                if generation == state.volatile_cache.generation:  # nothing has changed while it was made
+                    state.volatile_cache.put(key, response, self._shard_of(request))
+            return PreparedResponse(response.for_request(request.scope, time.time()), state.sender)
 
         return endpoint
 
     def _shard_of(self, request: Request) -> str:
-        """The shard that a response is about."""
+        """Return the shard that a response is about."""
         zone = request.path_params.get("zone")
         if zone is None:
             object_id = request.path_params.get("id") or request.query_params.get("programID", "")
@@ -108,16 +121,23 @@ class PublicApi:
     def _zone_view(self, request: Request) -> ZoneView:
         return query_params.zone_param(request, self.live_state.views)
 
+    def _with_prices(self, view: ZoneView, stretch: range) -> ZoneView:
+        """Return the view with the prices of a stretch. Where they are old it asks the archive or the database."""
+        if stretch[0] in view.prices and stretch[-1] in view.prices:
+            return view
+        prices = self.live_state.archive.read_prices(view, stretch[0], stretch[-1])
+        return replace(view, archived={price.interval: price for price in prices})
+
     async def get_zones(self, request: Request) -> CachedResponse:
-        """A page of zones, by name."""
-        query_params.check_query_params(request, ("after", "limit"))
+        """Return a page of zones, by name."""
         after = request.query_params.get("after", "")
         limit = query_params.int_param(request, "limit", MAX_ZONES_PER_PAGE)
         limit = MAX_ZONES_PER_PAGE if limit is None else limit
         views, threads = self.live_state.views, self.live_state.bulk_threads
         async with threads.turn():
             names = views.names_after(after, limit)
-            response = await threads.run_in_turn(_make_zone_list, [views[zone] for zone in names])
+            shown = [views[zone] for zone in names]
+            response = await threads.run_in_turn(lambda: CachedResponse.from_json([zone_entry(view) for view in shown]))
         if not names or not views.names_after(names[-1], 1):
             return response
         query = urlencode({"after": names[-1], "limit": limit}, quote_via=quote)
@@ -125,25 +145,30 @@ class PublicApi:
         return replace(response, headers=[*response.headers, (b"link", link.encode())])
 
     async def get_current_price(self, request: Request) -> CachedResponse:
-        query_params.check_query_params(request, ())
         view, now_s = self._zone_view(request), self.live_state.current_time()
         document = current_price_document(view, now_s)
         if document is not None:
             return CachedResponse.from_json(document)
-        if view.closed is None or view.interval_at(now_s) <= view.last_decided:
+        last = view.last_decided
+        if view.closed is None or view.interval_at(now_s) <= last:
             raise HTTPException(404, "there is no price for this interval")
-        raise HTTPException(410, await self.live_state.lookup_threads.run(_closed_words, self.live_state.archive, view))
+        if last < view.first_priced:
+            raise HTTPException(410, "the zone was closed before it had a price")
+        known = await self.live_state.lookup_threads.run(self._with_prices, view, range(last, last + 1))
+        value = known.prices[last].value
+        price = "was withheld" if value is None else f"was {value} {view.currency}/kWh"
+        end = interval_start_end(view, last)["end"]
+        detail = f"the zone is closed: its last price {price} and ended at {end}; its history and its log stay"
+        raise HTTPException(410, detail)
 
     async def get_evcc_prices(self, request: Request) -> CachedResponse:
-        query_params.check_query_params(request, ("forecast",))
-        wide = query_params.bool_param(request, "forecast")
+        has_forecast = query_params.bool_param(request, "forecast")
         view = self._zone_view(request)
-        if wide:
+        if has_forecast:
             await self.live_state.load_terms([view.plan_digest])
-        return CachedResponse.from_json(evcc_list(view, self.live_state.current_time(), forecast=wide))
+        return CachedResponse.from_json(evcc_list(view, self.live_state.current_time(), forecast=has_forecast))
 
     def get_days(self, request: Request) -> CachedResponse:
-        query_params.check_query_params(request, ())
         view = self._zone_view(request)
         days = [day.isoformat() for day in recent_days(view) if is_day_complete(view, day)]
         return CachedResponse.from_json(
@@ -151,23 +176,75 @@ class PublicApi:
         )
 
     async def get_day(self, request: Request) -> CachedResponse:
-        query_params.check_query_params(request, ())
         view, day = self._zone_view(request), query_params.parse_day(request.path_params["day"])
+
+        def make_day() -> CachedResponse:
+            known = self._with_prices(view, intervals_of_day(view, day)) if is_day_complete(view, day) else view
+            return CachedResponse.from_json(day_document(known, day), CACHE_CONTROL_IMMUTABLE)
+
         try:
-            return await self.live_state.lookup_threads.run(_make_day, self.live_state.archive, view, day)
+            return await self.live_state.lookup_threads.run(make_day)
         except TilesArchivedError:
             raise
         except MurmurateError as error:
             raise HTTPException(404, str(error)) from None
 
-    def get_openapi(self, request: Request) -> CachedResponse:
-        query_params.check_query_params(request, ())
+    async def get_csv(self, request: Request) -> CachedResponse:
+        return await self._get_history(
+            request, lambda *prices: "".join(csv_lines(*prices)).encode(), "text/csv; charset=utf-8"
+        )
+
+    async def get_parquet(self, request: Request) -> CachedResponse:
+        return await self._get_history(request, parquet_bytes, "application/vnd.apache.parquet")
+
+    async def _get_history(self, request: Request, encode: _EncodePrices, media_type: str) -> CachedResponse:
+        view = self._zone_view(request)
+        stretch = _asked_stretch(request, view, "start", "end")
+
+        def make_history() -> CachedResponse:
+            known = self._with_prices(view, stretch).prices
+            body = encode([known[interval] for interval in stretch], view.interval_s, view.currency)
+            return CachedResponse.from_body(body, media_type, CACHE_CONTROL_SHORT)
+
+        response = await self.live_state.bulk_threads.run(make_history)
+        links = self._links(request, view, stretch)
+        return replace(response, headers=[*response.headers, (b"link", links.encode())]) if links else response
+
+    def _links(self, request: Request, view: ZoneView, stretch: range) -> str:
+        """Name the stretches before and after this one, of the same length, as far as there are prices."""
+        before = range(max(view.first_priced, stretch.start - len(stretch)), stretch.start)
+        after = range(stretch.stop, min(view.last_decided + 1, stretch.stop + len(stretch)))
+        links = []
+        for rel, other in (("prev", before), ("next", after)):
+            if other:
+                start, end = (format_rfc3339(view.start_s(at)) for at in (other.start, other.stop))
+                query = urlencode({"start": start, "end": end}, quote_via=quote)
+                path = quote(request.path_params["zone"], safe="")
+                name = request.scope["path"].rpartition("/")[2]
+                links.append(f'<{self.live_state.settings.base_url}/zones/{path}/{name}?{query}>; rel="{rel}"')
+        return ", ".join(links)
+
+    async def get_vse_tariffs(self, request: Request) -> CachedResponse:
+        view = self._zone_view(request)
+        if view.currency != "CHF":
+            raise HTTPException(404, "this format is for prices in CHF")
+        if request.query_params:
+            stretch = _asked_stretch(request, view, "start_timestamp", "end_timestamp")
+            return await self.live_state.bulk_threads.run(
+                lambda: CachedResponse.from_json(vse_tariffs(self._with_prices(view, stretch), stretch[0], stretch[-1]))
+            )
+        first = max(view.interval_at(self.live_state.current_time()), view.known_intervals.start)
+        if first > view.last_decided:
+            raise HTTPException(404, "there is no price for this interval")
+        return CachedResponse.from_json(vse_tariffs(view, first, view.last_decided))
+
+    def get_openapi(self, _: Request) -> CachedResponse:
         return CachedResponse.from_json(
             openapi_document("murmurate.service.public_api", self.live_state.settings.base_url)
         )
 
     async def stream_prices(self, request: Request) -> Response:
-        """Each price as it becomes public."""
+        """Send each price as it becomes public."""
         query_params.check_query_params(request, ())
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 15 else None
@@ -183,7 +260,7 @@ class PublicApi:
         return Response("alive\n", media_type="text/plain")
 
     async def get_readiness(self, request: Request) -> Response:
-        """Of the process; with a zone, whether that one is as it should be."""
+        """Answer whether the process is ready; with a zone, whether that zone has its price."""
         query_params.check_query_params(request, ("zone",))
         zone = request.query_params.get("zone")
         reason = self.live_state.not_ready_reason
@@ -194,30 +271,29 @@ class PublicApi:
         return problem_response(503, reason) if reason else Response("ready\n", media_type="text/plain")
 
 
-def _make_zone_list(views: list[ZoneView]) -> CachedResponse:
-    return CachedResponse.from_json([zone_entry(view) for view in views])
-
-
-def _make_day(archive: Archive, view: ZoneView, day: date) -> CachedResponse:
-    """Raises MurmurateError where the day is not complete."""
-    if is_day_complete(view, day):
-        view = with_prices(archive, view, intervals_of_day(view, day))
-    return CachedResponse.from_json(day_document(view, day), CACHE_CONTROL_IMMUTABLE)
-
-
-def _closed_words(archive: Archive, view: ZoneView) -> str:
-    """What a zone that was closed says about its price now."""
-    last = view.last_decided
-    if last < view.first_priced:
-        return "the zone was closed before it had a price"
-    price = with_prices(archive, view, range(last, last + 1)).prices[last]
-    value = "was withheld" if price.value is None else f"was {price.value} {view.currency}/kWh"
-    end = interval_start_end(view, last)["end"]
-    return f"the zone is closed: its last price {value} and ended at {end}; its history and its log stay"
+def _asked_stretch(request: Request, view: ZoneView, start: str, end: str) -> range:
+    """Return the intervals from a start to an end; without them the last week. Only what is decided."""
+    start_s, end_s = query_params.time_param(request, start), query_params.time_param(request, end)
+    if view.last_decided < view.first_priced:
+        raise HTTPException(404, "there is no price yet")
+    last = view.last_decided if end_s is None else int(-(-end_s // view.interval_s)) - 1
+    usual = min(_WEEK_S // view.interval_s, MAX_HISTORY_INTERVALS)
+    first = max(view.first_priced, last + 1 - usual) if start_s is None else view.interval_at(start_s)
+    if first > last:
+        raise HTTPException(400, "the end must be after the start")
+    if first < view.first_priced or last > view.last_decided:
+        first_s, stop_s = view.start_s(view.first_priced), view.start_s(view.last_decided + 1)
+        raise HTTPException(404, f"there are prices from {format_rfc3339(first_s)} to {format_rfc3339(stop_s)}")
+    longest = max(1, min(MAX_HISTORY_S // view.interval_s, MAX_HISTORY_INTERVALS))
+    if last - first + 1 > longest:
+        latest = format_rfc3339(view.start_s(first + longest))
+        detail = f"must be at most 31 days and {MAX_HISTORY_INTERVALS:,} intervals at once: from this start to {latest}"
+        raise HTTPException(400, f"{detail}; the header Link names the next stretch, and the log has all of them")
+    return range(first, last + 1)
 
 
 def public_app(live_state: LiveState, extra_routes: list[Route] | None = None) -> ResponseCacheMiddleware:
-    """The app behind the public port; it follows the log while it runs."""
+    """Return the app behind the public port; it follows the log while it runs."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -15,19 +15,16 @@ import psycopg
 from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import ClockComparison, ClockDifferenceError
 from murmurate.service.log_reader.archive import Archive
-from murmurate.service.log_reader.follower import ChangedShard, Follower
+from murmurate.service.log_reader.follower import ChangedShard, Follower, TileNotices
 from murmurate.service.log_reader.plan_terms import PlanTerms
-from murmurate.service.log_reader.tile_notices import TileNotices
-from murmurate.service.log_reader.zone_views import ZoneViews
-from murmurate.service.public_api.mqtt_notifier import MqttNotifier, new_prices
-from murmurate.service.public_api.program_index import ProgramIndex
-from murmurate.service.public_api.response_cache import ResponseCache
-from murmurate.service.public_api.response_sender import ResponseSender
-from murmurate.service.public_api.sse import PriceStream
+from murmurate.service.log_reader.zone_view import ZoneViews
+from murmurate.service.public_api.notifications import MqttNotifier, PriceStream, new_prices
+from murmurate.service.public_api.openadr import ProgramIndex
+from murmurate.service.public_api.response_cache import ResponseCache, ResponseSender
 from murmurate.service.public_api.static_files import StaticFileWriter
 from murmurate.service.public_api.worker_threads import WorkerThreads
 from murmurate.service.settings import ServiceSettings
-from murmurate.service.storage.session_pool import SessionPool
+from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.tile_archive import TileArchive
 from murmurate.service.web.address_counts import AddressCounts
 from murmurate.service.web.server import ConnectionLimits
@@ -41,15 +38,15 @@ BULK_THREADS = 2  # for what clients can make long: histories, lists, logs of zo
 ARCHIVE_TIMEOUT_S = 5.0  # of a look-up: a process that is stopped must not wait for a database that stands still
 MAX_POLL_PERIOD_S = 3.0  # where the log sends notices
 BACKFILL_SLICE_S = 0.25  # for older prices, before new ones are looked for again
-MAX_PRELOADED_PLANS = 2_000  # a small service goes on with all formats while the log is away
+MAX_PRELOADED_PLANS = 2_000  # a small service offers all formats also while the log is away
 _STOP_TIMEOUT_S = 3.0
 
 
 class LiveState:
     """Follows the log, notifies subscribers, and caches responses until they change.
 
-    A thread of its own reads the log. Each shard that has changed is passed to the event loop, which alone writes
-    the views and the caches; the thread waits for that, and reads on.
+    One thread reads the log. It passes each shard that has changed to the event loop, which alone writes the views and
+    the caches, and waits for that before it reads the next.
     """
 
     def __init__(self, log_dsn: str, settings: ServiceSettings, notifier: MqttNotifier | None = None) -> None:
@@ -86,8 +83,7 @@ class LiveState:
         self._preloaded: set[str] = set()  # digests of zone tables whose plans were read
         self._refreshed_s = float("-inf")  # when the log last answered, by the monotonic clock
         self._interval_lengths: set[int] = set()  # of all shards [s]
-        self._current_intervals: dict[int, int] | None = None  # by length: the one that pays now; None: not known
-        self._reported_faults: dict[str, str] = {}
+        self._reported_faults: dict[str, str] = {}  # by shard
 
     async def start(self) -> None:
         """Begin to follow the log. Return when the last prices of all shards were read, or the log does not answer."""
@@ -111,8 +107,15 @@ class LiveState:
 
     async def _watch_clock(self) -> None:
         """Drop what is called now when another interval pays."""
+        paid: dict[int, int] | None = None  # by length: the current interval; None: not known
         while True:
-            if self._has_interval_changed():
+            before = paid
+            try:
+                now_s = self.current_time()
+                paid = {step_s: int(now_s // step_s) for step_s in self._interval_lengths}
+            except ClockDifferenceError:
+                paid = None
+            if paid != before:
                 self.volatile_cache.clear()
             await asyncio.sleep(self._slot_s)
 
@@ -122,7 +125,8 @@ class LiveState:
         while not self._stopped.is_set():
             is_complete = True
             try:
-                self._listen()
+                with suppress(psycopg.Error, OSError):  # without notices the log is looked at more often
+                    self._notices.listen()
                 changes = self._pass_on(self._follower.refresh(), loop)
                 self._refreshed_s = time.monotonic()
                 self.log_clock.note(self._follower.clock_reading)
@@ -144,11 +148,6 @@ class LiveState:
     @property
     def _slot_s(self) -> float:
         return min(1.0, self.settings.release_slot_s)
-
-    def _listen(self) -> None:
-        """Ask for notices. Without them the log is looked at more often."""
-        with suppress(psycopg.Error, OSError):
-            self._notices.listen()
 
     def _pass_on(self, changes: Iterable[ChangedShard], loop: asyncio.AbstractEventLoop) -> int:
         """Pass on each shard when it was read: no zone waits for the last one. Return how many there were."""
@@ -203,16 +202,6 @@ class LiveState:
         for shard in self._reported_faults.keys() - broken.keys():
             del self._reported_faults[shard]
             logger.info("log mended", extra={"shard": shard})
-
-    def _has_interval_changed(self) -> bool:
-        """Whether another interval pays than the last time: what is called now has moved."""
-        try:
-            now = self.current_time()
-            paying = {step: int(now // step) for step in self._interval_lengths}
-        except ClockDifferenceError:
-            paying = None
-        has_changed, self._current_intervals = paying != self._current_intervals, paying
-        return has_changed
 
     def current_time(self) -> float:
         """The time by which a price is current [s of UTC]. Raises ClockDifferenceError while the log's differs."""

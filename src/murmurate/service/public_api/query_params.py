@@ -1,4 +1,4 @@
-"""What a query may ask: each parameter is what it must be, or the answer says what it must be."""
+"""The parameters of a query, checked. The answer to a wrong one names what is allowed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from datetime import date, datetime
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from murmurate.service.log_reader.zone_view import ZoneView
-from murmurate.service.log_reader.zone_views import ZoneViews
+from murmurate.service.log_reader.zone_view import ZoneView, ZoneViews
 from murmurate.types import ZONE_NAME_RULE, is_zone_name
 
 REPEATABLE_PARAMS = {"targets"}
@@ -19,7 +18,7 @@ REPEATABLE_PARAMS = {"targets"}
 def check_query_params(request: Request, allowed: Collection[str]) -> None:
     """Raise HTTP 400 for an unknown parameter: a response that ignored it would answer another question.
 
-    So is one that is there twice, but for those that are lists.
+    A parameter that is there twice is refused as well, but for lists.
     """
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
@@ -40,7 +39,7 @@ def pattern_param(request: Request, name: str, pattern: re.Pattern[str]) -> str 
 
 
 def int_param(request: Request, name: str, max_value: int) -> int | None:
-    """A whole number from 0 to `most`."""
+    """Return a whole number from 0 to `max_value`."""
     text = request.query_params.get(name)
     if text is None:
         return None

@@ -1,26 +1,30 @@
-"""Responses that are kept until something changes."""
+"""Responses that are kept until something changes, and how they are sent: a long one piece by piece."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from murmurate.service.web.responses import DelayedRefusal
+
 MAX_AGE_S = 5  # for which others may keep what can change
-
-
 CACHE_CONTROL_SHORT = f"public, max-age={MAX_AGE_S}"
-
-
 CACHE_CONTROL_IMMUTABLE = "public, max-age=31536000, immutable"
-
-
 MAX_CACHE_BYTES = 64 * 2**20  # of responses in each cache
-
-
 MAX_CACHED_BODY_BYTES = 2**20  # a longer one is made anew each time
-
+ALL_SHARDS = ""  # of a response about zones of several shards
+PIECE_BYTES = 65_536
+MAX_UNREAD_BYTES = 64 * 2**20  # of long bodies that clients have not read yet
+MAX_READ_S = 60.0  # for a client to read a body of at most a few MB
 
 _NOT_MODIFIED_HEADERS = {b"etag", b"cache-control", b"access-control-allow-origin", b"vary"}
 CacheKey = tuple[bytes, bytes]  # path and query
@@ -47,13 +51,8 @@ class CachedResponse:
     def from_json(cls, document: object, cache_control: str = CACHE_CONTROL_SHORT) -> CachedResponse:
         return cls.from_body(encode_json(document), "application/json", cache_control)
 
-    @property
-    def not_modified(self) -> CachedResponse:
-        headers = [header for header in self.headers if header[0] in _NOT_MODIFIED_HEADERS]
-        return CachedResponse(304, headers, b"", self.etag, self.expires_s)
-
     def sent_at(self, now_s: float) -> CachedResponse:
-        """The response with a `max-age` that does not reach beyond its end."""
+        """Return the response with a `max-age` that does not reach beyond its end."""
         left_s = self.expires_s - now_s
         if left_s >= MAX_AGE_S:
             return self
@@ -61,31 +60,40 @@ class CachedResponse:
         headers = [(name, max_age if name == b"cache-control" else value) for name, value in self.headers]
         return replace(self, headers=headers)
 
+    def for_request(self, scope: Scope, now_s: float) -> CachedResponse:
+        """Return what to send now: status 304 without a body where the client has this response already."""
+        sent = self.sent_at(now_s)
+        known = (value for name, value in scope["headers"] if name == b"if-none-match")
+        if not any(self.etag in value or value == b"*" for value in known):
+            return sent
+        headers = [header for header in sent.headers if header[0] in _NOT_MODIFIED_HEADERS]
+        return CachedResponse(304, headers, b"", self.etag, self.expires_s)
+
+
+RequestHandler = Callable[[Request], CachedResponse | Awaitable[CachedResponse]]
+HandlersByPath = dict[str, tuple[RequestHandler, tuple[str, ...]]]  # and the query parameters that each one knows
+
 
 def encode_json(document: object) -> bytes:
-    """A document as it is sent, and as it lies in a file."""
+    """Return a document as it is sent, and as files hold it."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-ALL_SHARDS = ""  # of a response that is about zones of several shards
-
-
 class ResponseCache:
-    """Answers by path and query, within a bound; it is cleared when it is full.
+    """Responses by path and query, within a bound; it is cleared when it is full.
 
-    Each belongs to a shard, and is dropped when the shard changes. One that is about several is dropped with any.
+    Each belongs to a shard, and is dropped when the shard changes. One about several shards is dropped with any.
     """
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
         self._responses: dict[CacheKey, CachedResponse] = {}
         self._keys_by_shard: dict[str, list[CacheKey]] = {}
-        self.generation = 0  # how often something was dropped: an answer that was begun before belongs to what was then
-        self.get = self._responses.get
+        self.generation = 0  # counts drops: a response begun under an earlier number shows what was true then
 
     def find(self, key: CacheKey, now_s: float) -> CachedResponse | None:
-        """The response to a request now. Where one has ended, an interval has, and all are dropped."""
-        response = self.get(key)
+        """Return the response to a request now. Where one has ended, an interval has, and all are dropped."""
+        response = self._responses.get(key)
         if response is not None and response.expires_s <= now_s:
             self.clear()
             return None
@@ -117,3 +125,62 @@ class ResponseCache:
 
 def _stored_bytes(key: CacheKey, response: CachedResponse) -> int:
     return len(response.body) + len(key[0]) + len(key[1]) + 1000
+
+
+class ResponseSender:
+    """Sends responses. Bodies beyond a piece count until they are read, so that slow readers cannot fill memory."""
+
+    def __init__(self, max_bytes: int = MAX_UNREAD_BYTES) -> None:
+        self._max_bytes, self._bytes_in_flight = max_bytes, 0
+
+    async def send(self, response: CachedResponse, scope: Scope, receive: Receive, send: Send) -> None:
+        body, size = response.body, len(response.body)
+        start = {"type": "http.response.start", "status": response.status, "headers": response.headers}
+        if size <= PIECE_BYTES or scope["method"] == "HEAD":
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+            return
+        if self._bytes_in_flight + size > self._max_bytes:
+            refusal = DelayedRefusal(503, "too many clients are reading; try again", {"retry-after": "5"})
+            await refusal(scope, receive, send)
+            return
+        self._bytes_in_flight += size
+        try:
+            async with asyncio.timeout(MAX_READ_S):
+                await send(start)
+                for at in range(0, size, PIECE_BYTES):  # each waits until the client has read most of the ones before
+                    end = at + PIECE_BYTES
+                    await send({"type": "http.response.body", "body": body[at:end], "more_body": end < size})
+        except TimeoutError:
+            return  # the server closes the connection: the response is not whole
+        finally:
+            self._bytes_in_flight -= size
+
+
+class PreparedResponse(Response):
+    """A `CachedResponse` as an endpoint returns it, which may add headers."""
+
+    def __init__(self, response: CachedResponse, sender: ResponseSender) -> None:
+        super().__init__(status_code=response.status)
+        self._response, self._sender = response, sender
+        self.raw_headers = list(response.headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._sender.send(replace(self._response, headers=self.raw_headers), scope, receive, send)
+
+
+class ResponseCacheMiddleware:
+    """Sends cached responses at once, before the app sees the request; the app makes the others."""
+
+    def __init__(self, caches: tuple[ResponseCache, ...], sender: ResponseSender, inner: ASGIApp) -> None:
+        self._caches, self._sender, self._inner = caches, sender, inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "GET":
+            key, now_s = (scope["raw_path"], scope["query_string"]), time.time()
+            for cache in self._caches:
+                ready = cache.find(key, now_s)
+                if ready is not None:
+                    await self._sender.send(ready.for_request(scope, now_s), scope, receive, send)
+                    return
+        await self._inner(scope, receive, send)

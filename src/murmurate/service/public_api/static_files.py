@@ -17,7 +17,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,9 @@ from murmurate.public_log.tile import parse_header, parse_tile
 from murmurate.public_log.tile_chain import check_signature
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.archive import Archive
-from murmurate.service.log_reader.zone_view import ShardView, ZoneView
-from murmurate.service.log_reader.zone_views import MakeView
-from murmurate.service.public_api.formats.day import day_document
-from murmurate.service.public_api.formats.listings import shard_entry
+from murmurate.service.log_reader.zone_view import MakeView, ShardView, ZoneView
 from murmurate.service.public_api.local_days import is_day_complete, recent_days
+from murmurate.service.public_api.price_formats import day_document, shard_entry
 from murmurate.service.public_api.response_cache import encode_json
 from murmurate.verification.log_item import NOTE_NAME, archived_note
 
@@ -50,7 +47,7 @@ _STOP_TIMEOUT_S = 10.0
 
 
 class StaticFileWriter:
-    """Writes the files of shards that have changed, in a thread of its own.
+    """Writes the files of shards that have changed, in its own thread.
 
     Nothing that was written once is believed to be there. Each round looks for the files of its shard; where one is
     missing that the list names, the list is removed first, and comes back when all shards were looked at. Once a day
@@ -142,8 +139,11 @@ class StaticFileWriter:
     def _list_shard(self, shard: ShardView, left: set[int], *, was_whole: bool) -> None:
         """List a shard, if all its tiles are here but for some that have left the log. What is not here is logged."""
         archived = {seq for seq in left if seq <= shard.archived_seq}.difference(shard.kept_seqs)
-        note = archived_note(shard.name, shard.archived_seq) if archived else None
-        _write_note(self._folder / "tiles" / shard.name / NOTE_NAME, note)
+        note, path = archived_note(shard.name, shard.archived_seq), self._folder / "tiles" / shard.name / NOTE_NAME
+        if not archived:
+            path.unlink(missing_ok=True)  # a reader of the folder finds all tiles here
+        elif not path.exists() or _differs(path, note):
+            _write_whole(path, note)
         remedy = "put them back from a copy"
         if left == archived:
             self._listed[shard.name] = shard_entry(shard, has_archived=not archived)
@@ -169,13 +169,18 @@ class StaticFileWriter:
         return [(path, digest) for path, digest in self._document_files(shard) if not path.exists()]
 
     def _write_documents(self, files: Sequence[tuple[Path, str]]) -> None:
+        for group in self._read_documents(files):
+            for path, digest, data in group:
+                if data is None:
+                    raise ChainError("document", digest, "is not in the log")
+                _write_whole(path, data)
+
+    def _read_documents(self, files: Sequence[tuple[Path, str]]) -> Iterator[list[tuple[Path, str, bytes | None]]]:
+        """Yield files of documents with what the log has of them, a group at a time."""
         for first in range(0, len(files), DOCUMENTS_AT_ONCE):
             some = files[first : first + DOCUMENTS_AT_ONCE]
             texts = self._archive.read_documents([digest for _, digest in some])
-            for path, digest in some:
-                if digest not in texts:
-                    raise ChainError("document", digest, "is not in the log")
-                _write_whole(path, texts[digest].encode())
+            yield [(path, digest, texts[digest].encode() if digest in texts else None) for path, digest in some]
 
     def _day_files(self, shard: ShardView) -> Iterator[tuple[Path, date, ZoneView]]:
         """The files of the complete days that are in memory."""
@@ -209,41 +214,33 @@ class StaticFileWriter:
             while not self._shards:
                 yield LOOK_EVERY_S
             end_s = time.monotonic() + CHECK_EVERY_S
-            for name, shard in list(self._shards.items()):
-                for _ in chain(self._check_tiles(name), self._check_documents(name), self._check_days(shard)):
+            for name in list(self._shards):
+                for _ in self._check_shard(name):
                     yield CHECK_PAUSE_S
             while time.monotonic() < end_s:
                 yield LOOK_EVERY_S
                 with self._wake:
                     self._changed.update(dict.fromkeys(self._shards))
 
-    def _check_tiles(self, shard: str) -> Iterator[None]:
+    def _check_shard(self, name: str) -> Iterator[None]:
+        """Compare the files of a shard with the log, a group at a time, and write again what was damaged."""
         after = -1
-        while shard in self._tables and (tiles := self._archive.read_tiles(shard, after, TILES_AT_ONCE)):
+        while name in self._tables and (tiles := self._archive.read_tiles(name, after, TILES_AT_ONCE)):
             for seq, body in tiles:
-                path = self._folder / "tiles" / shard / str(seq)
+                path = self._folder / "tiles" / name / str(seq)
                 if _differs(path, body) and _is_another_tile(path.read_bytes(), body):
                     logger.error("file differs from the log", extra={"file": str(path)})
-                elif _differs(path, body):
-                    _write_again(path, body)
+                else:
+                    _mend(path, body)
             after = tiles[-1][0]
             yield
-
-    def _check_documents(self, shard: str) -> Iterator[None]:
-        files = list(self._document_files(shard)) if shard in self._tables else []
-        for first in range(0, len(files), DOCUMENTS_AT_ONCE):
-            some = files[first : first + DOCUMENTS_AT_ONCE]
-            texts = self._archive.read_documents([digest for _, digest in some])
-            for path, digest in some:
-                if digest in texts and _differs(path, texts[digest].encode()):
-                    _write_again(path, texts[digest].encode())
+        for group in self._read_documents(list(self._document_files(name)) if name in self._tables else []):
+            for path, _, data in group:
+                if data is not None:
+                    _mend(path, data)
             yield
-
-    def _check_days(self, shard: ShardView) -> Iterator[None]:
-        for path, day, view in self._day_files(self._shards[shard.name]):
-            data = encode_json(day_document(view, day))
-            if _differs(path, data):
-                _write_again(path, data)
+        for path, day, view in self._day_files(self._shards[name]):
+            _mend(path, encode_json(day_document(view, day)))
             yield
 
     def close(self) -> None:
@@ -271,14 +268,6 @@ def _is_listed(entry: dict[str, Any], seq: int) -> bool:
     return bool(seq <= entry["seq"] and (seq > archived["seq"] or seq in archived["kept"]))
 
 
-def _write_note(path: Path, note: bytes | None) -> None:
-    """Note how far a shard is in an archive, for a reader of the folder; no note where all its tiles are here."""
-    if note is None:
-        path.unlink(missing_ok=True)
-    elif not path.exists() or _differs(path, note):
-        _write_whole(path, note)
-
-
 def _differs(path: Path, data: bytes) -> bool:
     """Whether a file is there and holds something else."""
     try:
@@ -297,9 +286,11 @@ def _is_another_tile(found: bytes, logged: bytes) -> bool:
     return tile.header_line != logged.partition(b"\n")[0]
 
 
-def _write_again(path: Path, data: bytes) -> None:
-    logger.warning("file was damaged", extra={"file": str(path)})
-    _write_whole(path, data)
+def _mend(path: Path, data: bytes) -> None:
+    """Write a file again that holds something else."""
+    if _differs(path, data):
+        logger.warning("file was damaged", extra={"file": str(path)})
+        _write_whole(path, data)
 
 
 def _is_file_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Threads for answers that take long: few of them, so that the event loop and the follower of the log go on."""
+"""A few threads for answers that take long, so that the event loop and the follower of the log stay responsive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSY_RETRY_AFTER_S = 5
 
 
 class WorkerThreads:
-    """Runs functions in threads of its own, in the order in which they were asked for."""
+    """Runs functions in its own threads, in the order of the requests."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -35,7 +35,8 @@ class WorkerThreads:
             async with asyncio.timeout(MAX_TURN_WAIT_S):
                 await self._free.acquire()
         except TimeoutError:
-            raise busy_error() from None
+            retry = {"retry-after": str(BUSY_RETRY_AFTER_S)}
+            raise HTTPException(503, "too many requests of this kind; try again", retry) from None
         try:
             yield
         finally:
@@ -63,7 +64,3 @@ class WorkerThreads:
     def stop(self) -> None:
         """Drop what waits. What runs ends by itself."""
         self._executor.shutdown(wait=False, cancel_futures=True)
-
-
-def busy_error() -> HTTPException:
-    return HTTPException(503, "too many requests of this kind; try again", {"retry-after": str(BUSY_RETRY_AFTER_S)})

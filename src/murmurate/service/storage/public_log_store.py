@@ -14,8 +14,7 @@ from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.tile import GENESIS_PREV, Tile, parse_tile
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import LogTail, Offer
-from murmurate.service.storage.database_clock import ClockReading
-from murmurate.service.storage.session import TransactionSource, open_source
+from murmurate.service.storage.session import ClockReading, TransactionSource, open_source
 
 MAX_TILES_PER_READ = 16  # tiles of one shard in one answer
 _MAX_TABLES_KEPT = 4096

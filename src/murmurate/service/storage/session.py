@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 from psycopg import Connection
 from psycopg.abc import RV, PQGen
+from psycopg_pool import ConnectionPool
 
 from murmurate.service.storage.server_checks import hide_parameters
 
@@ -144,3 +147,101 @@ class Session:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+MAX_POOL_SIZE = 16
+MAX_WAITING_THREADS = 64
+POOL_TIMEOUT_S = 5.0  # to get a connection: all are in use, or the server does not answer
+
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # its warnings name the server; callers report the failure
+
+
+class SessionPool:
+    """A `Session` for threads: each transaction borrows a connection, and returns it."""
+
+    def __init__(self, dsn: str, *, max_size: int = MAX_POOL_SIZE, timeout_s: float = SESSION_TIMEOUT_S) -> None:
+        self.dsn = dsn
+        self._max_size = max_size
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[BoundedConnection] | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction that is committed at the end. Raises psycopg.OperationalError if there is no connection."""
+        with (
+            self._open().connection() as connection,
+            close_after(connection, self._timeout_s),
+            connection.transaction(),
+        ):
+            yield connection
+
+    @property
+    def in_use(self) -> int:
+        """Connections that are borrowed now."""
+        with self._lock:
+            figures = {} if self._pool is None else self._pool.get_stats()
+        return figures.get("pool_size", 0) - figures.get("pool_available", 0)
+
+    def _open(self) -> ConnectionPool[BoundedConnection]:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ConnectionPool(
+                    self.dsn,
+                    connection_class=BoundedConnection,
+                    kwargs=CONNECT_PARAMETERS,
+                    min_size=0,
+                    max_size=self._max_size,
+                    max_waiting=MAX_WAITING_THREADS,
+                    timeout=POOL_TIMEOUT_S,
+                    reconnect_timeout=POOL_TIMEOUT_S,  # then the next request tries again
+                    check=_check_connection,
+                    configure=_configure_connection,
+                    open=True,
+                )
+            return self._pool
+
+    def close(self) -> None:
+        """Close all connections. They are reopened on the next call."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+
+def _configure_connection(connection: BoundedConnection) -> None:
+    """Protect a new connection. Raises psycopg.OperationalError if the server does not answer."""
+    with close_after(connection, POOL_TIMEOUT_S):
+        hide_parameters(connection)
+
+
+def _check_connection(connection: BoundedConnection) -> None:
+    """Raise psycopg.OperationalError if the server does not answer, for example because it was restarted."""
+    with close_after(connection, POOL_TIMEOUT_S):
+        ConnectionPool.check_connection(connection)
+
+
+class ClockReading(NamedTuple):
+    """What the clock of a database showed [s of UTC], at some time between two of this machine's monotonic clock."""
+
+    shown_s: float
+    asked_s: float
+    answered_s: float
+
+    @property
+    def earliest_s(self) -> float:
+        """The earliest time that this clock can show now [s of UTC]. It goes on as the monotonic clock does here."""
+        return self.shown_s + time.monotonic() - self.answered_s
+
+    @property
+    def latest_s(self) -> float:
+        """The latest time that this clock can show now [s of UTC]."""
+        return self.shown_s + time.monotonic() - self.asked_s
+
+
+def read_clock(database: TransactionSource) -> ClockReading:
+    """Ask a database for its time. Raises psycopg.Error if it does not answer."""
+    with database.transaction() as connection:
+        asked_s = time.monotonic()
+        (shown_s,) = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchall()[0]
+        return ClockReading(shown_s, asked_s, time.monotonic())

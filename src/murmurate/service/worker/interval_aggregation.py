@@ -26,8 +26,7 @@ from murmurate.service.landing.meter_file import table_size
 from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
 from murmurate.service.landing.table_in_force import TableInForce
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.service.worker.failures import error_cause, error_reason, may_pass
-from murmurate.service.worker.figures import WorkerFigures
+from murmurate.service.worker.figures import WorkerFigures, error_cause, error_reason, may_pass
 from murmurate.service.worker.zone_warnings import warn_of_household_counts
 from murmurate.types import Demand
 

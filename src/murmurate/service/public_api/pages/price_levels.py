@@ -39,7 +39,7 @@ class PriceWindow:
 
 @dataclass(frozen=True, slots=True)
 class WindowPair:
-    """The cheapest and the dearest stretch of so many hours."""
+    """The cheapest and the dearest stretch of a number of hours."""
 
     hours: int
     cheapest: PriceWindow
@@ -58,7 +58,7 @@ class DayLevels:
 def known_prices(view: ZoneView, intervals: Iterable[int]) -> dict[int, Fraction]:
     """Return the final price of each interval, or the expected one where it is not decided [currency/kWh].
 
-    An interval whose price was withheld, or is too old to be at hand, has none.
+    An interval whose price was withheld, or is too old to be in the view, has none.
     """
     recent, found = view.prices, {}
     for n in intervals:
@@ -114,14 +114,11 @@ def windows_ahead(view: ZoneView, at: int) -> tuple[WindowPair, ...]:
 
 def _window_sums(prices: Mapping[int, Fraction], ahead: range, count: int, unit: int) -> dict[int, int]:
     """Return the sum of each run of `count` intervals that all have a price, by its first interval, times `unit`."""
-    sums = [0, *accumulate(_in_units(prices.get(n, Fraction(0)), unit) for n in ahead)]
+    own = (prices.get(n, Fraction(0)) for n in ahead)
+    sums = [0, *accumulate(price.numerator * (unit // price.denominator) for price in own)]
     missing = [0, *accumulate(n not in prices for n in ahead)]
     return {
         n: sums[k + count] - sums[k]
         for k, n in enumerate(ahead[: len(ahead) - count + 1])
         if missing[k + count] == missing[k]
     }
-
-
-def _in_units(price: Fraction, unit: int) -> int:
-    return price.numerator * (unit // price.denominator)

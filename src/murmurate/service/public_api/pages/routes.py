@@ -1,10 +1,14 @@
-"""Pages for residents. They come from the same views as every other format, in the language of the reader."""
+"""Pages for residents: zones, one zone, its plan. They come from the same views as every other format.
+
+This module computes what is shown; `web/templates` holds the markup, `translations` the text.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from math import ceil
 from urllib.parse import quote
 
@@ -13,22 +17,114 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from murmurate.planning.promise_text import longest_window
-from murmurate.service.log_reader.zone_view import ShardView, ZoneView
+from murmurate.planning.promise_text import format_length, longest_window
+from murmurate.service.log_reader.zone_view import Price, PriceKind, ShardView, ZoneView
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.pages.plan_page import plan_page
-from murmurate.service.public_api.pages.zone_list import MAX_LISTED_ZONES, zones_page
+from murmurate.service.public_api.pages.formatting import (
+    KIND_WORDS,
+    PriceFormat,
+    TimeLabel,
+    format_about,
+    format_day,
+    language_values,
+    local_datetime,
+    page_values,
+    promise_text,
+    zone_url,
+)
+from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
 from murmurate.service.public_api.pages.zone_page import zone_page
-from murmurate.service.public_api.response_cache import CACHE_CONTROL_SHORT, CachedResponse
-from murmurate.service.public_api.response_sender import PreparedResponse
-from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE
-from murmurate.translations.language import LANGUAGES, Language, preferred_language
+from murmurate.service.public_api.response_cache import CACHE_CONTROL_SHORT, CachedResponse, PreparedResponse
+from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page
+from murmurate.translations.language import ENGLISH, LANGUAGES, Language, preferred_language
 
+MAX_LISTED_ZONES = 1000
 _REFRESH_DELAY_S = 2.0  # the live state has seen the next interval by then
-
 _MAX_CACHED_PAGES = 2000
 MakePage = Callable[[ZoneView, float, str, str, Language], str]
+
+
+def zones_page(
+    views: Iterable[ZoneView],
+    now_s: float,
+    base_url: str,
+    more_zones: int = 0,
+    language: Language = ENGLISH,
+    after: str = "",
+) -> str:
+    """Return a list of zones with their prices now, those after `after`. `more_zones` come after it."""
+    views, rows = list(views), []
+    for view in views:
+        at, unit = view.interval_at(now_s), PriceFormat.of_zone(view, language)
+        price, end_s = view.prices.get(at), view.start_s(at + 1)
+        kind = "" if price is None else KIND_WORDS[price.kind]
+        end = TimeLabel(end_s, local_datetime(view, end_s).strftime("%H:%M"))
+        title, url = view.display.title or view.zone, zone_url(view, base_url)
+        rows.append((title, url, unit.short_unit, unit.exact(price), view.closed is not None, kind, end))
+    return render_page(
+        "zones.html",
+        **language_values(language),
+        base_url=base_url,
+        zones=rows,
+        after=f"after={quote(after, safe='')}&" if after else "",
+        more_zones=language.whole(more_zones) if more_zones else None,
+        next_after=quote(views[-1].zone, safe="") if more_zones else None,
+    )
+
+
+def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, language: Language = ENGLISH) -> str:
+    """Return the page of the plan that is in force, made to be printed. It is the same throughout an interval."""
+    terms, unit = view.terms, PriceFormat.of_zone(view, language)
+    language = unit.language
+    begin = local_datetime(view, view.start_s(view.interval_at(now_s)))
+    moment = language.plain("date.moment", day=format_day(begin.date(), language), clock=f"{begin:%H:%M}")
+    costs = {"ε": view.total_epsilon_micro, "ρ": view.total_rho_micro}  # of all releases
+    households = []
+    for kind in terms.households:
+        protection = "secret" if not kind.public_share else "public" if kind.public_share == 1 else "partly"
+        bound = unit.decimal(format_about(Fraction(kind.bound_wh, 1000)))
+        households.append((kind.kind, language.whole(kind.count), f"{bound} kWh", protection))
+    return render_page(
+        "plan.html",
+        **page_values(view, base_url, opening_key, language),
+        unit=unit.unit,
+        digest=view.plan_digest,
+        moment=moment,
+        length=format_length(view.interval_s, language),
+        lead=format_length(view.lead_intervals * view.interval_s, language),
+        promise=promise_text(view, now_s, language),
+        is_predicted=terms.prediction is not None,
+        cost_so_far=", ".join(f"{name} = {unit.decimal(f'{cost / 1e6:.6f}')}" for name, cost in costs.items() if cost),
+        households=households,
+        noise=_noise_cost(view, now_s, unit),
+        key_groups=[opening_key[at : at + 8] for at in range(0, len(opening_key), 8)],
+    )
+
+
+def _noise_cost(view: ZoneView, now_s: float, unit: PriceFormat) -> dict[str, str | None]:
+    """Return what the noise does to demand and price, 95 times in 100, in the interval in which it does most.
+
+    `price` is None where the tariff falls somewhere, or the noise is not known.
+    """
+    terms, slots = view.terms, len(view.terms.scale_wh)
+    midnight = view.interval_at(now_s) // slots * slots + view.lead_intervals
+    noise = list(zip(terms.scale_wh.tolist(), terms.core_wh.tolist(), strict=True))
+    reach_wh = max(half_width_wh(terms.distribution, scale, core) for scale, core in noise)
+    ticks, tick = terms.forecast_ticks, terms.curve.tick
+    prices = [
+        Price(midnight + n, PriceKind.MEASURED, int(price), tick, scale, 0.0, core)
+        for n, (price, (scale, core)) in enumerate(zip(ticks.tolist(), noise, strict=True))
+    ]
+    band = noise_band(terms, prices, lead=view.lead_intervals, since=0)
+    own = {price.interval: float(price.value or 0.0) for price in prices}
+    moved = max((max(own[n] - low, high - own[n]) for n, (low, high) in band.items()), default=None)
+    return {
+        "reach": unit.decimal(format_about(Fraction(reach_wh, 1000))),  # [kWh]
+        "price": None if moved is None else unit.about(Fraction(moved)),  # by which a price moves at most
+        "low": unit.about(int(ticks.min()) * tick),  # the range of expected prices
+        "high": unit.about(int(ticks.max()) * tick),
+    }
 
 
 class HtmlPages:
@@ -40,31 +136,27 @@ class HtmlPages:
         self._opening_keys: dict[str, str] = {}  # by zone; they never change
 
     async def get_zones_page(self, request: Request) -> Response:
-        """It is cached under the address that names its language: that of its own links."""
+        """It is cached under the address that names its language, as its own links do."""
         query_params.check_query_params(request, ("after", "lang"))
         live_state, after, language = self._live_state, request.query_params.get("after", ""), _language(request)
         named_after = f"after={quote(after, safe='')}&" if after else ""
         cache, key = live_state.volatile_cache, (b"/", f"{named_after}lang={language.code}".encode())
         ready = cache.find(key, time.time())
         if ready is None:
-            generation = cache.generation
-            ready = await self._make_zones_page(after, language)
-            if generation == cache.generation:  # nothing has moved while it was made
+            generation, views, threads = cache.generation, live_state.views, live_state.bulk_threads
+            async with threads.turn():
+                expires_s, now_s = live_state.interval_end_s(), live_state.current_time()
+                names = views.names_after(after, MAX_LISTED_ZONES)
+                more = len(views.names_after(names[-1], len(views))) if names else 0
+                shown, base_url = [views[zone] for zone in names], live_state.settings.base_url
+                page = await threads.run_in_turn(zones_page, shown, now_s, base_url, more, language, after)
+            ready = _html_response(page, expires_s, language)
+            if generation == cache.generation:  # nothing has changed while it was made
                 cache.put(key, ready)
-        return self._conditional_response(request, ready)
-
-    async def _make_zones_page(self, after: str, language: Language) -> CachedResponse:
-        live_state, views = self._live_state, self._live_state.views
-        async with live_state.bulk_threads.turn():
-            expires_s, now_s = live_state.interval_end_s(), live_state.current_time()
-            names = views.names_after(after, MAX_LISTED_ZONES)
-            more = len(views.names_after(names[-1], len(views))) if names else 0
-            shown, base_url = [views[zone] for zone in names], live_state.settings.base_url
-            page = await live_state.bulk_threads.run_in_turn(zones_page, shown, now_s, base_url, more, language, after)
-        return _html_response(page, expires_s, language)
+        return PreparedResponse(ready.for_request(request.scope, time.time()), live_state.sender)
 
     async def get_zone_page(self, request: Request) -> Response:
-        """Its `Refresh` header depends on the time of the request, so this page has a cache of its own."""
+        """Its `Refresh` header depends on the time of the request, so the cache of responses does not have it."""
         response, view, now_s = await self._zone_response(request, zone_page)
         left_s = (view.start_s(view.interval_at(now_s) + 1) - now_s) / self._live_state.clock.speed
         response.headers["refresh"] = str(ceil(left_s + _REFRESH_DELAY_S))
@@ -76,15 +168,23 @@ class HtmlPages:
 
     async def _zone_response(self, request: Request, make_page: MakePage) -> tuple[Response, ZoneView, float]:
         query_params.check_query_params(request, ("lang",))
-        view, language = query_params.zone_param(request, self._live_state.views), _language(request)
-        await self._live_state.load_terms([view.plan_digest])
-        opening_key, now_s = await self._opening_key(view), self._live_state.current_time()
-        oldest = view.interval_at(now_s) - longest_window(view.terms)
+        state, threads = self._live_state, self._live_state.lookup_threads
+        view, language = query_params.zone_param(request, state.views), _language(request)
+        await state.load_terms([view.plan_digest])
+        opening_key, now_s = await self._opening_key(view), state.current_time()
+        at = view.interval_at(now_s)
+        oldest = at - longest_window(view.terms)
         if max(view.row.since, oldest - 1) < view.shard.first:
-            older = await self._live_state.lookup_threads.run(self._live_state.archive.read_older_plans, view, oldest)
-            view = replace(view, older_plans=older)
-        page = await self._cached_page(make_page, view, now_s, opening_key, language)
-        return self._conditional_response(request, page), view, now_s
+            view = replace(view, older_plans=await threads.run(state.archive.read_older_plans, view, oldest))
+        key = (make_page, view.zone, language.code)
+        of, made_at, ready = self._page_cache.get(key, (None, 0, None))
+        if ready is None or of is not view.shard or made_at != at:
+            page = await threads.run(make_page, view, now_s, state.settings.base_url, opening_key, language)
+            ready = _html_response(page, state.clock.wall_at(view.start_s(at + 1)), language)
+            if len(self._page_cache) >= _MAX_CACHED_PAGES:
+                self._page_cache.clear()
+            self._page_cache[key] = (view.shard, at, ready)
+        return PreparedResponse(ready.for_request(request.scope, time.time()), state.sender), view, now_s
 
     async def _opening_key(self, view: ZoneView) -> str:
         key = self._opening_keys.get(view.zone)
@@ -94,27 +194,6 @@ class HtmlPages:
                 self._opening_keys.clear()
             self._opening_keys[view.zone] = key
         return key
-
-    async def _cached_page(
-        self, make_page: MakePage, view: ZoneView, now_s: float, opening_key: str, language: Language
-    ) -> CachedResponse:
-        key = (make_page, view.zone, language.code)
-        of, at, ready = self._page_cache.get(key, (None, 0, None))
-        if ready is None or of is not view.shard or at != view.interval_at(now_s):
-            base_url, threads = self._live_state.settings.base_url, self._live_state.lookup_threads
-            page = await threads.run(make_page, view, now_s, base_url, opening_key, language)
-            expires_s = self._live_state.clock.wall_at(view.start_s(view.interval_at(now_s) + 1))
-            ready = _html_response(page, expires_s, language)
-            if len(self._page_cache) >= _MAX_CACHED_PAGES:
-                self._page_cache.clear()
-            self._page_cache[key] = (view.shard, view.interval_at(now_s), ready)
-        return ready
-
-    def _conditional_response(self, request: Request, cached: CachedResponse) -> Response:
-        known = request.headers.get("if-none-match", "").encode()
-        cached = cached.sent_at(time.time())
-        same = cached.not_modified if known and (cached.etag in known or known == b"*") else cached
-        return PreparedResponse(same, self._live_state.sender)
 
 
 def page_routes(live_state: LiveState) -> list[Route]:
@@ -128,7 +207,7 @@ def page_routes(live_state: LiveState) -> list[Route]:
 
 
 def _language(request: Request) -> Language:
-    """The language that the address names, otherwise the one that the browser prefers."""
+    """Return the language that the address names, otherwise the one that the browser prefers."""
     code = request.query_params.get("lang")
     if code is None:
         return preferred_language(request.headers.get("accept-language", ""))

@@ -1,0 +1,223 @@
+"""Prices, zones and shards in the formats that clients read, but for OpenADR. Each is a function of the public log."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from murmurate.errors import MurmurateError
+from murmurate.service.log_reader.zone_view import Price, ShardView, ZoneView, format_rfc3339
+from murmurate.service.public_api.local_days import interval_start_end, intervals_of_day, is_day_complete
+from murmurate.units import MICROSECONDS_PER_SECOND
+
+EVCC_HORIZON_S = 48 * 3600  # as far as evcc plans
+_UTC_TIMESTAMP = pa.timestamp("us", "UTC")
+HISTORY_SCHEMA = pa.schema(
+    [
+        ("start", _UTC_TIMESTAMP),
+        ("end", _UTC_TIMESTAMP),
+        ("price", pa.float64()),
+        ("price_ticks", pa.int64()),
+        ("tick", pa.string()),
+        ("currency", pa.string()),
+        ("kind", pa.string()),
+    ]
+)
+
+
+def zone_entry(view: ZoneView) -> dict[str, object]:
+    """Return a zone as `/zones` lists it."""
+    return {
+        "zone": view.zone,
+        "currency": view.currency,
+        "interval_s": view.interval_s,
+        "plan": view.plan_digest,
+        "timezone": view.display.timezone.key,
+        "decided_until": format_rfc3339(view.start_s(view.last_decided + 1)),
+        **({} if view.closed is None else {"closed": True}),
+    }
+
+
+def shard_entry(shard: ShardView, *, has_archived: bool = False) -> dict[str, object]:
+    """Return a shard as `/shards` lists it: its last tile, and what a reader needs to begin.
+
+    Without `has_archived`, it names up to which number tiles have left the log, and which of these are here.
+    """
+    header = shard.head.tile.header
+    entry: dict[str, object] = {
+        "shard": shard.name,
+        "seq": header.seq,
+        "hash": shard.head.tile.hash,
+        "interval": header.interval,
+        "interval_s": header.interval_s,
+        "lead": header.lead,
+        "table": header.table,
+        "zones": len(shard.table),
+        "opening_key": shard.opening_key,
+    }
+    if shard.archived_seq >= 0 and not has_archived:
+        entry["archived"] = {"seq": shard.archived_seq, "kept": list(shard.kept_seqs)}
+    return entry
+
+
+def new_price_json(view: ZoneView, price: Price) -> str:
+    """Return a price that has just become public, about 200 bytes: for server-sent events and MQTT."""
+    document = {
+        "zone": view.zone,
+        **interval_start_end(view, price.interval),
+        "price": price.value,
+        "price_ticks": price.ticks,
+        "tick": f"{price.tick.numerator}/{price.tick.denominator}",
+        "currency": view.currency,
+        "unit": "kWh",
+        "kind": price.kind.value,
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def current_price_document(view: ZoneView, now_s: float) -> dict[str, object] | None:
+    """Return the price now as one flat object, as Home Assistant's REST sensor reads it. None: there is no price."""
+    price = view.prices.get(view.interval_at(now_s))
+    if price is None or price.value is None:
+        return None
+    following = view.prices.get(price.interval + 1)
+    when = interval_start_end(view, price.interval)
+    return {
+        "zone": view.zone,
+        "price": price.value,
+        "currency": view.currency,
+        "unit": "kWh",
+        **when,
+        "kind": price.kind.value,
+        "next_price": None if following is None else following.value,
+        "next_change": when["end"],
+    }
+
+
+def day_document(view: ZoneView, day: date) -> dict[str, object]:
+    """Return the prices of a local day: ticks for billing, a double for charts. It never changes.
+
+    Raises MurmurateError unless each price is decided and known to the view.
+    """
+    intervals = intervals_of_day(view, day)
+    if not is_day_complete(view, day):
+        raise MurmurateError("day", day, _incomplete_day_reason(view, intervals))
+    prices = view.prices
+    if intervals[0] not in prices:
+        raise MurmurateError("day", day, "must be among the days that are kept at hand")
+    return {
+        "zone": view.zone,
+        "day": day.isoformat(),
+        "timezone": view.display.timezone.key,
+        "currency": view.currency,
+        "unit": "kWh",
+        "interval_s": view.interval_s,
+        "prices": [
+            {
+                **interval_start_end(view, interval),
+                "price": price.value,
+                "price_ticks": price.ticks,
+                "tick": str(price.tick),
+                "kind": price.kind.value,
+            }
+            for interval, price in ((interval, prices[interval]) for interval in intervals)
+        ],
+    }
+
+
+def _incomplete_day_reason(view: ZoneView, intervals: range) -> str:
+    """A price is decided `lead` intervals ahead, at the earliest when the interval that it was measured in is over."""
+    if not intervals:
+        return f"must be a day of the calendar in {view.display.timezone.key}"
+    if intervals[0] < view.first_priced:
+        return f"must begin when there were prices, from {format_rfc3339(view.start_s(view.first_priced))} on"
+    if view.closed is not None:
+        end = format_rfc3339(view.start_s(view.last_decided + 1))
+        return f"must be whole: the zone is closed, and its last price ended at {end}"
+    at = format_rfc3339(view.start_s(intervals[-1] + 1 - view.lead_intervals))
+    return f"must be whole: it can be from {at} on, when its last interval is decided"
+
+
+def evcc_list(view: ZoneView, now_s: float, *, forecast: bool = False) -> list[dict[str, object]]:
+    """Return the final prices from this interval on, as evcc reads them to charge a car.
+
+    The format has no word for "not final", so what the plan expects after them is given on request alone. A withheld
+    price is left out: a missing row is a gap to evcc, a price of null would be an error.
+    """
+    current, known, prices = view.interval_at(now_s), view.known_intervals, view.prices
+    final = ((interval, prices[interval].value) for interval in range(max(current, known.start), known.stop))
+    rows = [(interval, value) for interval, value in final if value is not None]
+    if forecast and view.closed is None:
+        # An interval that has begun without a price cannot get one: it will be withheld.
+        undecided = range(max(current, view.last_decided) + 1, current + EVCC_HORIZON_S // view.interval_s)
+        rows += [(interval, view.expected_price(interval)) for interval in undecided]
+    return [{**interval_start_end(view, interval), "value": value} for interval, value in rows]
+
+
+class _EchoWriter:
+    """Hands a line back instead of keeping it, so that a year of them is never in memory."""
+
+    @staticmethod
+    def write(text: str) -> str:
+        return text
+
+
+def csv_lines(prices: Iterable[Price], interval_s: int, currency: str) -> Iterator[str]:
+    """Yield a header and one line for each price, each with its line feed. A withheld price is an empty cell."""
+    writer = csv.writer(_EchoWriter(), lineterminator="\n")
+    yield writer.writerow(HISTORY_SCHEMA.names)
+    for price in prices:
+        start, end = (format_rfc3339(at * interval_s) for at in (price.interval, price.interval + 1))
+        yield writer.writerow([start, end, *_price_columns(price, currency)])
+
+
+def parquet_bytes(prices: Iterable[Price], interval_s: int, currency: str) -> bytes:
+    """Return the columns of `csv_lines` as Parquet. A withheld price is null."""
+    interval_us = interval_s * MICROSECONDS_PER_SECOND
+    rows = [
+        (price.interval * interval_us, (price.interval + 1) * interval_us, *_price_columns(price, currency))
+        for price in prices
+    ]
+    columns = list(zip(*rows, strict=True)) or [()] * len(HISTORY_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, HISTORY_SCHEMA, strict=True)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays, schema=HISTORY_SCHEMA), sink)
+    return bytes(sink.getvalue())
+
+
+def _price_columns(price: Price, currency: str) -> tuple[float | None, int | None, str, str, str]:
+    return price.value, price.ticks, str(price.tick), currency, price.kind.value
+
+
+def vse_tariffs(view: ZoneView, first: int, last: int) -> dict[str, object]:
+    """Return the prices of the intervals from `first` to `last`, both included, as Swiss grid operators publish them.
+
+    The format is that of VSE, version 1 (GET /v1/tariffs). The publication timestamp is when the log took the latest
+    of them: two servers answer with the same bytes.
+
+    Raises MurmurateError for another currency than CHF (the format has no other), and where one is not decided.
+    """
+    if view.currency != "CHF":
+        raise MurmurateError("currency", view.currency, "must be CHF: the VSE format has no other")
+    if first > last:
+        raise MurmurateError("last", last, f"must be at least the first, {first}")
+    prices, found = view.prices, []
+    for interval in range(first, last + 1):
+        if interval not in prices:
+            known = view.known_intervals or range(view.first_priced, view.first_priced)
+            begin, end = (format_rfc3339(view.start_s(at)) for at in (known.start, view.last_decided + 1))
+            when = format_rfc3339(view.start_s(interval))
+            raise MurmurateError("interval", when, f"must have a decided price at hand: from {begin} to {end}")
+        found.append(prices[interval])
+    rows = []
+    for price in found:
+        if price.value is not None:
+            span = interval_start_end(view, price.interval)
+            electricity = [{"unit": "CHF_kWh", "value": price.value}]
+            rows.append({"start_timestamp": span["start"], "end_timestamp": span["end"], "electricity": electricity})
+    return {"publication_timestamp": format_rfc3339(max(price.logged_s for price in found)), "prices": rows}
