@@ -89,12 +89,12 @@ def test_after_a_week_readings_demand_claims_and_registers_are_gone_and_the_log_
     store.store_registers({1: left, 2: moving}, now_s=FIRST_S + 86_400)
     assert (worker_setup.count("confidential.demand"), worker_setup.count("confidential.seen")) == (1, 1)
     worker_setup.clock.now_s = FIRST_S + 7 * 86_400 - 60
-    worker_setup.worker._retention.purge(worker_setup.clock.now())
+    worker_setup.worker.purge(worker_setup.clock.now())
     assert worker_setup.landing.interval_folder(FIRST_S).exists()
     assert worker_setup.count("confidential.demand") == 1
     assert store.load_registers((1, 2)) == {1: left, 2: moving}
     worker_setup.clock.now_s += 61 + STEP_S
-    worker_setup.worker._retention.purge(worker_setup.clock.now())
+    worker_setup.worker.purge(worker_setup.clock.now())
     assert not worker_setup.landing.interval_folder(FIRST_S).exists()
     assert manifest_of(worker_setup.landing, FIRST_S).purged
     assert (worker_setup.count("confidential.demand"), worker_setup.count("confidential.seen")) == (0, 0)

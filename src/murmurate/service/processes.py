@@ -144,7 +144,6 @@ def run_worker(settings: ServiceSettings, databases: Databases) -> None:
         grace_s=settings.grace_s,
         quorum=settings.quorum,
         keep_days=settings.keep_days,
-        on_progress=report_progress,
     )
     logger.info("working")
     failure, said_s = "", 0.0

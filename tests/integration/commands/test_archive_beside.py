@@ -27,8 +27,7 @@ from murmurate.publisher.desired_state import Change, PlanChange, ZoneOpening
 from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import Follower
-from murmurate.service.log_reader.plan_terms import PlanTerms
-from murmurate.service.log_reader.zone_view import PlanEnd, ZoneViews
+from murmurate.service.log_reader.zone_view import PlanEnd, PlanTerms, ZoneViews
 from murmurate.service.public_api import static_files
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
@@ -122,7 +121,9 @@ class Reader:
 
     def __init__(self, dsn):
         self.follower, self.archive = Follower(dsn), Archive(dsn)
-        self.views = ZoneViews(lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")), PlanTerms(self.archive).get)
+        self.views = ZoneViews(
+            lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")), PlanTerms(self.archive.read_documents).get
+        )
         self.refresh()
 
     def refresh(self):

@@ -23,8 +23,7 @@ from murmurate.publisher.desired_state import Change, PlanChange
 from murmurate.service.log_reader import follower
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import TILES_PER_QUERY, Follower, TileNotices
-from murmurate.service.log_reader.plan_terms import PlanTerms
-from murmurate.service.log_reader.zone_view import PlanEnd, ZoneViews
+from murmurate.service.log_reader.zone_view import PlanEnd, PlanTerms, ZoneViews
 from murmurate.service.settings import ZoneDisplay
 
 ZONE, OTHER, FIRST = "harbour", "old town", 1_900_000
@@ -35,7 +34,9 @@ class Reader:
 
     def __init__(self, dsn):
         self.follower, self.archive = Follower(dsn), Archive(dsn)
-        self.views = ZoneViews(lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")), PlanTerms(self.archive).get)
+        self.views = ZoneViews(
+            lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")), PlanTerms(self.archive.read_documents).get
+        )
 
     def refresh(self):
         """The intervals that were called new, by shard."""

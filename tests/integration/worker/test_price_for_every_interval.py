@@ -175,7 +175,7 @@ def test_each_damaged_closing_and_strange_folder_leaves_retention_as_it_is(worke
     (worker_setup.landing.root / "interval=__HIVE_DEFAULT_PARTITION__" / "shard=0").mkdir(parents=True)
     (closed / "20261114T0000Z.closing.bak").write_text("")
     worker_setup.clock.now_s = FIRST_S + 3 * STEP_S + 7 * 86_400
-    worker_setup.worker._retention.purge(worker_setup.clock.now())
+    worker_setup.worker.purge(worker_setup.clock.now())
     assert worker_setup.landing.list_intervals()[0] == []
     assert worker_setup.count("confidential.demand") == 0
 

@@ -81,6 +81,6 @@ def test_a_closed_zone_is_not_aggregated_released_or_warned_of_although_its_mete
     with psycopg.connect(worker_setup.state_dsn) as connection:
         (stored,) = connection.execute("SELECT array_agg(interval) FROM confidential.demand").fetchone()
         assert stored == [FIRST_S // STEP_S]
-        worker_setup.worker._retention.keep_days = 0.0
-        assert worker_setup.worker._retention.purge(worker_setup.clock.now())
+        worker_setup.worker.keep_days = 0.0
+        assert worker_setup.worker.purge(worker_setup.clock.now())
         assert connection.execute("SELECT count(*) FROM confidential.demand").fetchone() == (0,)

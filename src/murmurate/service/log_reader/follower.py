@@ -12,7 +12,7 @@ import os
 import select
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -33,12 +33,257 @@ from murmurate.units import SECONDS_PER_DAY
 
 CHANNEL = "murmurate_tile"  # public_log.append notifies it
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+RECENT_PRICES_S = 3 * SECONDS_PER_DAY  # what is kept in memory
+BROKEN_RETRY_S = 5.0
+TILES_PER_QUERY = SLACK  # a view that is in use is never overwritten
+
+_SELECT_HEADS = """
+    SELECT shard, h.seq, h.interval, coalesce(a.seq, -1), extract(epoch FROM clock_timestamp())::float8
+    FROM public_log.head AS h LEFT JOIN public_log.archived AS a USING (shard) WHERE h.seq >= 0 ORDER BY shard"""
+_SELECT_NEW = """
+    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
+    WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"""
+_SELECT_RECENT = """
+    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
+    WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
+_SELECT_ONE = "SELECT seq, body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = %s"
+_SELECT_KEPT = "SELECT seq FROM public_log.tile WHERE shard = %s AND seq <= %s ORDER BY seq"
+_SELECT_TABLE = "SELECT body FROM public_log.document WHERE digest = %s"
+
+
+class ChangedShard(NamedTuple):
+    """A shard that has new tiles or older prices."""
+
+    view: ShardView
+    new_intervals: range  # that were measured and whose prices are new since the last time
+
+
+class _ReadTile(NamedTuple):
+    tile: Tile
+    table: ZoneTable
+    logged_s: float
+
+
+class Follower:
+    """Reads the log into views of shards. One thread at a time; views may be read by any thread.
+
+    A view stays valid until the one after it was yielded and `SLACK` more intervals were read: who keeps views must
+    replace them before asking for more.
+    """
+
+    def __init__(self, database: str | TransactionSource, recent_s: int = RECENT_PRICES_S) -> None:
+        self._session = open_source(database)
+        self._recent_s = recent_s
+        self._views: dict[str, ShardView] = {}
+        self._backfilled: set[str] = set()  # shards whose prices that are kept in memory were all read
+        self._tables: WeakValueDictionary[str, ZoneTable] = WeakValueDictionary()
+        self.broken: dict[str, str] = {}  # shards that stand still, and why
+        self.clock_reading: ClockReading | None = None  # of the log, when it was last looked at
+        self._retry_at_s: dict[str, float] = {}  # when a broken one is read again, by the monotonic clock
+
+    def refresh(self) -> Iterator[ChangedShard]:
+        """Read what is new, shard by shard.
+
+        Of a shard that is read for the first time no price is called new: they may be days old. A broken one is read
+        again now and then, from the last tile that was right: the log may have been mended.
+        """
+        with self._session.transaction() as connection:
+            asked_s = time.monotonic()
+            heads = connection.execute(_SELECT_HEADS).fetchall()
+            if heads:
+                self.clock_reading = ClockReading(heads[0][4], asked_s, time.monotonic())
+        for shard, seq, interval, archived_seq, _ in heads:
+            if self._retry_at_s.get(shard, 0.0) > time.monotonic():
+                continue
+            try:
+                if shard not in self._views:
+                    yield self._begin(shard, interval, archived_seq)
+                elif self._views[shard].archived_seq != archived_seq:
+                    kept = self._read_kept(shard, archived_seq)
+                    view = replace(self._views[shard], archived_seq=archived_seq, kept_seqs=kept)
+                    self._views[shard] = view
+                    yield ChangedShard(view, range(0))
+                if self._views[shard].head.tile.header.seq < seq:
+                    yield from self._read_new(shard)
+                self.broken.pop(shard, None)
+            except (MurmurateError, ValueError, LookupError) as error:
+                is_ours = isinstance(error, MurmurateError)
+                self.broken[shard] = str(error) if is_ours else f"a tile cannot be read ({type(error).__name__})"
+                self._retry_at_s[shard] = time.monotonic() + BROKEN_RETRY_S
+
+    def _begin(self, shard: str, interval: int, archived_seq: int) -> ChangedShard:
+        """Read the last tiles of a shard: enough for the prices that are paid now."""
+        first = self._read_one(shard, 0)
+        lead = first.header.lead
+        recent = [*self._read_tiles(_SELECT_RECENT, (shard, interval - lead - 1, interval))]
+        check_signature(first, verify_signature)
+        kept = self._read_kept(shard, archived_seq)
+        self._check_succession(first, recent[0].tile, [*kept, *range(archived_seq + 1, recent[0].tile.header.seq + 1)])
+        head = _check_recent(recent)
+        columns = PriceColumns(head.table, self._recent_s // head.tile.header.interval_s)
+        releases = [each for each in recent if each.tile.header.kind is TileKind.RELEASE]
+        for each in releases:
+            _write(columns, head.table, each)
+        oldest = releases[0].tile.header.interval if releases else head.interval + 1
+        view = ShardView(head, first.header.key, columns, oldest, head.interval, archived_seq, kept)
+        self._views[shard] = view
+        return ChangedShard(view, range(0))
+
+    def _read_kept(self, shard: str, archived_seq: int) -> tuple[int, ...]:
+        """The numbers of the tiles that are still in the log although the releases up to a number have left it."""
+        with self._session.transaction() as connection:
+            return tuple(seq for (seq,) in connection.execute(_SELECT_KEPT, (shard, archived_seq)))
+
+    def _check_succession(self, first: Tile, recent: Tile, numbers: Sequence[int]) -> None:
+        """Raise ChainError unless the key of a recent tile was named by the key before it, and so on from the first.
+
+        The last tile of each key is looked for among the tiles that the log has of those up to the recent one: it must
+        name the next one, and be signed. It has no rows, so it stays where the releases beside it have left the log.
+        """
+        shard, last, at = first.header.shard, first, 0
+        while last.key_in_force != recent.header.key:
+            key, low, high = last.key_in_force, at, len(numbers) - 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                is_old = self._read_one(shard, numbers[middle]).header.key == key
+                low, high = (middle, high) if is_old else (low, middle)
+            found = self._read_one(shard, numbers[low])
+            if low == at or found.key_in_force == key:
+                raise ChainError("key", recent.header.key, f"must be named by the key before it, {key}")
+            check_signature(found, verify_signature)
+            last, at = found, low
+
+    def _read_one(self, shard: str, seq: int) -> Tile:
+        for read in self._read_tiles(_SELECT_ONE, (shard, seq)):
+            return read.tile
+        raise ChainError(f"tile {seq}", "missing", "must be in the log")
+
+    def _read_tiles(self, query: str, parameters: tuple[object, ...]) -> Iterator[_ReadTile]:
+        """Yield tiles in order, up to one that cannot be read. Raises ChainError naming it."""
+        with self._session.transaction() as connection:
+            rows = connection.execute(query, parameters, binary=True).fetchall()
+        for seq, body, logged_s in rows:
+            try:
+                tile = parse_tile(bytes(body))
+                table = self._load_table(tile.header.table)
+            except ChainError as error:
+                raise ChainError(f"tile {seq}", "not valid", str(error)) from error
+            yield _ReadTile(tile, table, float(logged_s))
+
+    def _load_table(self, digest: str) -> ZoneTable:
+        table = self._tables.get(digest)
+        if table is None:
+            with self._session.transaction() as connection:
+                row = connection.execute(_SELECT_TABLE, (digest,)).fetchone()
+            if row is None:
+                raise ChainError("zone table", digest, "is not in the log")
+            if compute_digest(row[0]) != digest:
+                raise ChainError("zone table", digest, "must be the digest of the document")
+            table = self._tables[digest] = ZoneTable.from_json(row[0])
+        return table
+
+    def _read_new(self, shard: str) -> Iterator[ChangedShard]:
+        while True:
+            view = self._views[shard]
+            first_seq, before, count = view.head.tile.header.seq, view.last, 0
+            try:
+                for each in self._read_tiles(_SELECT_NEW, (shard, first_seq, TILES_PER_QUERY)):
+                    self._views[shard] = self._follow(self._views[shard], each)
+                    count += 1
+            finally:  # what was right before a tile that is not is shown
+                if self._views[shard] is not view:
+                    yield ChangedShard(self._views[shard], range(before + 1, self._views[shard].last + 1))
+            if count < TILES_PER_QUERY:
+                return
+
+    def _follow(self, view: ShardView, read: _ReadTile) -> ShardView:
+        table = read.table
+        try:
+            head = check_next(view.head, read.tile, table, verify_signature)
+        except ChainError as error:
+            raise ChainError(f"tile {view.head.tile.header.seq + 1}", "not valid", str(error)) from error
+        columns = view.columns
+        if table.zones_ever != view.table.zones_ever:
+            columns = columns.reordered(view.table, table)
+        if read.tile.header.kind is not TileKind.RELEASE:
+            return replace(view, head=head, columns=columns)
+        _write(columns, table, read)
+        oldest = head.interval - self._recent_s // view.interval_s + 1
+        return replace(view, head=head, columns=columns, last=head.interval, first=max(view.first, oldest))
+
+    def views(self) -> list[ShardView]:
+        """All shards that were read."""
+        return list(self._views.values())
+
+    @property
+    def is_backfilled(self) -> bool:
+        """Whether all prices that are kept in memory were read."""
+        return self._views.keys() <= self._backfilled | self.broken.keys()
+
+    def backfill(self, max_s: float) -> Iterator[ChangedShard]:
+        """Read older prices for a while, newest first, a few of each shard in turn."""
+        end = time.monotonic() + max_s
+        while time.monotonic() < end and not self.is_backfilled:
+            for shard in self._views:
+                if shard not in self._backfilled and shard not in self.broken:
+                    if time.monotonic() > end:
+                        return
+                    if self._backfill_some(shard):
+                        yield ChangedShard(self._views[shard], range(0))
+
+    def _backfill_some(self, shard: str) -> bool:
+        """Read some older prices of a shard. Returns whether there were any."""
+        view = self._views[shard]
+        oldest = view.last - self._recent_s // view.interval_s + 1
+        last = view.first - 1
+        first = max(oldest, last - TILES_PER_QUERY + 1)
+        try:
+            tiles = [*self._read_tiles(_SELECT_RECENT, (shard, first, last))] if first <= last else []
+        except (MurmurateError, ValueError, LookupError):
+            tiles = []  # the prices before it are not shown
+        releases = [each for each in tiles if each.tile.header.kind is TileKind.RELEASE]
+        for each in releases:
+            _write(view.columns, view.table, each)
+        if not releases or first == oldest:
+            self._backfilled.add(shard)
+        if releases:
+            self._views[shard] = replace(view, first=releases[0].tile.header.interval)
+        return bool(releases)
+
+    def close(self) -> None:
+        """Close the connection. It is reopened on the next call."""
+        self._session.close()
+
+
+def _check_recent(recent: list[_ReadTile]) -> ShardHead:
+    """Return the head after the last tiles of a shard: each is signed, and follows the one before.
+
+    The first of them is a release or opens the shard.
+    """
+    (tile, table, _), *rest = recent
+    if tile.header.kind is TileKind.RELEASE:
+        head = begin_with_release(tile, table, verify_signature)
+    else:
+        head = check_next(None, tile, table, verify_signature)
+    for each in rest:
+        head = check_next(head, each.tile, each.table, verify_signature)
+    return head
+
+
+def _write(columns: PriceColumns, now: ZoneTable, read: _ReadTile) -> None:
+    """Store a release under the zone table of now, which may have more zones, and some that were closed."""
+    (tile, table, logged_s), interval = read, read.tile.header.interval
+    if table.zones == now.zones_ever:
+        columns.write(interval, tile.rows, table, logged_s, None)
+        return
+    positions = np.array([now.column[zone] for zone in table.zones], np.int64)
+    columns.write(interval, tile.rows, table, logged_s, positions)
 
 
 class TileNotices:
     """A connection that listens. One thread waits; any thread may interrupt it.
 
-    Where it cannot listen, it waits all the same: who uses it asks the log after each wait, whatever ended it.
+    Where it cannot listen, it waits all the same: its user asks the log after each wait, however that ended.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -97,264 +342,3 @@ class TileNotices:
         self._drop()
         os.close(self._wake_read)
         os.close(self._wake_write)
-
-
-RECENT_PRICES_S = 3 * SECONDS_PER_DAY  # what is kept in memory
-BROKEN_RETRY_S = 5.0
-TILES_PER_QUERY = SLACK  # a view that is in use is never overwritten
-
-_SELECT_HEADS = """
-    SELECT shard, h.seq, h.interval, coalesce(a.seq, -1), extract(epoch FROM clock_timestamp())::float8
-    FROM public_log.head AS h LEFT JOIN public_log.archived AS a USING (shard) WHERE h.seq >= 0 ORDER BY shard"""
-_SELECT_NEW = """
-    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
-    WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"""
-_SELECT_RECENT = """
-    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
-    WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
-_SELECT_ONE = "SELECT seq, body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = %s"
-_SELECT_KEPT = "SELECT seq FROM public_log.tile WHERE shard = %s AND seq <= %s ORDER BY seq"
-_SELECT_TABLE = "SELECT body FROM public_log.document WHERE digest = %s"
-
-
-class ChangedShard(NamedTuple):
-    """A shard that has new tiles or older prices."""
-
-    view: ShardView
-    new_intervals: range  # that were measured and whose prices are new since the last time
-
-
-class _ReadTile(NamedTuple):
-    tile: Tile
-    table: ZoneTable
-    logged_s: float
-
-
-@dataclass(slots=True)
-class _FollowedShard:
-    view: ShardView
-    backfilled: bool = False
-
-
-class Follower:
-    """Reads the log into views of shards. One thread at a time; views may be read by any thread.
-
-    A view stays valid until the one after it was yielded and `SLACK` more intervals were read: who keeps views must
-    replace them before asking for more.
-    """
-
-    def __init__(self, database: str | TransactionSource, recent_s: int = RECENT_PRICES_S) -> None:
-        self._session = open_source(database)
-        self._recent_s = recent_s
-        self._shards: dict[str, _FollowedShard] = {}
-        self._tables: WeakValueDictionary[str, ZoneTable] = WeakValueDictionary()
-        self.broken: dict[str, str] = {}  # shards that stand still, and why
-        self.clock_reading: ClockReading | None = None  # of the log, when it was last looked at
-        self._retry_at_s: dict[str, float] = {}  # when a broken one is read again, by the monotonic clock
-
-    def refresh(self) -> Iterator[ChangedShard]:
-        """Read what is new, shard by shard.
-
-        Of a shard that is read for the first time no price is called new: they may be days old. A broken one is read
-        again now and then, from the last tile that was right: the log may have been mended.
-        """
-        with self._session.transaction() as connection:
-            asked_s = time.monotonic()
-            heads = connection.execute(_SELECT_HEADS).fetchall()
-            if heads:
-                self.clock_reading = ClockReading(heads[0][4], asked_s, time.monotonic())
-        for shard, seq, interval, archived_seq, _ in heads:
-            if self._retry_at_s.get(shard, 0.0) > time.monotonic():
-                continue
-            try:
-                if shard not in self._shards:
-                    yield self._begin(shard, interval, archived_seq)
-                elif self._note_archived(shard, archived_seq):
-                    yield ChangedShard(self._shards[shard].view, range(0))
-                if self._seq(shard) < seq:
-                    yield from self._read_new(shard)
-                self.broken.pop(shard, None)
-            except (MurmurateError, ValueError, LookupError) as error:
-                is_ours = isinstance(error, MurmurateError)
-                self.broken[shard] = str(error) if is_ours else f"a tile cannot be read ({type(error).__name__})"
-                self._retry_at_s[shard] = time.monotonic() + BROKEN_RETRY_S
-
-    def _seq(self, shard: str) -> int:
-        return self._shards[shard].view.head.tile.header.seq
-
-    def _begin(self, shard: str, interval: int, archived_seq: int) -> ChangedShard:
-        """Read the last tiles of a shard: enough for the prices that are paid now."""
-        first = self._read_one(shard, 0)
-        lead = first.header.lead
-        recent = [*self._read_tiles(_SELECT_RECENT, (shard, interval - lead - 1, interval))]
-        check_signature(first, verify_signature)
-        kept = tuple(self._read_kept(shard, archived_seq))
-        self._check_succession(first, recent[0].tile, [*kept, *range(archived_seq + 1, recent[0].tile.header.seq + 1)])
-        head = _check_recent(recent)
-        columns = PriceColumns(head.table, self._recent_s // head.tile.header.interval_s)
-        releases = [each for each in recent if each.tile.header.kind is TileKind.RELEASE]
-        for each in releases:
-            _write(columns, head.table, each)
-        oldest = releases[0].tile.header.interval if releases else head.interval + 1
-        view = ShardView(head, first.header.key, columns, oldest, head.interval, archived_seq, kept)
-        self._shards[shard] = _FollowedShard(view)
-        return ChangedShard(view, range(0))
-
-    def _note_archived(self, shard: str, archived_seq: int) -> bool:
-        """Note how far the releases of a shard have left the log. Returns whether that has changed."""
-        followed = self._shards[shard]
-        if followed.view.archived_seq == archived_seq:
-            return False
-        kept = tuple(self._read_kept(shard, archived_seq))
-        followed.view = replace(followed.view, archived_seq=archived_seq, kept_seqs=kept)
-        return True
-
-    def _read_kept(self, shard: str, archived_seq: int) -> list[int]:
-        """The numbers of the tiles that are still in the log although the releases up to a number have left it."""
-        with self._session.transaction() as connection:
-            return [seq for (seq,) in connection.execute(_SELECT_KEPT, (shard, archived_seq))]
-
-    def _check_succession(self, first: Tile, recent: Tile, numbers: Sequence[int]) -> None:
-        """Raise ChainError unless the key of a recent tile was named by the key before it, and so on from the first.
-
-        The last tile of each key is looked for among the tiles that the log has of those up to the recent one: it must
-        name the next one, and be signed. It has no rows, so it stays where the releases beside it have left the log.
-        """
-        shard, last, at = first.header.shard, first, 0
-        while last.key_in_force != recent.header.key:
-            key, low, high = last.key_in_force, at, len(numbers) - 1
-            while high - low > 1:
-                middle = (low + high) // 2
-                is_old = self._read_one(shard, numbers[middle]).header.key == key
-                low, high = (middle, high) if is_old else (low, middle)
-            found = self._read_one(shard, numbers[low])
-            if low == at or found.key_in_force == key:
-                raise ChainError("key", recent.header.key, f"must be named by the key before it, {key}")
-            check_signature(found, verify_signature)
-            last, at = found, low
-
-    def _read_one(self, shard: str, seq: int) -> Tile:
-        for read in self._read_tiles(_SELECT_ONE, (shard, seq)):
-            return read.tile
-        raise ChainError(f"tile {seq}", "missing", "must be in the log")
-
-    def _read_tiles(self, query: str, parameters: tuple[object, ...]) -> Iterator[_ReadTile]:
-        """Yield tiles in order, up to one that cannot be read. Raises ChainError naming it."""
-        with self._session.transaction() as connection:
-            rows = connection.execute(query, parameters, binary=True).fetchall()
-        for seq, body, logged_s in rows:
-            try:
-                tile = parse_tile(bytes(body))
-                table = self._load_table(tile.header.table)
-            except ChainError as error:
-                raise ChainError(f"tile {seq}", "not valid", str(error)) from error
-            yield _ReadTile(tile, table, float(logged_s))
-
-    def _load_table(self, digest: str) -> ZoneTable:
-        table = self._tables.get(digest)
-        if table is None:
-            with self._session.transaction() as connection:
-                row = connection.execute(_SELECT_TABLE, (digest,)).fetchone()
-            if row is None:
-                raise ChainError("zone table", digest, "is not in the log")
-            if compute_digest(row[0]) != digest:
-                raise ChainError("zone table", digest, "must be the digest of the document")
-            table = self._tables[digest] = ZoneTable.from_json(row[0])
-        return table
-
-    def _read_new(self, shard: str) -> Iterator[ChangedShard]:
-        followed = self._shards[shard]
-        while True:
-            view = followed.view
-            first_seq, before, count = view.head.tile.header.seq, view.last, 0
-            try:
-                for each in self._read_tiles(_SELECT_NEW, (shard, first_seq, TILES_PER_QUERY)):
-                    followed.view = self._follow(followed.view, each)
-                    count += 1
-            finally:  # what was right before a tile that is not is shown
-                if followed.view is not view:
-                    yield ChangedShard(followed.view, range(before + 1, followed.view.last + 1))
-            if count < TILES_PER_QUERY:
-                return
-
-    def _follow(self, view: ShardView, read: _ReadTile) -> ShardView:
-        table = read.table
-        try:
-            head = check_next(view.head, read.tile, table, verify_signature)
-        except ChainError as error:
-            raise ChainError(f"tile {view.head.tile.header.seq + 1}", "not valid", str(error)) from error
-        columns = view.columns
-        if table.zones_ever != view.table.zones_ever:
-            columns = columns.reordered(view.table, table)
-        if read.tile.header.kind is not TileKind.RELEASE:
-            return replace(view, head=head, columns=columns)
-        _write(columns, table, read)
-        oldest = head.interval - self._recent_s // view.interval_s + 1
-        return replace(view, head=head, columns=columns, last=head.interval, first=max(view.first, oldest))
-
-    def views(self) -> list[ShardView]:
-        """All shards that were read."""
-        return [followed.view for followed in self._shards.values()]
-
-    @property
-    def is_backfilled(self) -> bool:
-        """Whether all prices that are kept in memory were read."""
-        return all(followed.backfilled for shard, followed in self._shards.items() if shard not in self.broken)
-
-    def backfill(self, max_s: float) -> Iterator[ChangedShard]:
-        """Read older prices for a while, newest first, a few of each shard in turn."""
-        end = time.monotonic() + max_s
-        while time.monotonic() < end and not self.is_backfilled:
-            for shard, followed in self._shards.items():
-                if not followed.backfilled and shard not in self.broken:
-                    if time.monotonic() > end:
-                        return
-                    if self._backfill_some(shard, followed):
-                        yield ChangedShard(followed.view, range(0))
-
-    def _backfill_some(self, shard: str, followed: _FollowedShard) -> bool:
-        """Whether there were any."""
-        view = followed.view
-        oldest = view.last - self._recent_s // view.interval_s + 1
-        last = view.first - 1
-        first = max(oldest, last - TILES_PER_QUERY + 1)
-        try:
-            tiles = [*self._read_tiles(_SELECT_RECENT, (shard, first, last))] if first <= last else []
-        except (MurmurateError, ValueError, LookupError):
-            tiles = []  # the prices before it are not shown
-        releases = [each for each in tiles if each.tile.header.kind is TileKind.RELEASE]
-        for each in releases:
-            _write(view.columns, view.table, each)
-        followed.backfilled = not releases or first == oldest
-        if releases:
-            followed.view = replace(view, first=releases[0].tile.header.interval)
-        return bool(releases)
-
-    def close(self) -> None:
-        """Close the connection. It is reopened on the next call."""
-        self._session.close()
-
-
-def _check_recent(recent: list[_ReadTile]) -> ShardHead:
-    """Return the head after the last tiles of a shard: each is signed, and follows the one before.
-
-    The first of them is a release or opens the shard.
-    """
-    (tile, table, _), *rest = recent
-    if tile.header.kind is TileKind.RELEASE:
-        head = begin_with_release(tile, table, verify_signature)
-    else:
-        head = check_next(None, tile, table, verify_signature)
-    for each in rest:
-        head = check_next(head, each.tile, each.table, verify_signature)
-    return head
-
-
-def _write(columns: PriceColumns, now: ZoneTable, read: _ReadTile) -> None:
-    """Store a release under the zone table of now, which may have more zones, and some that were closed."""
-    (tile, table, logged_s), interval = read, read.tile.header.interval
-    if table.zones == now.zones_ever:
-        columns.write(interval, tile.rows, table, logged_s, None)
-        return
-    positions = np.array([now.column[zone] for zone in table.zones], np.int64)
-    columns.write(interval, tile.rows, table, logged_s, positions)

@@ -6,8 +6,6 @@ readers in other threads hold views whose intervals are not overwritten until `S
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,15 +15,6 @@ from murmurate.units import IntArray
 
 SLACK = 16  # intervals that may be written while a view is in use
 _MAX_INT32 = 2**31 - 1
-
-
-class PriceSpan(NamedTuple):
-    """The rows of a zone in a stretch of intervals, one item for each interval."""
-
-    kinds: list[int]  # RowKind
-    ticks: list[int]
-    logged_s: list[float]  # when the log took the tile [s of UTC]
-    tables: list[ZoneTable]  # in force
 
 
 class PriceColumns:
@@ -67,13 +56,16 @@ class PriceColumns:
         kind, ticks = RowKind(int(self._kind[slot, zone])), int(self._ticks[slot, zone])
         return kind, ticks, float(self._scale_wh[slot, zone]), core_wh, float(self._logged_s[slot])
 
-    def read_span(self, intervals: range, zone: int) -> PriceSpan:
-        """The rows of a zone in a stretch of intervals."""
+    def read_span(self, intervals: range, zone: int) -> tuple[list[int], list[int], list[float], list[ZoneTable]]:
+        """Return kind, price [ticks], when the log took it [s of UTC] and the zone table of each interval."""
         slots = np.arange(intervals.start, intervals.stop) % self.width
         tables = [self._tables[interval % self.width] for interval in intervals]
-        columns = (self._kind[slots, zone], self._ticks[slots, zone], self._logged_s[slots])
-        kinds, ticks, logged_s = (column.tolist() for column in columns)
-        return PriceSpan(kinds, ticks, logged_s, tables)
+        return (
+            self._kind[slots, zone].tolist(),
+            self._ticks[slots, zone].tolist(),
+            self._logged_s[slots].tolist(),
+            tables,
+        )
 
     def count_kinds(self, intervals: range) -> IntArray:
         """How many rows of each kind each zone has in a stretch of intervals: [kind, zone]."""
@@ -93,10 +85,8 @@ class PriceColumns:
         if self._core_wh is not None:
             fresh._core_wh = np.zeros(fresh._kind.shape, np.int64)
             fresh._core_wh[:, stays] = self._core_wh[:, positions[stays]]
-        fresh._ticks[:, stays], fresh._kind[:, stays] = (
-            self._ticks[:, positions[stays]],
-            self._kind[:, positions[stays]],
-        )
+        fresh._ticks[:, stays] = self._ticks[:, positions[stays]]
+        fresh._kind[:, stays] = self._kind[:, positions[stays]]
         fresh._scale_wh[:, stays] = self._scale_wh[:, positions[stays]]
         fresh._logged_s, fresh._tables = self._logged_s.copy(), list(self._tables)
         return fresh

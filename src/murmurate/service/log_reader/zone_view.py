@@ -1,9 +1,15 @@
-"""What the public log says about a zone, ready to be written in any format."""
+"""Shards and zones as the public log stands, ready to be written in any format.
+
+Views of zones are made when they are asked for: 100,000 zones are 100 shards and a few look-up tables.
+"""
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,6 +18,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import RowKind
 from murmurate.public_log.tile_chain import ShardHead
@@ -347,3 +354,48 @@ class ZoneViews(Mapping[str, ZoneView]):
 
     def __len__(self) -> int:
         return len(self._shard_by_zone)
+
+
+MAX_TERMS_KEPT = 20_000
+ReadDocuments = Callable[[list[str]], Mapping[str, str]]  # by digest, as far as the log has them
+
+
+class PlanTerms:
+    """Terms of published plans by digest: read when first needed, and the last ones kept. Any thread may ask."""
+
+    def __init__(self, read_documents: ReadDocuments, max_kept: int = MAX_TERMS_KEPT) -> None:
+        self._read_documents, self._max_kept = read_documents, max_kept
+        self._terms: OrderedDict[str, ReleaseTerms] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __contains__(self, plan: object) -> bool:
+        return plan in self._terms
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def get(self, plan: str) -> ReleaseTerms:
+        """The terms of a plan. Raises ChainError where the log does not have it, or it is no plan."""
+        terms = self._terms.get(plan)
+        if terms is None:
+            self.load([plan])
+            terms = self._terms.get(plan)
+        if terms is None:
+            raise ChainError("plan", plan, "is not in the log, or is no plan")
+        return terms
+
+    def load(self, plans: Iterable[str]) -> None:
+        """Read the terms of these plans, as far as the log has them."""
+        missing = [plan for plan in dict.fromkeys(plans) if plan not in self._terms]
+        if not missing:
+            return
+        for plan, text in self._read_documents(missing).items():
+            with suppress(MurmurateError):
+                self.put(plan, ReleaseTerms.from_json(text))
+
+    def put(self, plan: str, terms: ReleaseTerms) -> None:
+        """Keep the terms of a plan."""
+        with self._lock:
+            self._terms[plan] = terms
+            while len(self._terms) > self._max_kept:
+                self._terms.popitem(last=False)

@@ -16,8 +16,7 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import ClockComparison, ClockDifferenceError
 from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import ChangedShard, Follower, TileNotices
-from murmurate.service.log_reader.plan_terms import PlanTerms
-from murmurate.service.log_reader.zone_view import ZoneViews
+from murmurate.service.log_reader.zone_view import PlanTerms, ZoneViews
 from murmurate.service.public_api.notifications import MqttNotifier, PriceStream, new_prices
 from murmurate.service.public_api.openadr import ProgramIndex
 from murmurate.service.public_api.response_cache import ResponseCache, ResponseSender
@@ -62,7 +61,7 @@ class LiveState:
         self.archive = Archive(
             SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S), files
         )
-        self.plan_terms = PlanTerms(self.archive)
+        self.plan_terms = PlanTerms(self.archive.read_documents)
         by_address = AddressCounts(limits.streams_per_address, limits.trusted)
         self.price_stream = PriceStream(self.bulk_threads, by_address, limits.streams)
         self.volatile_cache = ResponseCache()  # until a price or the current interval changes

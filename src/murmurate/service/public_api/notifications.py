@@ -18,8 +18,7 @@ from starlette.exceptions import HTTPException
 
 from murmurate.errors import MurmurateError
 from murmurate.service.log_reader.follower import ChangedShard
-from murmurate.service.log_reader.plan_terms import PlanTerms
-from murmurate.service.log_reader.zone_view import MakeView, Price, ZoneView
+from murmurate.service.log_reader.zone_view import MakeView, PlanTerms, Price, ZoneView
 from murmurate.service.public_api.openadr import changed_events, notification_json, notifier_topics, zone_slug
 from murmurate.service.public_api.price_formats import new_price_json
 from murmurate.service.public_api.worker_threads import WorkerThreads

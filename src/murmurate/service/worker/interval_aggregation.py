@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from murmurate.service.landing.meter_file import table_size
 from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
 from murmurate.service.landing.table_in_force import TableInForce
 from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.service.watchdog import report_progress
 from murmurate.service.worker.figures import WorkerFigures, error_cause, error_reason, may_pass
 from murmurate.service.worker.zone_warnings import warn_of_household_counts
 from murmurate.types import Demand
@@ -50,7 +51,6 @@ class IntervalAggregation:
     grace_s: int
     quorum: float
     figures: WorkerFigures
-    on_progress: Callable[[float], None] = lambda _: None
     zones_without_meters: frozenset[str] = field(default=frozenset(), init=False)  # open, and not in the meter table
     household_count_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by zone
     share_reported: dict[str, float] = field(default_factory=dict, init=False)  # of the meters of each zone
@@ -89,7 +89,7 @@ class IntervalAggregation:
 
     def _try_interval(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> None:
         """Aggregate an interval. If that fails, keep it for the next call or give it up."""
-        self.on_progress(self._long_step_s())
+        report_progress(self._long_step_s())
         began_s = time.monotonic()
         try:
             if interval not in self._waiting:
@@ -104,7 +104,7 @@ class IntervalAggregation:
             self.figures.aggregation.observe(time.monotonic() - began_s)
         finally:
             self.figures.table_problem = self._table.problem
-            self.on_progress(0.0)
+            report_progress()
         self.state.finish_aggregation(self.landing.interval_s, interval)
 
     def _long_step_s(self) -> float:
@@ -141,7 +141,7 @@ class IntervalAggregation:
     def _aggregate(self, interval: int) -> None:
         start_s = interval * self.landing.interval_s
         table = self._table.choose(interval)
-        self.on_progress(self._long_step_s())
+        report_progress(self._long_step_s())
         manifest = close_interval(self.landing, start_s, table.version, sharded=table.sharded)
         check_not_purged(manifest)
         if manifest.table_version != table.version:
@@ -149,7 +149,14 @@ class IntervalAggregation:
         demands = self._sum_readings(table, manifest)
         unusable = submit_demand(self.state, self.landing.interval_s, demands, self.quorum)
         self._note_zones(table, demands[0].demand, interval)
-        self._log_aggregation(demands[0], unusable)
+        counts = {
+            "reported": int(demands[0].demand.reported.sum()),
+            "imputed": int(demands[0].demand.imputed.sum()),
+            "unknown_meter": demands[0].unknown_meter,
+            "wrong_interval": demands[0].wrong_interval,
+        }
+        blocked = {"blocked": len(unusable), "reasons": dict(sorted(unusable.items())[:5])}
+        logger.info("aggregated", extra={"interval": interval_name(start_s), **counts, **blocked})
 
     def _sum_readings(self, table: MeterTable, manifest: IntervalManifest) -> list[IntervalDemand]:
         """Sum the readings. A pinned table that is damaged is written again where the operator's file is still it."""
@@ -163,7 +170,7 @@ class IntervalAggregation:
 
     def _run_tasks(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
         for task in tasks:
-            self.on_progress(self._long_step_s())
+            report_progress(self._long_step_s())
             yield from run_task(task)
 
     def _note_zones(self, table: MeterTable, demand: Demand, interval: int) -> None:
@@ -178,30 +185,16 @@ class IntervalAggregation:
         self.zones_without_meters = without
         meters = dict(zip(demand.zones, (demand.reported + demand.imputed).tolist(), strict=True))
         households = zip(table.zones, table.households or [0] * len(table.zones), strict=True)
-        self._note_household_counts({zone: count for zone, count in households if zone in opened and count})
+        in_table = {zone: count for zone, count in households if zone in opened and count}
+        planned = {zone: 0 if its is None else its.household_count for zone, its in terms_by_zone(self.state).items()}
+        off = warn_of_household_counts(planned, in_table)
+        if off.keys() - self.household_count_warnings.keys():
+            facts = {"count": len(off), "reasons": dict(list(off.items())[:5])}
+            logger.warning("households do not fit plans", extra=facts)
+        self.household_count_warnings = off
         closed = self.state.closed_zones()  # whose meters may be in the table for a while
         heard = {zone: n for zone, n in zip(demand.zones, demand.reported.tolist(), strict=True) if zone not in closed}
         shares = {zone: round(count / max(meters[zone], 1), 4) for zone, count in heard.items()}
         reported, expected = sum(heard.values()), sum(meters[zone] for zone in heard)
         self.feed = {"interval": interval, "reported": reported, "expected": expected}
         self.share_reported = dict(sorted(shares.items(), key=lambda share: (share[1], share[0]))[:MAX_SHARES])
-
-    def _note_household_counts(self, households_by_zone: Mapping[str, int]) -> None:
-        terms = terms_by_zone(self.state)
-        planned = {zone: 0 if its is None else its.household_count for zone, its in terms.items()}
-        found = warn_of_household_counts(planned, households_by_zone)
-        if found.keys() - self.household_count_warnings.keys():
-            logger.warning(
-                "households do not fit plans", extra={"count": len(found), "reasons": dict(list(found.items())[:5])}
-            )
-        self.household_count_warnings = found
-
-    def _log_aggregation(self, interval_demand: IntervalDemand, unusable: dict[str, str]) -> None:
-        counts = {
-            "reported": int(interval_demand.demand.reported.sum()),
-            "imputed": int(interval_demand.demand.imputed.sum()),
-            "unknown_meter": interval_demand.unknown_meter,
-            "wrong_interval": interval_demand.wrong_interval,
-        }
-        blocked = {"blocked": len(unusable), "reasons": dict(sorted(unusable.items())[:5])}
-        logger.info("aggregated", extra={"interval": interval_name(interval_demand.start_s), **counts, **blocked})

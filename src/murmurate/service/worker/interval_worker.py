@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurate.errors import MurmurateError
-from murmurate.publisher.protocol import BlockedCode, Outcome
+from murmurate.publisher.protocol import BlockedCode
 from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import ClockComparison
 from murmurate.service.ingest.ingest_store import IngestStore
@@ -22,7 +22,7 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.purge import purge_landing
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.session import SESSION_TIMEOUT_S, ClockReading
-from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.service.watchdog import report_progress
 from murmurate.service.worker.figures import WorkerFigures, error_reason
 from murmurate.service.worker.interval_aggregation import IntervalAggregation
 from murmurate.service.worker.publisher_context import LOG_CLOCK, PublisherContext
@@ -34,71 +34,6 @@ logger = logging.getLogger(__name__)
 PURGE_EVERY_S = 1800  # nothing is kept longer than keep_days and an hour, also if one purge fails
 RETRY_AFTER_S = 300  # a purge that left something
 _NEVER_S = float("-inf")
-
-
-@dataclass(slots=True, kw_only=True)
-class Retention:
-    """Purges the landing and the state of one worker."""
-
-    landing: Landing
-    state: PostgresStateStore
-    ingest_store: IngestStore
-    keep_days: float
-    figures: WorkerFigures
-    on_progress: Callable[[float], None] = lambda _: None
-    _next_purge_s: float = field(default=_NEVER_S, init=False)
-
-    def purge_if_due(self, now: float) -> None:
-        """Purge every half hour; what failed is tried again sooner."""
-        if now < self._next_purge_s:
-            return
-        is_complete = self.purge(now)
-        self._next_purge_s = now + (PURGE_EVERY_S if is_complete else RETRY_AFTER_S)
-
-    def follow_clock(self, now: float) -> None:
-        """A purge that is planned for later than the next one can be was planned by a clock that was ahead."""
-        if self._next_purge_s > now + PURGE_EVERY_S:
-            self._next_purge_s = _NEVER_S
-
-    def purge(self, now: float) -> bool:
-        """Delete what began more than `keep_days` ago. Returns whether nothing has failed."""
-        before_s = int(now - self.keep_days * SECONDS_PER_DAY)
-        steps = {
-            "landing": lambda: self._purge_landing(before_s),
-            "demand": lambda: self.state.purge_demand(self.landing.interval_s, before_s // self.landing.interval_s),
-            "claims": lambda: self.ingest_store.purge_claims(before_s),
-            "registers": lambda: self.ingest_store.purge_registers(before_s),
-        }
-        results = [self._run_step(name, step) for name, step in steps.items()]
-        self.note_oldest(now)
-        return all(results)
-
-    def note_oldest(self, now: float) -> None:
-        """Note how old the oldest interval with readings is."""
-        try:
-            landed = self.landing.list_intervals()[0]
-        except OSError:
-            return
-        self.figures.oldest_readings_age_s = max(0.0, now - landed[0]) if landed else 0.0
-
-    def _run_step(self, name: str, step: Callable[[], None]) -> bool:
-        self.on_progress(0.0)
-        try:
-            step()
-        except Exception as error:  # noqa: BLE001  whatever it is, the other steps must be done
-            self.figures.retention_failed[name] += 1
-            logger.warning("not purged", extra={"step": name, "reason": error_reason(error)})
-            return False
-        return True
-
-    def _purge_landing(self, before_s: int) -> None:
-        result = purge_landing(self.landing, before_s, lambda: self.on_progress(0.0))
-        if result.intervals:
-            logger.info("purged", extra={"intervals": result.intervals})
-        for name, reason in result.failures.items():
-            raise MurmurateError(name, f"not deleted ({reason})", "must be deleted by hand; the rest was purged")
-
-
 _NO_INTERVAL_YET = -(2**62)
 _DATABASE_STEP_S = SESSION_TIMEOUT_S + 10.0  # a database that stands still is given up then: no reason for a restart
 _MAX_WARNINGS = 20  # that one report lists
@@ -119,19 +54,17 @@ class IntervalWorker:
     keep_days: float = 7.0
     timeout_s: float = 30.0
     beat_every_s: float = 1.0
-    on_progress: Callable[[float], None] = lambda _: None  # gets how long the next step may take [s]
     figures: WorkerFigures = field(default_factory=WorkerFigures)
     _aggregation: IntervalAggregation = field(init=False)
-    _retention: Retention = field(init=False)
     _damage_scan: DamageScan = field(init=False)
     _last_released: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that every shard has decided
     _state_clock: ClockComparison = field(init=False)
     _log_clock: ClockComparison = field(init=False)
     _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
-    _beat_s: float = field(default=float("-inf"), init=False)  # monotonic, of the last heartbeat
+    _next_purge_s: float = field(default=_NEVER_S, init=False)
+    _beat_s: float = field(default=_NEVER_S, init=False)  # monotonic, of the last heartbeat
 
     def __post_init__(self) -> None:
-        self.context.on_progress = lambda: self.on_progress(0.0)
         self._damage_scan = DamageScan(self.landing)
         self._state_clock = ClockComparison("state database", self.clock)
         self._log_clock = ClockComparison("log", self.clock)
@@ -143,15 +76,6 @@ class IntervalWorker:
             grace_s=self.grace_s,
             quorum=self.quorum,
             figures=self.figures,
-            on_progress=self.on_progress,
-        )
-        self._retention = Retention(
-            landing=self.landing,
-            state=self.context.state,
-            ingest_store=self.ingest_store,
-            keep_days=self.keep_days,
-            figures=self.figures,
-            on_progress=self.on_progress,
         )
 
     def run_once(self) -> None:
@@ -164,17 +88,18 @@ class IntervalWorker:
             if aggregated > self._last_released:
                 self._release_due(aggregated, now)
         finally:  # whatever keeps a release from being made must not keep old readings
-            self._retention.purge_if_due(now)
+            if now >= self._next_purge_s:
+                self._next_purge_s = now + (PURGE_EVERY_S if self.purge(now) else RETRY_AFTER_S)
 
     def _beat(self) -> float:
         """Store that the worker is alive. Returns the time to act by: no clock that runs ahead closes an interval."""
-        self.on_progress(0.0)
+        report_progress()
         if time.monotonic() - self._beat_s >= self.beat_every_s:
-            self.on_progress(_DATABASE_STEP_S)
+            report_progress(_DATABASE_STEP_S)
             self._beat_s = asked_s = time.monotonic()
             shown_s = self.context.state.record_heartbeat(WORKER_BEAT, self.figures.to_report())
             self._state_clock.note(ClockReading(shown_s, asked_s, time.monotonic()))
-            self.on_progress(0.0)
+            report_progress()
         self._state_clock.log_change()
         self.figures.clock_difference_s["state"] = self._state_clock.difference_s or 0.0
         return self._state_clock.bounded_now()
@@ -185,7 +110,8 @@ class IntervalWorker:
             logger.warning("clock set back", extra={"intervals": self._last_released - due})
             self._last_released = due - 1
         self._aggregation.follow_clock(due)
-        self._retention.follow_clock(self.clock.now())
+        if self._next_purge_s > self.clock.now() + PURGE_EVERY_S:  # it was planned by a clock that was ahead
+            self._next_purge_s = _NEVER_S
 
     def _release_due(self, until: int, now: float) -> None:
         failed: set[str] = set()
@@ -202,10 +128,12 @@ class IntervalWorker:
             self.figures.clock_difference_s["log"] = log_difference_s
         zone_warnings = self._zone_warnings()
         warnings = self._warnings() | zone_warnings
-        self._retention.note_oldest(now)
+        self._note_oldest_readings(now)
         report: dict[str, object] = {
             "until": until,
-            **_shard_counts(outcome),
+            "up_to_date": len(outcome.up_to_date),
+            "blocked": len(outcome.blocked),
+            "unfinished": len(outcome.unfinished),
             "blocked_zones": len(outcome.blocked_zones),
             "zones_without_plan": sum(reason.code is _NO_PLAN for reason in outcome.blocked_zones.values()),
             "reasons": _first_reasons(reasons),
@@ -264,13 +192,44 @@ class IntervalWorker:
         words += "plan.json restores it"
         return {zone: words for zone, plan in self.context.state.plan_by_zone().items() if plan in damaged}
 
+    def purge(self, now: float) -> bool:
+        """Delete readings, demand, claims of signed readings and points of silent registers older than `keep_days`.
 
-def _shard_counts(outcome: Outcome) -> dict[str, int]:
-    return {
-        "up_to_date": len(outcome.up_to_date),
-        "blocked": len(outcome.blocked),
-        "unfinished": len(outcome.unfinished),
-    }
+        One failure stops no other deletion. Returns whether none has failed.
+        """
+        before_s, interval_s = int(now - self.keep_days * SECONDS_PER_DAY), self.landing.interval_s
+        steps: dict[str, Callable[[], None]] = {
+            "landing": lambda: self._purge_landing(before_s),
+            "demand": lambda: self.context.state.purge_demand(interval_s, before_s // interval_s),
+            "claims": lambda: self.ingest_store.purge_claims(before_s),
+            "registers": lambda: self.ingest_store.purge_registers(before_s),
+        }
+        is_complete = True
+        for name, step in steps.items():
+            report_progress()
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001  after any error the other steps must be done
+                is_complete = False
+                self.figures.retention_failed[name] += 1
+                logger.warning("not purged", extra={"step": name, "reason": error_reason(error)})
+        self._note_oldest_readings(now)
+        return is_complete
+
+    def _purge_landing(self, before_s: int) -> None:
+        result = purge_landing(self.landing, before_s, report_progress)
+        if result.intervals:
+            logger.info("purged", extra={"intervals": result.intervals})
+        for name, reason in result.failures.items():
+            raise MurmurateError(name, f"not deleted ({reason})", "must be deleted by hand; the rest was purged")
+
+    def _note_oldest_readings(self, now: float) -> None:
+        """Note how old the oldest interval with readings is."""
+        try:
+            landed = self.landing.list_intervals()[0]
+        except OSError:
+            return
+        self.figures.oldest_readings_age_s = max(0.0, now - landed[0]) if landed else 0.0
 
 
 def _first_reasons(reasons: Mapping[str, str], max_count: int = 5) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from murmurate.service.keyring import Keyring, ReloadingSigners, load_keyring
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.service.watchdog import report_progress
 
 OnFailure = Callable[[str], None]  # gets the name of an error, never its text: that might quote a row
 
@@ -49,7 +50,9 @@ class Publisher:
         outcome = Outcome(unfinished=set(desired))
         while outcome.unfinished and time.monotonic() < end:
             before = len(outcome.unfinished)
-            for shards in _batches(sorted(outcome.unfinished), self.batch_size):
+            remaining = sorted(outcome.unfinished)
+            for start in range(0, before, self.batch_size):
+                shards = remaining[start : start + self.batch_size]
                 try:
                     self.load_plans(shards)
                     self._publish_batch({shard: desired[shard] for shard in shards}, outcome, end)
@@ -76,11 +79,6 @@ class Publisher:
             remaining = {shard: desired[shard] for shard in again}
 
 
-def _batches(shards: list[str], size: int) -> Iterator[list[str]]:
-    for start in range(0, len(shards), size):
-        yield shards[start : start + size]
-
-
 PUBLISH_TIMEOUT_S = 60.0
 LOG_CLOCK = "clock of the log"  # where it is the reason why a shard is not finished
 
@@ -94,7 +92,6 @@ class PublisherContext:
     keyring: Keyring
     release_slot_s: float = 1.0
     keys: Path | None = None  # where a key is looked for that the keyring does not have
-    on_progress: Callable[[], None] = lambda: None  # called before each batch of shards
     _plans: dict[str, set[str]] = field(default_factory=dict, init=False)  # by shard
 
     @classmethod
@@ -131,7 +128,7 @@ class PublisherContext:
 
     def _load_plans(self, shards: Iterable[str]) -> None:
         """Read the plans of some shards together, as far as they were not read yet: the others need not wait."""
-        self.on_progress()
+        report_progress()
         self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())})
 
     def publish(

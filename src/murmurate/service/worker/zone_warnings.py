@@ -1,4 +1,4 @@
-"""Settings that give useless prices although releases go on: each with the numbers that do not fit and the remedy."""
+"""Settings that give useless prices while releases are made: each with the numbers that do not fit and the remedy."""
 
 from __future__ import annotations
 
