@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from murmurate.cli.app import CHECK, OPERATE, AsJson, Log, State, app, require_database, require_readings, stop
+from murmurate.cli.app import CHECK, OPERATE, AsJson, Log, State, app, require_database, require_readings
 from murmurate.cli.completion import complete_zone
 
 
@@ -51,11 +51,8 @@ def show_zone_prices(
         bool, typer.Option("--verify", help="Check the log of an address first; others always are.")
     ] = False,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the prices as CSV.")] = False,
 ) -> None:
     """Show the prices of a zone, cheap and dear, by its own clock."""
-    if as_json and as_csv:
-        stop("--json and --csv exclude each other: name one", 2)
     if source.lower().startswith(("postgresql://", "postgres://")):
         require_database()
     from murmurate.commands.prices import PriceOptions, show_prices  # noqa: PLC0415
@@ -68,6 +65,6 @@ def show_zone_prices(
         key=key,
         plans=tuple(plans or ()),
         time_zone=time_zone,
-        output="json" if as_json else "csv" if as_csv else "table",
+        as_json=as_json,
     )
     show_prices(source, options)

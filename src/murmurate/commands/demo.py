@@ -27,7 +27,6 @@ from murmurate.service.demo.live_service import LiveService, publish_history
 from murmurate.service.demo.simulated_town import (
     DEMO_ZONE,
     TARGET_KIND,
-    AttackAccuracy,
     SimulatedTown,
     attack_homes,
     make_demo_zone,
@@ -164,15 +163,8 @@ def _start_service(host: DemoHost, setup: DemoSetup, clock: ServiceClock, port: 
     public_port = _free_port(port)
     live = LiveService(clock=clock, public_port=public_port, private_port=_free_port(public_port + 1))
     settings = setup.root / "service.toml"
-    settings.write_text(_settings_toml(live), encoding="utf-8")
-    host.request({"serve": str(settings)})
-    with stderr.status("starting the service"):
-        _wait_until_ready(host, live)
-    return live
-
-
-def _settings_toml(live: LiveService) -> str:
-    return f"""
+    settings.write_text(
+        f"""
         public = "127.0.0.1:{live.public_port}"
         private = "127.0.0.1:{live.private_port}"
         grace_s = {DEMO_GRACE_S}
@@ -181,7 +173,18 @@ def _settings_toml(live: LiveService) -> str:
         simulated_s = {live.clock.simulated_s}
         wall_s = {live.clock.wall_s}
         speed = {live.clock.speed}
-    """
+    """,
+        encoding="utf-8",
+    )
+    host.request({"serve": str(settings)})
+    with stderr.status("starting the service"):
+        end = time.monotonic() + _MAX_START_S
+        while not live.is_ready():
+            host.check()
+            if time.monotonic() > end:
+                raise MurmurateError("the service", "not ready", f"it did not answer within {_MAX_START_S:.0f} s")
+            time.sleep(0.1)
+    return live
 
 
 def _free_port(port: int) -> int:
@@ -195,15 +198,6 @@ def _free_port(port: int) -> int:
                 continue
             return candidate
     raise MurmurateError("--port", port, "and the 200 after it are all taken; name another one")
-
-
-def _wait_until_ready(host: DemoHost, live: LiveService) -> None:
-    end = time.monotonic() + _MAX_START_S
-    while not live.is_ready():
-        host.check()
-        if time.monotonic() > end:
-            raise MurmurateError("the service", "not ready", f"it did not answer within {_MAX_START_S:.0f} s")
-        time.sleep(0.1)
 
 
 def _print_addresses(setup: DemoSetup, live: LiveService) -> None:
@@ -276,17 +270,12 @@ def _attack_and_report(setup: DemoSetup, live: LiveService, town: SimulatedTown)
     releases = int(has_price.sum())
     readings = releases * setup.plan.zone.household_count
     stdout.print(f"{releases} prices were published, from {readings:,} readings.\n")
-    _print_accuracy(setup.plan, accuracy)
-    stdout.print(f"\nVerify the log:  murmurate verify {live.zone_url}/log.jsonl")
-    stdout.print(f"For a charger:   {live.zone_url}/evcc")
-
-
-def _print_accuracy(plan: Plan, accuracy: AttackAccuracy) -> None:
-    leakage = min(float(each.leakage) for each in plan.zone.promises if isinstance(each, MomentPromise))
+    leakage = min(float(each.leakage) for each in setup.plan.zone.promises if isinstance(each, MomentPromise))
     bound = 1 / (1 + exp(-leakage))
+    with_prices = f"{accuracy.with_prices:6.1%}   with our prices; the plan proves that it cannot be above {bound:.1%}"
     stdout.print("Is a shift worker home? An attacker who knows the model and every other reading is right")
     stdout.print(f"  {accuracy.model_only:6.1%}   of the time by the model alone: a coin toss")
-    stdout.print(
-        f"  {accuracy.with_prices:6.1%}   with our prices; the plan proves that it cannot be above {bound:.1%}"
-    )
+    stdout.print(f"  {with_prices}")
     stdout.print(f"  {accuracy.with_exact_rates:6.1%}   had the exact rates been published")
+    stdout.print(f"\nVerify the log:  murmurate verify {live.zone_url}/log.jsonl")
+    stdout.print(f"For a charger:   {live.zone_url}/evcc")

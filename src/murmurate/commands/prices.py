@@ -1,22 +1,29 @@
-"""`murmurate prices`: the prices of a zone, from a server's address or from a log that is verified first."""
+"""`murmurate prices`: the prices of a zone, from a server's address or from a log that is verified first.
+
+Cheap and dear are seen at once, and the cheapest hours are marked. A service gives the same prices as CSV and Parquet
+(`/zones/{zone}/history.csv`).
+"""
 
 from __future__ import annotations
 
 import csv
 import json
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from io import StringIO
 from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
+from rich.console import Console
+
 from murmurate.commands.json_output import format_utc, print_json
 from murmurate.commands.log_source import fetch_bytes
-from murmurate.commands.price_table import EXPECTED, ShownPrice, ZonePrices, find_cheapest, print_prices
+from murmurate.commands.price_text import format_cents, price_unit
 from murmurate.commands.verified_zone import read_verified_zone
 from murmurate.errors import MurmurateError
 from murmurate.public_log.noised_demand import DemandTerms
@@ -25,8 +32,12 @@ from murmurate.service.public_api.local_days import steps_of_day
 from murmurate.time_zones import load_time_zone
 from murmurate.units import SECONDS_PER_DAY
 
-_COLUMNS = ("start", "end", "price", "price_ticks", "tick", "currency", "kind")
+CHEAP_HOURS = 3
+EXPECTED = "expected"  # a price that is not decided: the plan's forecast, which is not billed
+_BAR_WIDTH = 30
+_HOUR_S = SECONDS_PER_DAY // 24
 _NO_ZONE = "is there a zone of this name, and has it a price yet? /zones lists the zones"
+_NO_SERVICE = "is no answer of a murmurate service about a zone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,44 +51,65 @@ class PriceOptions:
     key: str | None = None
     plans: Sequence[Path] = ()
     time_zone: str | None = None  # None: that of the zone
-    output: str = "table"  # or json, csv
+    as_json: bool = False
+
+
+class ShownPrice(NamedTuple):
+    """What a kilowatt-hour costs in an interval."""
+
+    start_s: int  # of UTC
+    end_s: int
+    price: float | None  # [currency/kWh]; None: withheld
+    ticks: int | None
+    tick: str | None  # [currency/kWh] of one tick; None: not known
+    currency: str
+    kind: str  # measured, fallback, withheld or expected
+
+
+@dataclass(frozen=True, slots=True)
+class ZonePrices:
+    """The prices of a zone in ascending order, and where they come from."""
+
+    zone: str
+    currency: str
+    time_zone: ZoneInfo
+    interval_s: int
+    prices: tuple[ShownPrice, ...]
+    is_verified: bool
+    is_key_given: bool = False
+
+    def local(self, at_s: float) -> datetime:
+        return datetime.fromtimestamp(at_s, UTC).astimezone(self.time_zone)
 
 
 def show_prices(source: str, options: PriceOptions) -> None:
     """Print the prices of a local day, or the last ones that were decided."""
     now_s = time.time()
-    found = _read_prices(source, options, now_s)
-    if options.time_zone is not None:
-        found = replace(found, time_zone=load_time_zone(options.time_zone))
-    day = options.day or datetime.fromtimestamp(now_s, UTC).astimezone(found.time_zone).date()
-    shown = replace(found, prices=_choose(found, day, options.last))
-    if not shown.prices:
-        where = f"; the log has prices until {format_utc(found.prices[-1].end_s)}" if found.prices else ""
-        raise MurmurateError(f"zone {found.zone}", f"without a price on {day}", f"name another --day{where}")
-    if options.output == "json":
-        print_json(_document(shown))
-    elif options.output == "csv":
-        sys.stdout.write(_csv_text(shown))
-    else:
-        print_prices(shown, None if options.last else day, now_s)
-
-
-def _choose(found: ZonePrices, day: date, last: int | None) -> tuple[ShownPrice, ...]:
-    if last is not None:
-        return tuple(price for price in found.prices if price.kind != EXPECTED)[-last:]
-    intervals = steps_of_day(found.time_zone, day, found.interval_s)
-    return tuple(price for price in found.prices if price.start_s // found.interval_s in intervals)
-
-
-def _read_prices(source: str, options: PriceOptions, now_s: float) -> ZonePrices:
     address = _find_zone_address(source, options.zone)
     if address is not None and not options.verify:
-        return _fetch_prices(address, options.day)
-    if address is not None:
-        return _read_log(f"{address}/log.jsonl", _zone_of_address(address), options, now_s)
-    if options.zone is None:
+        found = _fetch_prices(address, options.day)
+    elif address is not None:
+        found = _read_log(f"{address}/log.jsonl", unquote(address.rpartition("/")[2]), options, now_s)
+    elif options.zone is not None:
+        found = _read_log(source, options.zone, options, now_s)
+    else:
         raise MurmurateError("--zone", "missing", "name the zone of this log, for example --zone harbour")
-    return _read_log(source, options.zone, options, now_s)
+    if options.time_zone is not None:
+        found = replace(found, time_zone=load_time_zone(options.time_zone))
+    day = options.day or found.local(now_s).date()
+    if options.last is not None:
+        shown = [price for price in found.prices if price.kind != EXPECTED][-options.last :]
+    else:
+        intervals = steps_of_day(found.time_zone, day, found.interval_s)
+        shown = [price for price in found.prices if price.start_s // found.interval_s in intervals]
+    if not shown:
+        where = f"; the log has prices until {format_utc(found.prices[-1].end_s)}" if found.prices else ""
+        raise MurmurateError(f"zone {found.zone}", f"without a price on {day}", f"name another --day{where}")
+    found = replace(found, prices=tuple(shown))
+    if options.as_json:
+        print_json(_document(found))
+    else:
+        print_prices(found, None if options.last else day, now_s)
 
 
 def _find_zone_address(source: str, zone: str | None) -> str | None:
@@ -99,57 +131,6 @@ def _find_zone_address(source: str, zone: str | None) -> str | None:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
-def _zone_of_address(address: str) -> str:
-    return unquote(address.rpartition("/")[2])
-
-
-def _fetch_prices(address: str, day: date | None) -> ZonePrices:
-    """What a server says, without a check: the last week or one day, and after it what the plan expects."""
-    zone, time_zone = _zone_of_address(address), _fetch_time_zone(address)
-    rows = _fetch_rows(f"{address}/history.csv")
-    interval_s = rows[0].end_s - rows[0].start_s
-    if day is not None:
-        intervals = steps_of_day(time_zone, day, interval_s)
-        if intervals and intervals[0] * interval_s < rows[0].start_s:
-            times = (format_utc(at * interval_s) for at in (intervals[0], intervals[-1] + 1))
-            query = "&".join(f"{name}={at}" for name, at in zip(("start", "end"), times, strict=True))
-            rows = _fetch_rows(f"{address}/history.csv?{query}")
-    expected = _fetch_expected(address, rows[-1])
-    return ZonePrices(zone, rows[0].currency, time_zone, interval_s, (*rows, *expected), is_verified=False)
-
-
-def _fetch_time_zone(address: str) -> ZoneInfo:
-    document = _parse_json(f"{address}/days", _fetch(f"{address}/days"))
-    name = document.get("timezone") if isinstance(document, dict) else None
-    if not isinstance(name, str):
-        raise MurmurateError("source", address, "is not the address of a zone of a murmurate service")
-    return load_time_zone(name)
-
-
-def _fetch_rows(address: str) -> list[ShownPrice]:
-    try:
-        rows = [_row_of_csv(row) for row in csv.DictReader(StringIO(_fetch(address).decode()))]
-    except (KeyError, TypeError, ValueError):
-        raise MurmurateError("source", address, "is no list of prices of a murmurate service") from None
-    if not rows:
-        raise MurmurateError("source", address, f"has no price: {_NO_ZONE}")
-    return rows
-
-
-def _fetch_expected(address: str, last: ShownPrice) -> list[ShownPrice]:
-    """What the plan expects after the last price that is decided; it is not billed."""
-    listed = _parse_json(address, _fetch(f"{address}/evcc?forecast=true"))
-    try:
-        rows = [(_parse_time(row["start"]), _parse_time(row["end"]), float(row["value"])) for row in listed]  # type: ignore[attr-defined]
-    except (KeyError, TypeError, ValueError):
-        raise MurmurateError("source", address, "is no list of prices of a murmurate service") from None
-    return [
-        ShownPrice(start_s, end_s, price, None, "", last.currency, EXPECTED)
-        for start_s, end_s, price in rows
-        if start_s >= last.end_s
-    ]
-
-
 def _fetch(address: str) -> bytes:
     try:
         return fetch_bytes(address)
@@ -159,18 +140,43 @@ def _fetch(address: str) -> bytes:
         raise
 
 
-def _parse_json(address: str, data: bytes) -> object:
+def _fetch_prices(address: str, day: date | None) -> ZonePrices:
+    """Return what a server says, without a check: the last week or one day, and after it what the plan expects."""
     try:
-        return json.loads(data)
-    except (RecursionError, ValueError):
-        raise MurmurateError("source", address, "is no answer of a murmurate service") from None
+        time_zone = load_time_zone(json.loads(_fetch(f"{address}/days"))["timezone"])
+        rows = _read_csv(_fetch(f"{address}/history.csv"))
+        interval_s = rows[0].end_s - rows[0].start_s
+        intervals = range(0) if day is None else steps_of_day(time_zone, day, interval_s)
+        if intervals and intervals[0] * interval_s < rows[0].start_s:
+            start, end = (format_utc(at * interval_s) for at in (intervals[0], intervals[-1] + 1))
+            rows = _read_csv(_fetch(f"{address}/history.csv?start={start}&end={end}"))
+        last = rows[-1]
+        for row in json.loads(_fetch(f"{address}/evcc?forecast=true")):
+            if (start_s := _parse_time(row["start"])) >= last.end_s:
+                price = (float(row["value"]), None, None, last.currency, EXPECTED)
+                rows.append(ShownPrice(start_s, _parse_time(row["end"]), *price))
+    except IndexError:
+        raise MurmurateError("source", address, f"has no price: {_NO_ZONE}") from None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise MurmurateError("source", address, _NO_SERVICE) from None
+    zone = unquote(address.rpartition("/")[2])
+    return ZonePrices(zone, rows[0].currency, time_zone, interval_s, tuple(rows), is_verified=False)
 
 
-def _row_of_csv(row: dict[str, str]) -> ShownPrice:
-    ticks = int(row["price_ticks"]) if row["price_ticks"] else None
-    price = float(row["price"]) if row["price"] else None
-    start_s, end_s = _parse_time(row["start"]), _parse_time(row["end"])
-    return ShownPrice(start_s, end_s, price, ticks, row["tick"], row["currency"], row["kind"])
+def _read_csv(data: bytes) -> list[ShownPrice]:
+    rows = csv.DictReader(StringIO(data.decode()))
+    return [
+        ShownPrice(
+            _parse_time(row["start"]),
+            _parse_time(row["end"]),
+            float(row["price"]) if row["price"] else None,
+            int(row["price_ticks"]) if row["price_ticks"] else None,
+            row["tick"] or None,
+            row["currency"],
+            row["kind"],
+        )
+        for row in rows
+    ]
 
 
 def _parse_time(text: str) -> int:
@@ -178,41 +184,38 @@ def _parse_time(text: str) -> int:
 
 
 def _read_log(source: str, zone: str, options: PriceOptions, now_s: float) -> ZonePrices:
-    """What a log says about a zone, once the log was verified; after it what the last plan expects for two days."""
+    """Return the prices of a zone in a log, once the log was verified; after them what the last plan expects."""
     logged = read_verified_zone(source, zone, options.plans, options.key)
     if not logged.releases:
         raise MurmurateError(f"zone {zone}", "without a price", "it has just been opened; wait for its first interval")
     plans = {digest: DemandTerms.from_json(text) for digest, text in logged.plans.items()}
+
+    def price_at(interval: int, step_s: int, plan: DemandTerms, ticks: int | None, kind: str) -> ShownPrice:
+        value = None if ticks is None else float(ticks * plan.terms.curve.tick)
+        span = (interval * step_s, (interval + 1) * step_s)
+        return ShownPrice(*span, value, ticks, plan.terms.tick, plan.terms.currency, kind)
+
     prices = []
     for release in logged.releases:
-        terms, step_s = plans[release.plan].terms, release.header.interval_s
-        kind, at = RowKind(int(release.row["kind"][0])), release.header.interval + release.header.lead
+        header, kind = release.header, RowKind(int(release.row["kind"][0]))
         ticks = None if kind is RowKind.WITHHELD else int(release.row["price_ticks"][0])
-        value = None if ticks is None else float(ticks * terms.curve.tick)
-        span = (at * step_s, (at + 1) * step_s)
-        prices.append(ShownPrice(*span, value, ticks, terms.tick, terms.currency, kind.name.lower()))
+        paid = header.interval + header.lead
+        prices.append(price_at(paid, header.interval_s, plans[release.plan], ticks, kind.name.lower()))
     last, header = plans[logged.releases[-1].plan], logged.releases[-1].header
     step_s = header.interval_s
     first, end = prices[-1].end_s // step_s, int(now_s + 2 * SECONDS_PER_DAY) // step_s
     for at in range(first, min(end, first + 3 * SECONDS_PER_DAY // step_s)):
-        ticks = int(last.terms.forecast_ticks[last.terms.slot_of_day(at - header.lead)])
-        value = float(ticks * last.terms.curve.tick)
-        prices.append(
-            ShownPrice(at * step_s, (at + 1) * step_s, value, ticks, last.terms.tick, last.terms.currency, EXPECTED)
-        )
-    time_zone = load_time_zone(last.time_zone)
+        expected = int(last.terms.forecast_ticks[last.terms.slot_of_day(at - header.lead)])
+        prices.append(price_at(at, step_s, last, expected, EXPECTED))
+    time_zone, is_key_given = load_time_zone(last.time_zone), options.key is not None
     return ZonePrices(
-        zone,
-        last.terms.currency,
-        time_zone,
-        step_s,
-        tuple(prices),
-        is_verified=True,
-        is_key_given=options.key is not None,
+        zone, last.terms.currency, time_zone, step_s, tuple(prices), is_verified=True, is_key_given=is_key_given
     )
 
 
-def _document(found: ZonePrices) -> dict[str, object]:
+def _document(found: ZonePrices) -> dict[str, Any]:
+    columns = ("start", "end", "price", "price_ticks", "tick", "currency", "kind")
+    rows = ((format_utc(price.start_s), format_utc(price.end_s), *price[2:]) for price in found.prices)
     return {
         "zone": found.zone,
         "currency": found.currency,
@@ -222,18 +225,64 @@ def _document(found: ZonePrices) -> dict[str, object]:
         "verified": found.is_verified,
         "key_given": found.is_key_given,
         "cheapest_hours": [format_utc(at_s) for at_s in find_cheapest(found.prices)],
-        "prices": [dict(zip(_COLUMNS, _cells(price), strict=True)) for price in found.prices],
+        "prices": [dict(zip(columns, row, strict=True)) for row in rows],
     }
 
 
-def _csv_text(found: ZonePrices) -> str:
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows(_cells(price) for price in found.prices)
-    return text.getvalue()
+def find_cheapest(prices: Iterable[ShownPrice], from_s: float = float("-inf")) -> list[int]:
+    """Return when the cheapest hours begin [s of UTC], in order: three of a day, and never more than one in four.
+
+    An hour is as dear as its intervals in the mean.
+    """
+    hours: dict[int, list[float]] = {}
+    for price in prices:
+        if price.price is not None and price.end_s > from_s:
+            hours.setdefault(price.start_s // _HOUR_S * _HOUR_S, []).append(price.price)
+    means = {at_s: fmean(values) for at_s, values in hours.items()}
+    return sorted(sorted(means, key=lambda at_s: (round(means[at_s], 9), at_s))[: min(CHEAP_HOURS, len(means) // 4)])
 
 
-def _cells(price: ShownPrice) -> tuple[object, ...]:
-    times = (format_utc(price.start_s), format_utc(price.end_s))
-    return (*times, price.price, price.ticks, price.tick or None, price.currency, price.kind)
+def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
+    """Print one line for each interval, by the clock of the zone, with a bar from the cheapest to the dearest."""
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    when = f"the last {len(found.prices):,} prices" if day is None else f"{day:%A}, {day.day} {day:%B %Y}"
+    console.print(f"{found.zone}: {when}, {found.time_zone.key}, in {price_unit(found.currency)}", style="bold")
+    offsets = {found.local(price.start_s).utcoffset() for price in (found.prices[0], found.prices[-1])}
+    layout = ("%H:%M" if day is not None else "%a %H:%M") + (" %Z" if len(offsets) > 1 else "")  # the clock changes
+
+    def label(at_s: float) -> str:
+        return found.local(at_s).strftime(layout)
+
+    cheapest = find_cheapest(found.prices)
+    values = [price.price for price in found.prices if price.price is not None]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    block = "█" if console.encoding.lower().startswith("utf") else "#"
+    for price in found.prices:
+        amount, length, mark = "withheld", 0, ""
+        if price.price is not None:
+            amount = format_cents(price.price, found.currency)
+            share = (price.price - low) / (high - low) if high > low else 0.0
+            length = 1 + round((_BAR_WIDTH - 1) * share) if high > low else _BAR_WIDTH // 2
+            mark = "cheap" if price.start_s // _HOUR_S * _HOUR_S in cheapest else ""
+        now = "<- now" if price.start_s <= now_s < price.end_s else ""
+        bar = f"{block * length:<{_BAR_WIDTH}}"
+        line = f"{label(price.start_s)}  {amount:>8}  {bar}  {price.kind:<9} {mark:<5} {now}"
+        console.print(line.rstrip(), style="green" if mark else "dim" if price.kind == EXPECTED else None)
+    if cheapest:
+        console.print(f"Cheapest hours: {', '.join(map(label, cheapest))}.")
+    if found.prices[0].start_s <= now_s and (coming := find_cheapest(found.prices, now_s)):
+        console.print(f"Cheapest of those to come: {', '.join(map(label, coming))}.")
+    meanings = {
+        "fallback": "fallback: decided without a measurement, from the plan's forecast.",
+        "withheld": "withheld: decided too late; the tariff says what is paid then.",
+        EXPECTED: "expected: not decided yet, and not what is paid: the plan's forecast.",
+    }
+    kinds = {price.kind for price in found.prices}
+    notes = [words for kind, words in meanings.items() if kind in kinds]
+    if found.is_verified:
+        trust = "" if found.is_key_given else " Its first key was trusted; --key takes the operator's only."
+        notes.append(f"Verified: signatures, chain, plan and costs of the log hold.{trust}")
+    else:
+        notes.append("Not verified: this is what the server says. --verify checks its signed log first.")
+    for note in notes:
+        console.print(note)

@@ -11,7 +11,7 @@ from tests.support.api_servers import WHOLE_DAYS
 
 
 def document(capsys, source, **options):
-    show_prices(source, PriceOptions(output="json", **options))
+    show_prices(source, PriceOptions(as_json=True, **options))
     return json.loads(capsys.readouterr().out)
 
 

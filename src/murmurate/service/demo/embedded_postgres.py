@@ -110,7 +110,11 @@ def run_embedded_postgres(folder: Path, stopped: Callable[[float], bool]) -> Ite
         _wait_until_connected(server, dsn, log, stopped)
         yield EmbeddedServer(dsn, server)
     finally:
-        _stop_server(server)
+        for number, wait_s in _STOP_SIGNALS.items():
+            server.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(wait_s)
+                break
         remove_shared_memory(folder)
 
 
@@ -191,16 +195,6 @@ def _wait_until_connected(
             return
         if stopped(_LOOK_EVERY_S):
             raise DemoStoppedError("the demo", "ended", "while PostgreSQL was starting")
-
-
-def _stop_server(server: subprocess.Popen[bytes]) -> None:
-    for number, wait_s in _STOP_SIGNALS.items():
-        server.send_signal(number)
-        try:
-            server.wait(wait_s)
-        except subprocess.TimeoutExpired:
-            continue
-        return
 
 
 def end_server(folder: Path) -> None:

@@ -34,25 +34,27 @@ def find_attention(
         if status.closed_count:
             return []  # all zones were closed: nothing is due
         return [AttentionItem("zones", "none is open", "murmurate open plan.json opens one")]
-    found = [*_broken(status), *(_worker(status) if needs_worker else ()), *_late(status), *_blocked(status)]
-    return [*found, *_last_prices(status), *_feed(status, settings), *_figures(status, settings)]
+    return [
+        *_chain(status, needs_worker=needs_worker),
+        *_blocked(status),
+        *_last_prices(status),
+        *_feed(status, settings),
+        *_figures(status, settings),
+    ]
 
 
-def _broken(status: ServiceStatus) -> Iterator[AttentionItem]:
+def _chain(status: ServiceStatus, *, needs_worker: bool) -> Iterator[AttentionItem]:
+    """Yield broken logs, a worker that is silent, and zones that are behind."""
     for shard, reason in sorted(status.broken_shards.items())[:MAX_REASONS]:
         remedy = "murmurate repair names the tile; docs/how-to/restore.md says what to do. Its zones stand still"
         yield AttentionItem(f"shard {shard}", f"its log is not valid: {reason}", remedy)
-
-
-def _worker(status: ServiceStatus) -> Iterator[AttentionItem]:
     remedy = "start it with murmurate serve, or read its last messages: without it no price is released"
-    if status.worker_beat is None:
+    if not needs_worker:
+        pass
+    elif status.worker_beat is None:
         yield AttentionItem("worker", "has never run", remedy)
     elif status.worker_beat[0] > WORKER_SILENT_S:
         yield AttentionItem("worker", f"silent for {format_duration(status.worker_beat[0])}", remedy)
-
-
-def _late(status: ServiceStatus) -> Iterator[AttentionItem]:
     late = status.zone_count - status.up_to_date_count - status.broken_zone_count
     if late:
         most = max((zone.intervals_behind for zone in status.zones if not zone.is_broken), default=0)

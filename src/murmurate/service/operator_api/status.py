@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import merge
@@ -95,14 +95,23 @@ def service_status(
 
     With `only_zone` the list of zones has this one alone; the counts are of all zones.
     """
-    statuses = [_shard_status(shard, shard.name in broken_shards, now_s, grace_s) for shard in shards]
+    statuses = []
+    for shard in shards:
+        schedule = ReleaseSchedule(interval_s=shard.interval_s, lead_intervals=shard.lead_intervals, grace_s=grace_s)
+        due = schedule.due_interval(now_s)
+        statuses.append(_ShardStatus(shard, shard.name in broken_shards, max(0, due - shard.last), due, []))
     by_urgency: list[list[_ShardStatus]] = [[], [], []]  # broken, late, up to date
     for status in statuses:
         by_urgency[0 if status.is_broken else 1 if status.intervals_behind else 2].append(status)
-    in_order: Iterable[tuple[str, _ShardStatus]] = chain.from_iterable(_zones_in_order(each) for each in by_urgency)
+    # By name within each urgency. The zones of a shard are sorted.
+    in_order: Iterable[tuple[str, _ShardStatus]] = chain.from_iterable(
+        merge(*(zip(each.shard.table.zones, repeat(each), strict=False) for each in some), key=itemgetter(0))
+        for some in by_urgency
+    )
     if only_zone is not None:
         in_order = (found for found in in_order if found[0] == only_zone)
     counts = [sum(len(status.shard.table) for status in each) for each in by_urgency]
+    steps_s = {status.shard.interval_s for status in statuses}  # the next interval that is over, and its grace too
     return ServiceStatus(
         now_s=now_s,
         zones=[status.zone_status(zone, display_of(zone)) for zone, status in islice(in_order, MAX_STATUS_ZONES)],
@@ -113,7 +122,7 @@ def service_status(
         reading_counts=reading_counts,
         heartbeat=heartbeat,
         clients=clients,
-        next_deadline_s=_next_deadline({status.shard.interval_s for status in statuses}, now_s, grace_s),
+        next_deadline_s=min((((now_s - grace_s) // step + 1) * step + grace_s for step in steps_s), default=None),
         log_age_s=log_age_s,
         worker_beat=worker_beat,
         part_restarts=part_restarts or {},
@@ -166,22 +175,6 @@ class _ShardStatus:
             day = range(first, min(self.shard.last, self.due) + 1)
             self.kinds.append(self.shard.columns.count_kinds(day))
         return self.kinds[0]
-
-
-def _shard_status(shard: ShardView, is_broken: bool, now_s: float, grace_s: int) -> _ShardStatus:
-    schedule = ReleaseSchedule(interval_s=shard.interval_s, lead_intervals=shard.lead_intervals, grace_s=grace_s)
-    due = schedule.due_interval(now_s)
-    return _ShardStatus(shard, is_broken, max(0, due - shard.last), due, [])
-
-
-def _zones_in_order(statuses: Iterable[_ShardStatus]) -> Iterator[tuple[str, _ShardStatus]]:
-    """The zones of several shards by name. Those of each are sorted."""
-    return merge(*(zip(each.shard.table.zones, repeat(each), strict=False) for each in statuses), key=itemgetter(0))
-
-
-def _next_deadline(interval_lengths_s: Iterable[int], now_s: float, grace_s: int) -> float | None:
-    """When the next interval is over and its grace too [s of UTC]."""
-    return min((((now_s - grace_s) // step + 1) * step + grace_s for step in interval_lengths_s), default=None)
 
 
 class BackgroundLogReader:

@@ -158,16 +158,13 @@ class MqttNotifier:
         """Have the new prices of a shard published. It never waits."""
         with self._wake:
             earlier = self._waiting.get(change.view.name)
-            self._waiting[change.view.name] = change if earlier is None else self._merge(earlier, change)
+            if earlier is not None:  # while the broker is away the newest interval is enough
+                both = range(earlier.new_intervals.start, change.new_intervals.stop)
+                kept = both[-(MAX_WAITING_INTERVALS if self._client.is_connected() else 1) :]
+                self.dropped_count += (len(both) - len(kept)) * len(change.view.table)
+                change = ChangedShard(change.view, kept)
+            self._waiting[change.view.name] = change
             self._wake.notify()
-
-    def _merge(self, earlier: ChangedShard, change: ChangedShard) -> ChangedShard:
-        """What to publish of two changes of a shard. Where the broker is away that is the newest interval."""
-        both = range(earlier.new_intervals.start, change.new_intervals.stop)
-        max_intervals = MAX_WAITING_INTERVALS if self._client.is_connected() else 1
-        kept = both[-max_intervals:]
-        self.dropped_count += (len(both) - len(kept)) * len(change.view.table)
-        return ChangedShard(change.view, kept)
 
     def _run(self, make_view: MakeView, plan_terms: PlanTerms) -> None:
         while (change := self._next_change()) is not None:

@@ -46,11 +46,11 @@ class PostgresLogStore:
             if rows:
                 self.clock_reading = ClockReading(rows[0][4], asked_s, time.monotonic())
             heads = {shard: (seq, last, archived) for shard, seq, last, archived, _ in rows}
-            tiles: dict[str, tuple[Offer | str, ...]] = {
-                shard: (self._offered[shard],)
-                for shard, (seq, last, _) in heads.items()
-                if self._is_last_offered(shard, seq, last, after_seq[shard])
-            }
+            tiles: dict[str, tuple[Offer | str, ...]] = {}
+            for shard, (seq, last, _) in heads.items():
+                offered = self._offered.get(shard)
+                if offered is not None and offered.tile.hash == last and seq == after_seq[shard] + 1:
+                    tiles[shard] = (offered,)  # all that is new is the tile that was offered from here
             unread = {
                 shard: max(after_seq[shard], archived)
                 for shard, (seq, _, archived) in heads.items()
@@ -77,11 +77,6 @@ class PostgresLogStore:
                 found.append(parse_tile(bytes(body)))
         return tuple(found)
 
-    def _is_last_offered(self, shard: str, seq: int, last: str, after_seq: int) -> bool:
-        """Whether all that is new is the tile that was offered from here."""
-        offered = self._offered.get(shard)
-        return offered is not None and offered.tile.hash == last and seq == after_seq + 1
-
     def _read_tiles(
         self, connection: Connection, after_seq: Mapping[str, int], max_tiles: int
     ) -> dict[str, tuple[Offer | str, ...]]:
@@ -94,15 +89,13 @@ class PostgresLogStore:
         rows = connection.execute(query, (list(after_seq), list(after_seq.values()), max_tiles), binary=True)
         found: dict[str, list[Offer | str]] = {}
         for shard, body in rows:
-            found.setdefault(shard, []).append(self._parse_offer(connection, bytes(body)))
+            try:
+                tile = parse_tile(bytes(body))
+                offer: Offer | str = Offer(tile, self._table(connection, tile.header.table))
+            except ChainError as error:
+                offer = str(error)
+            found.setdefault(shard, []).append(offer)
         return {shard: tuple(tiles) for shard, tiles in found.items()}
-
-    def _parse_offer(self, connection: Connection, body: bytes) -> Offer | str:
-        try:
-            tile = parse_tile(body)
-            return Offer(tile, self._table(connection, tile.header.table))
-        except ChainError as error:
-            return str(error)
 
     def _table(self, connection: Connection, digest: str) -> ZoneTable:
         if digest not in self._tables:

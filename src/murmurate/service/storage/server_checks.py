@@ -39,7 +39,8 @@ _WRITABLE_BY_ALL = """
 def check_server(connection: Connection[Any], store: StoreName) -> None:
     """Raise MurmurateError where the server is too old, or where the state's server would log parameters."""
     if connection.info.server_version < MIN_SERVER_VERSION:
-        found = f"on PostgreSQL {_version_text(connection.info.server_version)}"
+        version = connection.info.server_version
+        found = f"on PostgreSQL {version // 10_000}.{version % 10_000}"
         allowed = f"needs PostgreSQL {MIN_SERVER_VERSION // 10_000} or newer"
         raise MurmurateError(f"the {store} database", found, allowed)
     if store == "state":
@@ -64,7 +65,3 @@ def read_database_bytes(connection: Connection[Any]) -> int:
     """Return what the database takes on the disk of its server."""
     row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
     return int(row[0]) if row else 0
-
-
-def _version_text(number: int) -> str:
-    return f"{number // 10_000}.{number % 10_000}"

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
-from psycopg import Connection, Cursor
+from psycopg import Connection
 
 from murmurate.errors import ChainError, MurmurateError, PrivacyError
 from murmurate.planning.household_bounds import decode_bounds, encode_bounds
@@ -126,7 +126,12 @@ class PostgresStateStore:
 
     def save(self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]) -> None:
         drafts = {shard: draft for shard, draft in pending.items() if draft is not None}
-        confirmed, stale = self._settle_pending(new_heads, pending)
+        confirmed = {  # shards whose pending tile was seen in the log
+            shard
+            for shard, heads in new_heads.items()
+            if shard in self._pending and any(head.tile.hash == self._pending[shard].offer.tile.hash for head in heads)
+        }
+        stale = (pending.keys() & self._pending.keys()) - confirmed  # those whose pending tile is dropped
         with self._session.connection() as connection, connection.cursor() as cursor:
             if stale:
                 cursor.execute("DELETE FROM curator.tile WHERE shard = ANY(%s) AND NOT seen", (sorted(stale),))
@@ -140,7 +145,12 @@ class PostgresStateStore:
                 if shard not in confirmed or head.tile.hash != self._pending[shard].offer.tile.hash
             ]
             drafted = [(shard, draft.tile, draft.table) for shard, draft in drafts.items()]
-            self._store_tables(cursor, {table.digest: table for _, _, table in (*seen, *drafted)})
+            tables = {table.digest: table for _, _, table in (*seen, *drafted) if table.digest not in self._tables}
+            if tables:
+                query = """
+                    INSERT INTO curator.document SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"""
+                cursor.execute(query, (list(tables), [table.text for table in tables.values()]))
+                self._tables |= tables
             with cursor.copy("COPY curator.tile (shard, seq, releases, seen, body) FROM STDIN BINARY") as copy:
                 copy.set_types(("text", "int8", "bool", "bool", "bytea"))
                 for known, tiles in ((True, seen), (False, drafted)):
@@ -156,24 +166,6 @@ class PostgresStateStore:
         self._heads |= {shard: heads[-1] for shard, heads in new_heads.items()}
         kept = {shard: draft for shard, draft in self._pending.items() if shard not in confirmed | stale}
         self._pending = kept | {shard: _Pending.from_offer(draft) for shard, draft in drafts.items()}
-
-    def _settle_pending(
-        self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]
-    ) -> tuple[set[str], set[str]]:
-        """Return the shards whose pending tile was seen in the log, and those whose pending tile is dropped."""
-        confirmed = {
-            shard
-            for shard, heads in new_heads.items()
-            if shard in self._pending and any(head.tile.hash == self._pending[shard].offer.tile.hash for head in heads)
-        }
-        return confirmed, (pending.keys() & self._pending.keys()) - confirmed
-
-    def _store_tables(self, cursor: Cursor, tables: Mapping[str, ZoneTable]) -> None:
-        new = {digest: table for digest, table in tables.items() if digest not in self._tables}
-        if new:
-            query = "INSERT INTO curator.document SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
-            cursor.execute(query, (list(new), [table.text for table in new.values()]))
-            self._tables |= new
 
     def rollback(self) -> None:
         self._session.close()
@@ -294,7 +286,10 @@ class PostgresStateStore:
         return sound
 
     def _keep_terms(self, digest: str, text: str) -> None:
-        self._terms[digest] = _read_terms(digest, text)
+        terms = ReleaseTerms.from_json(text)
+        if terms.plan_digest != digest:
+            raise PrivacyError("plan", digest, "must be the document with this digest: the state is damaged")
+        self._terms[digest] = terms
         self._document_hashes[digest] = sha256(text.encode()).hexdigest()
 
     def find_damaged_plans(self) -> set[str]:
@@ -343,10 +338,3 @@ def _encode_openings(zones: Mapping[str, tuple[str, ZoneOpening]]) -> tuple[list
     """Return columns of names, shards and openings."""
     openings = [json.dumps(asdict(opening)) for _, opening in zones.values()]
     return list(zones), [shard for shard, _ in zones.values()], openings
-
-
-def _read_terms(digest: str, text: str) -> ReleaseTerms:
-    terms = ReleaseTerms.from_json(text)
-    if terms.plan_digest != digest:
-        raise PrivacyError("plan", digest, "must be the document with this digest: the state is damaged")
-    return terms

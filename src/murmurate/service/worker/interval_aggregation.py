@@ -17,10 +17,10 @@ import psycopg
 from murmurate.aggregation import Tally
 from murmurate.errors import MeterError, MurmurateError
 from murmurate.publisher.desired_state import ShardOpening
-from murmurate.service.aggregation.job import IntervalDemand, ShardTask, aggregate_landing, run_task
+from murmurate.service.aggregation.job import ShardTask, aggregate_landing, run_task
 from murmurate.service.aggregation.submit_demand import submit_demand, terms_by_zone
 from murmurate.service.clock import ReleaseSchedule, ServiceClock
-from murmurate.service.landing.interval_manifest import IntervalManifest, check_not_purged, close_interval
+from murmurate.service.landing.interval_manifest import check_not_purged, close_interval
 from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_file import table_size
 from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
@@ -90,15 +90,20 @@ class IntervalAggregation:
     def _try_interval(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> None:
         """Aggregate an interval. If that fails, keep it for the next call or give it up."""
         report_progress(self._long_step_s())
-        began_s = time.monotonic()
+        began_s, name = time.monotonic(), interval_name(interval * self.landing.interval_s)
         try:
-            if interval not in self._waiting:
-                self._begin_attempt(interval)
             self._aggregate(interval)
         except psycopg.Error:
             raise
         except Exception as error:  # noqa: BLE001  after any error the fallback price must be released in time
-            self._handle_failure(interval, error, wait=may_pass(error) and self._has_time(interval, now, shards))
+            facts = {"interval": name, "reason": error_reason(error)}
+            if not (may_pass(error) and self._has_time(interval, now, shards)):
+                self._waiting.pop(interval, None)
+                self.figures.not_aggregated[error_cause(error)] += 1
+                logger.warning("not aggregated", extra=facts)
+            elif self._waiting.get(interval) != facts["reason"]:
+                self._waiting[interval] = facts["reason"]
+                logger.warning("not aggregated yet", extra=facts)
         else:
             self._waiting.pop(interval, None)
             self.figures.aggregation.observe(time.monotonic() - began_s)
@@ -111,18 +116,6 @@ class IntervalAggregation:
         """How long reading the table, closing or summing may take on a machine that is busy [s]."""
         return table_size(self.meters) / SLOW_TABLE_BYTES_PER_S
 
-    def _handle_failure(self, interval: int, error: Exception, *, wait: bool) -> None:
-        reason = error_reason(error)
-        facts = {"interval": interval_name(interval * self.landing.interval_s), "reason": reason}
-        if not wait:
-            self._waiting.pop(interval, None)
-            self.figures.not_aggregated[error_cause(error)] += 1
-            logger.warning("not aggregated", extra=facts)
-        else:
-            if self._waiting.get(interval) != reason:
-                logger.warning("not aggregated yet", extra=facts)
-            self._waiting[interval] = reason
-
     def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
         """Whether there is time to try again before the price must be released."""
         step_s = self.landing.interval_s
@@ -131,22 +124,27 @@ class IntervalAggregation:
         window_s = due_s - self.clock.wall_at((interval + 1) * step_s + self.grace_s)
         return due_s - self.clock.wall_at(now) > min(RELEASE_TIME_S, window_s / 2)
 
-    def _begin_attempt(self, interval: int) -> None:
-        """Count attempts across restarts: readings that end the process each time must not cost every price."""
-        count = self.state.begin_aggregation(self.landing.interval_s, interval)
-        if count > MAX_ATTEMPTS:
-            allowed = f"must not end the worker: it was begun {count - 1} times and never finished"
-            raise MurmurateError("aggregation", interval_name(interval * self.landing.interval_s), allowed)
-
     def _aggregate(self, interval: int) -> None:
         start_s = interval * self.landing.interval_s
+        if interval not in self._waiting:
+            # Attempts count across restarts: readings that end the process each time must not cost every price.
+            count = self.state.begin_aggregation(self.landing.interval_s, interval)
+            if count > MAX_ATTEMPTS:
+                allowed = f"must not end the worker: it was begun {count - 1} times and never finished"
+                raise MurmurateError("aggregation", interval_name(start_s), allowed)
         table = self._table.choose(interval)
         report_progress(self._long_step_s())
         manifest = close_interval(self.landing, start_s, table.version, sharded=table.sharded)
         check_not_purged(manifest)
         if manifest.table_version != table.version:
             table = pinned_table(self.landing, manifest.table_version)
-        demands = self._sum_readings(table, manifest)
+        try:
+            demands = aggregate_landing(self.landing, table, [manifest], self._run_tasks)
+        except MeterError:  # a pinned table that is damaged is written again where the operator's file is still it
+            if pin_table(self.landing, self.meters).version != table.version:
+                raise
+            restored = pin_table(self.landing, self.meters, rewrite=True)
+            demands = aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
         unusable = submit_demand(self.state, self.landing.interval_s, demands, self.quorum)
         self._note_zones(table, demands[0].demand, interval)
         counts = {
@@ -157,16 +155,6 @@ class IntervalAggregation:
         }
         blocked = {"blocked": len(unusable), "reasons": dict(sorted(unusable.items())[:5])}
         logger.info("aggregated", extra={"interval": interval_name(start_s), **counts, **blocked})
-
-    def _sum_readings(self, table: MeterTable, manifest: IntervalManifest) -> list[IntervalDemand]:
-        """Sum the readings. A pinned table that is damaged is written again where the operator's file is still it."""
-        try:
-            return aggregate_landing(self.landing, table, [manifest], self._run_tasks)
-        except MeterError:
-            if pin_table(self.landing, self.meters).version != table.version:
-                raise
-            restored = pin_table(self.landing, self.meters, rewrite=True)
-            return aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
 
     def _run_tasks(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
         for task in tasks:

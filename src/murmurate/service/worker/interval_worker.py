@@ -115,7 +115,10 @@ class IntervalWorker:
 
     def _release_due(self, until: int, now: float) -> None:
         failed: set[str] = set()
-        self._reload_keys()
+        try:  # a rotation takes effect with the next release; where the folder is damaged, the keys so far are used
+            self.context.reload_keyring()
+        except (MurmurateError, OSError) as error:
+            logger.warning("keys not read", extra={"reason": error_reason(error)})
         began_s = self.clock.now()
         desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
         outcome = self.context.make_publisher().publish(desired, timeout_s=self.timeout_s, on_failure=failed.add)
@@ -151,13 +154,6 @@ class IntervalWorker:
         report |= {"share_reported": self._aggregation.share_reported, "feed": self._aggregation.feed}
         self.context.state.record_heartbeat(WORKER_HEARTBEAT, report)
 
-    def _reload_keys(self) -> None:
-        """A rotation takes effect with the next release. Where the folder is damaged, the keys so far are used."""
-        try:
-            self.context.reload_keyring()
-        except (MurmurateError, OSError) as error:
-            logger.warning("keys not read", extra={"reason": error_reason(error)})
-
     def _warnings(self) -> dict[str, str]:
         """What an operator should know although releases go on: damage, and the meter table."""
         try:
@@ -181,16 +177,12 @@ class IntervalWorker:
         self._lead_warnings = late
         without = "has no meter in the meter table: its fallback price is released"
         no_meters = dict.fromkeys(sorted(self._aggregation.zones_without_meters), without)
-        return late | no_meters | self._aggregation.household_count_warnings | self._plan_warnings()
-
-    def _plan_warnings(self) -> dict[str, str]:
-        """Zones whose plan is damaged in the state, while this process still has it in memory."""
-        damaged = self.context.state.find_damaged_plans()
-        if not damaged:
-            return {}
-        words = "its plan is damaged in the state, and after a restart its price is withheld: murmurate open with its "
-        words += "plan.json restores it"
-        return {zone: words for zone, plan in self.context.state.plan_by_zone().items() if plan in damaged}
+        damaged = {}  # plans that are damaged in the state, while this process still has them in memory
+        if plans := self.context.state.find_damaged_plans():
+            words = "its plan is damaged in the state, and after a restart its price is withheld: murmurate open with "
+            words += "its plan.json restores it"
+            damaged = {zone: words for zone, plan in self.context.state.plan_by_zone().items() if plan in plans}
+        return late | no_meters | self._aggregation.household_count_warnings | damaged
 
     def purge(self, now: float) -> bool:
         """Delete readings, demand, claims of signed readings and points of silent registers older than `keep_days`.
