@@ -163,13 +163,11 @@ def test_lists_are_in_order(several: list[ZoneView]) -> None:
         assert order == sorted(set(order))
 
 
-@given(st.text(max_size=60), st.text(max_size=60))
+NAMES = st.text(max_size=60) | st.text(alphabet="a_-4Fä ", max_size=4)  # some look like the escape of others
+
+
+@given(NAMES, NAMES)
 def test_no_two_zones_share_a_slug(one: str, other: str) -> None:
-    assert (zone_slug(one) == zone_slug(other)) == (one == other)
-
-
-@given(st.text(alphabet="a_-4Fä ", max_size=4), st.text(alphabet="a_-4Fä ", max_size=4))
-def test_no_two_zones_share_a_slug_even_if_one_looks_like_the_escape_of_the_other(one: str, other: str) -> None:
     assert (zone_slug(one) == zone_slug(other)) == (one == other)
     assert zone_slug(zone_slug(one)) != zone_slug(one) or "_" not in zone_slug(one)
 
@@ -195,12 +193,6 @@ def test_a_program_says_where_it_is_and_whether_its_prices_bind() -> None:
     assert [program["id"] for program in found] == ["fish_20market-PT15M", "fish_20market-PT1H"]
     assert [program["attributes"][-1]["values"] for program in found] == [[True], [False]]
     assert found[0]["programDescriptions"] == [{"URL": f"{BASE}/zones/fish%20market"}]
-    assert found[0]["attributes"][:2] == [
-        {"type": "COUNTRY", "values": ["CH"]},
-        {"type": "LOCATION", "values": ["fish market"]},
-    ]
-    assert found[0]["createdDateTime"] == "2026-11-13T23:30:00Z"
-    assert [one["payloadType"] for one in found[0]["payloadDescriptors"]] == ["PRICE", "PRICE_FORECAST", "NO_PRICE"]
 
 
 def test_a_zone_of_hours_or_of_odd_intervals_has_no_companion() -> None:

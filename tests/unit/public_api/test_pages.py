@@ -125,39 +125,20 @@ def day_rows(page):
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(view=views(), at=st.floats(min_value=-0.2, max_value=1.2))
-def test_every_price_of_the_day_is_on_the_page_tick_for_tick(view, at):
+def test_the_price_now_and_every_price_of_the_day_is_on_the_page_tick_for_tick(view, at):
+    """At every moment of an interval the page is the same."""
     now_s = view.start_s(view.first_priced) + at * (view.last_decided + 1 - view.first_priced) * view.interval_s
-    page = Parsed(zone_page(view, now_s, BASE, KEY))
-    own = [
-        view.prices[n]
-        for n in intervals_of_day(view, day_of_interval(view, view.interval_at(now_s)))
-        if n in view.prices
-    ]
-    shown = day_rows(page)
+    begin_s = view.start_s(view.interval_at(now_s))
+    (html,) = {zone_page(view, begin_s + part * view.interval_s, BASE, KEY) for part in (0, 0.3, 0.999)}
+    day = intervals_of_day(view, day_of_interval(view, view.interval_at(now_s)))
+    own = [view.prices[n] for n in day if n in view.prices]
+    shown = day_rows(Parsed(html))
     assert [ticks_of(row[1], view) for row in shown] == [price.ticks for price in own]
     words = {PriceKind.MEASURED: "Measured", PriceKind.FALLBACK: "Fallback", PriceKind.WITHHELD: "No price"}
     assert [row[3] for row in shown] == [words[price.kind] for price in own]
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(view=views(), at=st.floats(min_value=0, max_value=1))
-def test_the_price_now_is_that_of_the_log_tick_for_tick(view, at):
-    now_s = view.start_s(view.first_priced) + at * (view.last_decided + 1 - view.first_priced) * view.interval_s
-    found = re.search(r'<p class="big">(.*?)(?:<small>.*)?</p>', zone_page(view, now_s, BASE, KEY))
+    found = re.search(r'<p class="big">(.*?)(?:<small>.*)?</p>', html)
     price = view.prices.get(view.interval_at(now_s))
-    expected = None if price is None else price.ticks
-    assert (None if found[1] == "No price" else ticks_of(found[1], view)) == expected
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(view=views(), at=st.floats(min_value=0, max_value=1))
-def test_a_page_is_the_same_at_every_moment_of_an_interval(view, at):
-    interval = view.first_priced + int(at * (view.last_decided + 1 - view.first_priced))
-    begin_s = view.start_s(interval)
-    pages = {zone_page(view, begin_s + part * view.interval_s, BASE, KEY) for part in (0, 0.3, 0.999)}
-    assert len(pages) == 1
+    assert (None if found[1] == "No price" else ticks_of(found[1], view)) == (None if price is None else price.ticks)
 
 
 @pytest.mark.slow

@@ -1,1 +1,1 @@
-"""The demo: a simulated town, a server of its own, and the process that deletes both."""
+"""The demo: a simulated town, its own server, and the process that deletes both."""

@@ -50,7 +50,13 @@ def main() -> None:
     stopped, requests = Event(), SimpleQueue[dict[str, Any]]()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    Thread(target=_read_requests, args=(requests, stopped), daemon=True).start()
+
+    def read_requests() -> None:
+        for line in sys.stdin.buffer:
+            requests.put(json.loads(line))
+        stopped.set()
+
+    Thread(target=read_requests, daemon=True).start()
     try:
         with ExitStack() as resources:
             _host_demo(resources, requests, stopped)
@@ -58,12 +64,6 @@ def main() -> None:
         return
     except MurmurateError as error:
         _answer({"error": [error.field, str(error.value), error.allowed]})
-
-
-def _read_requests(requests: SimpleQueue[dict[str, Any]], stopped: Event) -> None:
-    for line in sys.stdin.buffer:
-        requests.put(json.loads(line))
-    stopped.set()
 
 
 def _answer(document: dict[str, Any]) -> None:

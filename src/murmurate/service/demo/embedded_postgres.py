@@ -91,7 +91,7 @@ class EmbeddedServer(NamedTuple):
 def run_embedded_postgres(folder: Path, stopped: Callable[[float], bool]) -> Iterator[EmbeddedServer]:
     """Run a new server in a folder until the block ends.
 
-    `stopped` waits for so many seconds and returns whether the demo was ended meanwhile; then DemoStoppedError is
+    `stopped` waits for some seconds and returns whether the demo was ended meanwhile; then DemoStoppedError is
     raised.
     """
     account = _account_of_server()

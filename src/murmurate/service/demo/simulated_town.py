@@ -24,7 +24,7 @@ from murmurate.units import BoolArray, FloatArray, IntArray
 
 DEMO_ZONE = "harbour"  # as in the example
 TARGET_KIND = "shift worker"  # the attacker's targets
-_TARGET_SHARE = 4  # one home in so many
+_TARGET_SHARE = 4  # one home in four
 
 # Arriving and leaving are equally likely at any time: by the model alone, home or away is a coin toss. A stay takes an
 # hour on average. Away, only a fridge runs.
@@ -45,7 +45,7 @@ occupancy = "shift"
 
 
 def make_demo_zone(homes: int) -> Zone:
-    """Return the zone of a demo with so many homes, at least two.
+    """Return the zone of a demo with a number of homes, at least two.
 
     >>> [(kind.name, kind.count) for kind in make_demo_zone(1000).kinds]
     [('flat', 750), ('shift worker', 250)]
@@ -84,7 +84,7 @@ class SimulatedHomes:
         return float(occupancy_probability(model, _DEMO_BURN_IN_DAYS * day + self.first_interval + 1)[-1, 0])
 
     def transition_at(self, interval: int) -> FloatArray:
-        """The transition [from, to] into the interval that is so many after the first."""
+        """The transition [from, to] into the n-th interval after the first."""
         transition: FloatArray = self.kind.models[0].transition_at(self.first_interval + interval)[:, :, 0]
         return transition
 

@@ -219,14 +219,14 @@ class ZoneView:
 
     @property
     def known_intervals(self) -> range:
-        """The intervals whose prices are at hand."""
+        """The intervals whose prices are known here."""
         prices = self.prices
         if isinstance(prices, RecentPrices):
             return prices.intervals
         return range(min(prices), max(prices) + 1) if prices else range(0)
 
     def exact_prices(self, intervals: range) -> list[ExactPrice]:
-        """Ticks, price step and time of intervals that are all at hand."""
+        """Ticks, price step and time of intervals that are all known here."""
         prices = self.prices
         if isinstance(prices, RecentPrices):
             return prices.exact_prices(intervals)

@@ -35,15 +35,14 @@ def find_attention(
             return []  # all zones were closed: nothing is due
         return [AttentionItem("zones", "none is open", "murmurate open plan.json opens one")]
     return [
-        *_chain(status, needs_worker=needs_worker),
-        *_blocked(status),
-        *_last_prices(status),
+        *_log_and_worker(status, needs_worker=needs_worker),
+        *_last_release(status),
         *_feed(status, settings),
         *_figures(status, settings),
     ]
 
 
-def _chain(status: ServiceStatus, *, needs_worker: bool) -> Iterator[AttentionItem]:
+def _log_and_worker(status: ServiceStatus, *, needs_worker: bool) -> Iterator[AttentionItem]:
     """Yield broken logs, a worker that is silent, and zones that are behind."""
     for shard, reason in sorted(status.broken_shards.items())[:MAX_REASONS]:
         remedy = "murmurate repair names the tile; docs/how-to/restore.md says what to do. Its zones stand still"
@@ -62,8 +61,8 @@ def _chain(status: ServiceStatus, *, needs_worker: bool) -> Iterator[AttentionIt
         yield AttentionItem("zones", words, "see the worker, its messages and the database of the log")
 
 
-def _blocked(status: ServiceStatus) -> Iterator[AttentionItem]:
-    """What the last release reported: what it could not do, and what it warns of."""
+def _last_release(status: ServiceStatus) -> Iterator[AttentionItem]:
+    """Yield what the last release could not do, what it warns of, and prices without a measurement."""
     report = {} if status.heartbeat is None else status.heartbeat[1]
     for member, remedy in (
         ("reasons", "docs/how-to/watch.md, Messages, has the remedy of each message"),
@@ -77,10 +76,6 @@ def _blocked(status: ServiceStatus) -> Iterator[AttentionItem]:
     if (unfinished := _count(report, "unfinished")) and not is_clock_behind:
         remedy = "it is tried again; if it lasts, the log or the state answers too slowly"
         yield AttentionItem("shards", f"{unfinished:,} were not finished in time", remedy)
-
-
-def _last_prices(status: ServiceStatus) -> Iterator[AttentionItem]:
-    report = {} if status.heartbeat is None else status.heartbeat[1]
     withheld = status.last_kinds.get(PriceKind.WITHHELD, 0)
     without_plan = min(withheld, _count(report, "zones_without_plan"))
     found = (

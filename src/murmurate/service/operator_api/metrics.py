@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -230,24 +229,22 @@ class StorageCollector(Collector):
         for name, size in self.database_bytes.items():
             sizes.add_metric((name,), size)
         yield sizes
-        if self.settings.backups is not None:
-            yield _backup_ages(self.settings.backups)
-
-
-def _backup_ages(folder: Path) -> Metric:
-    """The age of the newest backup of each database by the time of its file. -1: there is none, or no right to look."""
-    ages = GaugeMetricFamily(
-        "murmurate_backup_age_seconds", "Age of a database's newest backup; -1 if there is none.", labels=("database",)
-    )
-    try:
-        entries = [(path.name, path.stat()) for path in folder.iterdir()]
-    except OSError:
-        entries = []
-    for database in _DATABASES:
-        times_s = [
-            stat.st_mtime
-            for name, stat in entries
-            if name.startswith(database) and not name.endswith(_UNFINISHED) and stat.st_size
-        ]
-        ages.add_metric((database,), max(0.0, time.time() - max(times_s)) if times_s else -1.0)
-    return ages
+        if self.settings.backups is None:
+            return
+        ages = GaugeMetricFamily(
+            "murmurate_backup_age_seconds",
+            "Age of a database's newest backup; -1 if there is none.",
+            labels=("database",),
+        )
+        try:  # by the times of the files
+            entries = [(path.name, path.stat()) for path in self.settings.backups.iterdir()]
+        except OSError:
+            entries = []
+        for database in _DATABASES:
+            times_s = [
+                stat.st_mtime
+                for name, stat in entries
+                if name.startswith(database) and not name.endswith(_UNFINISHED) and stat.st_size
+            ]
+            ages.add_metric((database,), max(0.0, time.time() - max(times_s)) if times_s else -1.0)
+        yield ages

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from murmurate.service.auth import ApiClient, AuthStore, scope_for_zones
+from murmurate.service.auth import AuthStore, scope_for_zones
 from murmurate.service.ingest.ingest_status import IngestStatus
 from murmurate.service.ingest.readiness import IngestReadiness
 from murmurate.service.log_reader.zone_view import PriceKind
@@ -60,6 +60,13 @@ def operator_page(status: ServiceStatus) -> str:
     for each in listed:
         reasons |= {str(name): str(reason) for name, reason in each.items()} if isinstance(each, Mapping) else {}
     broken = {f"shard {shard}": reason for shard, reason in status.broken_shards.items()}
+    clients = []  # each with its scope, of a few zones, and what else it may do; never a secret
+    for client in status.clients:
+        some = sorted(client.zones)[:_MAX_SCOPES]
+        more = len(client.zones) - len(some)
+        permissions = [f"and {more:,} zones more"] if more else []
+        permissions += ["see this page and the metrics"] if client.is_operator else []
+        clients.append((client.id, scope_for_zones(some), permissions))
     age_s = status.log_age_s  # of the page's copy of the log
     log_age = "never" if age_s == inf else "" if age_s < _LOG_AGE_WARNING_S else format_duration(age_s)
     return render_page(
@@ -70,7 +77,7 @@ def operator_page(status: ServiceStatus) -> str:
         blocked=[*sorted(broken.items()), *sorted(reasons.items())][:_MAX_REASONS],
         zones=[(zone, *_zone_cells(zone, status.now_s)) for zone in status.zones],
         more_zones=status.zone_count - len(status.zones),
-        clients=[(client.id, *_client_permissions(client)) for client in status.clients],
+        clients=clients,
     )
 
 
@@ -119,14 +126,6 @@ def _zone_cells(zone: ZoneStatus, now_s: float) -> tuple[str, ...]:
     kinds = (PriceKind.MEASURED, PriceKind.FALLBACK, PriceKind.WITHHELD)
     counts = (f"{zone.releases_by_kind.get(kind, 0):,}" for kind in kinds)
     return "log broken" if zone.is_broken else state, end, *counts, format_cost(zone.epsilon_micro, zone.rho_micro)
-
-
-def _client_permissions(client: ApiClient) -> tuple[str, list[str]]:
-    """Return its scope, of a few zones, and what else it may do. Never a secret."""
-    some = sorted(client.zones)[:_MAX_SCOPES]
-    more = len(client.zones) - len(some)
-    permissions = [f"and {more:,} zones more"] if more else []
-    return scope_for_zones(some), permissions + (["see this page and the metrics"] if client.is_operator else [])
 
 
 @dataclass(slots=True, kw_only=True)

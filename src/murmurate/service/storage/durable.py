@@ -37,11 +37,11 @@ def write_once(path: Path, data: bytes | memoryview) -> bool:
     return True
 
 
-def make_directory(path: Path) -> None:
-    """A folder and its parents, readable by the owner alone."""
+def make_directory(path: Path, mode: int = 0o700) -> None:
+    """Create a folder and its parents, by default readable by the owner alone."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=mode, exist_ok=True)
         fsync_directory(folder.parent)
 
 

@@ -75,7 +75,7 @@ _RETRY_PAUSE_S = 0.1
 _FIRST_SCRIPT = "0001_begin.sql"
 _REMEDY = "keep that version for it, or end it and open its zones under new names in new databases"
 
-# A schema of its own: any role may be allowed to create tables in schema public, and this one must be ours.
+# In its own schema: any role may be allowed to create tables in schema public, and this one must be ours.
 _CREATE_LIST = """
 CREATE SCHEMA IF NOT EXISTS murmurate;
 CREATE TABLE IF NOT EXISTS murmurate.migration (

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL that is made when needed, dropped when broken, and never waited for without end."""
+"""Connections to PostgreSQL, one for a thread or a pool for many. None is waited for without end."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TransactionSource(Protocol):
 
 
 def open_source(database: str | TransactionSource) -> TransactionSource:
-    """Return a session of its own for a connection string; a source stays as it is."""
+    """Return a new session for a connection string; a source stays as it is."""
     return Session(database) if isinstance(database, str) else database
 
 
@@ -143,7 +143,7 @@ class Session:
             raise
 
     def close(self) -> None:
-        """Close it, and with it whatever it had not committed."""
+        """Close the connection. What was not committed is rolled back."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -230,7 +230,7 @@ class ClockReading(NamedTuple):
 
     @property
     def earliest_s(self) -> float:
-        """The earliest time that this clock can show now [s of UTC]. It goes on as the monotonic clock does here."""
+        """The earliest time that this clock can show now [s of UTC]. It advances as the monotonic clock does here."""
         return self.shown_s + time.monotonic() - self.answered_s
 
     @property

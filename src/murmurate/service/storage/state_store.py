@@ -42,7 +42,7 @@ class _Pending(NamedTuple):
 class PostgresStateStore:
     """See `publisher.stores.StateStore`. Nothing here waits for a lock: a shard that is taken is passed over.
 
-    Queries look up each shard by its key, whatever the planner thinks of the sizes: chains are endless.
+    Queries look up each shard by its key, also where the planner expects few rows: chains are endless.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -57,7 +57,7 @@ class PostgresStateStore:
         with self._session.connection() as connection:
             query = "SELECT shard, seq FROM curator.shard WHERE shard = ANY(%s) FOR UPDATE SKIP LOCKED"
             mine: dict[str, int] = dict(connection.execute(query, (list(shards),)).fetchall())
-            # A statement of its own: it sees what was committed before the lock was ours.
+            # Another statement: it sees what was committed before the lock was ours.
             query = """
                 SELECT t.shard, CASE WHEN sha256(t.body) IS DISTINCT FROM mine.pending THEN t.body END
                 FROM unnest(%s::text[], %s::bigint[], %s::bytea[]) AS mine (shard, seq, pending)

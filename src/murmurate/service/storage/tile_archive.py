@@ -1,4 +1,4 @@
-"""Old tiles in files, so that the databases do not grow for ever.
+"""Old tiles in files, so that the databases stay small.
 
     documents/<SHA-256>.json                 plans and zone tables that the tiles need
     tiles/<shard>/<first>-<last>.tar         the tiles of a range of numbers, each as `tiles/<shard>/<number>.tile`
@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from murmurate.errors import MurmurateError
 from murmurate.public_log.tile import TileHeader, parse_header
-from murmurate.service.storage.durable import fsync_directory, write_once
+from murmurate.service.storage.durable import make_directory, write_once
 
 _NAME_PATTERN = re.compile(r"([0-9]{12})-([0-9]{12})\.tar")
 _HEADER_BYTES = 4096  # where the header of a tile usually ends
@@ -112,7 +112,7 @@ class TileArchive:
     def write_document(self, digest: str, text: str) -> None:
         """Write a plan or a zone table, unless it is there. Raises MurmurateError where another one is there."""
         folder = self.folder / "documents"
-        _make_folder(folder)
+        make_directory(folder, _PUBLIC_FOLDER_MODE)
         path = folder / f"{digest}.json"
         if not path.exists():
             write_once(path, text.encode())
@@ -130,7 +130,7 @@ class TileArchive:
                 info.size, info.mtime = len(body), int(taken_s)
                 tar.addfile(info, BytesIO(body))
         first, last = tiles[0][0], tiles[-1][0]
-        _make_folder(folder)
+        make_directory(folder, _PUBLIC_FOLDER_MODE)
         path = folder / f"{first:012}-{last:012}.tar"
         if not write_once(path, data.getbuffer()):
             raise MurmurateError("archive", path, "was written by another process: run murmurate archive again")
@@ -139,7 +139,7 @@ class TileArchive:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing to the folder during the block. Raises MurmurateError where one does."""
-        _make_folder(self.folder)
+        make_directory(self.folder, _PUBLIC_FOLDER_MODE)
         descriptor = os.open(self.folder, os.O_RDONLY)
         try:
             try:
@@ -187,11 +187,3 @@ def read_range(tiles: TileRange) -> Iterator[ArchivedTile]:
 
 def _first_interval(tiles: TileRange) -> int:
     return next(tile.read_header()[0].interval for tile in read_range(tiles))
-
-
-def _make_folder(folder: Path) -> None:
-    """A folder that everybody may read: the log is public."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=_PUBLIC_FOLDER_MODE, exist_ok=True)
-        fsync_directory(each.parent)

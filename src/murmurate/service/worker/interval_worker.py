@@ -87,7 +87,7 @@ class IntervalWorker:
             aggregated = self._aggregation.aggregate_due(due, now)
             if aggregated > self._last_released:
                 self._release_due(aggregated, now)
-        finally:  # whatever keeps a release from being made must not keep old readings
+        finally:  # an error that prevents a release must not keep old readings
             if now >= self._next_purge_s:
                 self._next_purge_s = now + (PURGE_EVERY_S if self.purge(now) else RETRY_AFTER_S)
 
@@ -155,7 +155,7 @@ class IntervalWorker:
         self.context.state.record_heartbeat(WORKER_HEARTBEAT, report)
 
     def _warnings(self) -> dict[str, str]:
-        """What an operator should know although releases go on: damage, and the meter table."""
+        """Return what an operator should know while releases are made: damage, and the meter table."""
         try:
             if self.landing.restore_layout():
                 logger.warning("layout of the landing restored")
@@ -190,8 +190,16 @@ class IntervalWorker:
         One failure stops no other deletion. Returns whether none has failed.
         """
         before_s, interval_s = int(now - self.keep_days * SECONDS_PER_DAY), self.landing.interval_s
+
+        def purge_readings() -> None:
+            result = purge_landing(self.landing, before_s, report_progress)
+            if result.intervals:
+                logger.info("purged", extra={"intervals": result.intervals})
+            for name, reason in result.failures.items():
+                raise MurmurateError(name, f"not deleted ({reason})", "must be deleted by hand; the rest was purged")
+
         steps: dict[str, Callable[[], None]] = {
-            "landing": lambda: self._purge_landing(before_s),
+            "landing": purge_readings,
             "demand": lambda: self.context.state.purge_demand(interval_s, before_s // interval_s),
             "claims": lambda: self.ingest_store.purge_claims(before_s),
             "registers": lambda: self.ingest_store.purge_registers(before_s),
@@ -207,13 +215,6 @@ class IntervalWorker:
                 logger.warning("not purged", extra={"step": name, "reason": error_reason(error)})
         self._note_oldest_readings(now)
         return is_complete
-
-    def _purge_landing(self, before_s: int) -> None:
-        result = purge_landing(self.landing, before_s, report_progress)
-        if result.intervals:
-            logger.info("purged", extra={"intervals": result.intervals})
-        for name, reason in result.failures.items():
-            raise MurmurateError(name, f"not deleted ({reason})", "must be deleted by hand; the rest was purged")
 
     def _note_oldest_readings(self, now: float) -> None:
         """Note how old the oldest interval with readings is."""

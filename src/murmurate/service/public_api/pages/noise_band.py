@@ -123,7 +123,7 @@ def predicted_noise_sd_wh(
 
 
 def _min_demand_wh(curve: RateCurve, ticks: IntArray) -> IntArray:
-    """The smallest demand [Wh] whose price is at least so many ticks, within what a zone can draw."""
+    """The smallest demand [Wh] whose price is at least `ticks`, within what a zone can draw."""
     low, high = np.full_like(ticks, -_MAX_DEMAND_WH), np.full_like(ticks, _MAX_DEMAND_WH)
     while (low < high).any():
         middle = (low + high) // 2
