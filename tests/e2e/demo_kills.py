@@ -44,7 +44,7 @@ class KilledDemo(NamedTuple):
 
 
 PARTS = {  # of a demo: how their command lines are told from others
-    "host": rb"demo\.host_process\0$",
+    "host": rb"demo\.demo_host\0$",
     "supervisor": rb"service\.toml\0$",
     "private": rb"--only\0private\0",
     "worker": rb"--only\0worker\0",
