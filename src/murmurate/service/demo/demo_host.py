@@ -42,6 +42,8 @@ from murmurate.service.watchdog import PARENT_VARIABLE
 FOLDER_PREFIX = "murmurate-demo-"
 _STOP_SERVICE_S = 30.0
 _LOOK_EVERY_S = 0.1
+HOST_MODULE = "murmurate.service.demo.demo_host"
+_ANSWER_POLL_S = 0.5
 _MAX_DELETE_S = 30.0
 
 
@@ -171,10 +173,6 @@ def _running_service(settings: Path, databases: dict[str, str], folder: Path) ->
             service.wait()
 
 
-HOST_MODULE = "murmurate.service.demo.demo_host"
-_LOOK_EVERY_S = 0.5
-
-
 class DemoHost:
     """Starts the host process, asks it for what a demo needs, and ends it. Every signal ends it as well.
 
@@ -215,7 +213,10 @@ class DemoHost:
         """Wait for the next answer. Raises MurmurateError where it is an error, or where the host has ended."""
         while b"\n" not in self._unread:
             is_gone = self._process.poll() is not None  # before the look: it may have answered, and ended
-            if self._answers is not None and select.select([self._answers], [], [], 0 if is_gone else _LOOK_EVERY_S)[0]:
+            if (
+                self._answers is not None
+                and select.select([self._answers], [], [], 0 if is_gone else _ANSWER_POLL_S)[0]
+            ):
                 part = os.read(self._answers, 65536)
                 self._unread += part
                 is_gone = not part
