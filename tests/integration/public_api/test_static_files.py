@@ -71,11 +71,20 @@ class PublicProcess:
         heads = sorted((writer.shard, writer.head.tile.header.seq) for writer in self.writers)
         wait_until(lambda: [(row["shard"], row["seq"]) for row in read_list(self.folder) or []] == heads)
 
-    def table(self):
-        return self.writers[0].head.table.digest
-
-    def plan(self):
-        return self.writers[0].head.table.rows[0].plan
+    def path_of(self, kind):
+        table = self.writers[0].head.table
+        names = {
+            "tile": f"tiles/{SHARDS['harbour']}/17",
+            "empty tile": f"tiles/{SHARDS['old town']}/100",
+            "table": f"documents/{table.digest}",
+            "plan": f"documents/{table.rows[0].plan}",
+            "plan for clients": f"plans/{table.rows[0].plan}.json",
+            "day": f"zones/harbour/days/{DAY}.json",
+            "list": "shards",
+            "documents": "documents",
+            "tiles": f"tiles/{SHARDS['old town']}",
+        }
+        return self.folder / names[kind]
 
 
 @pytest.fixture
@@ -156,18 +165,8 @@ def test_a_folder_that_is_lost_is_written_again_and_its_list_never_names_what_is
 def test_a_file_that_is_lost_is_there_again_with_the_next_tile(kind, process):
     with process.running():
         process.wait_until_listed()
-        day = process.folder / "zones" / "harbour" / "days" / f"{DAY}.json"
-        wait_until(day.exists)
-        path = {
-            "tile": process.folder / "tiles" / SHARDS["harbour"] / "17",
-            "table": process.folder / "documents" / process.table(),
-            "plan": process.folder / "documents" / process.plan(),
-            "plan for clients": process.folder / "plans" / f"{process.plan()}.json",
-            "day": day,
-            "list": process.folder / "shards",
-            "documents": process.folder / "documents",
-            "tiles": process.folder / "tiles" / SHARDS["old town"],
-        }[kind]
+        wait_until(process.path_of("day").exists)
+        path = process.path_of(kind)
         before = files_under(path) if path.is_dir() else path.read_bytes()
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         process.grow()
@@ -209,16 +208,8 @@ def test_a_file_that_is_damaged_is_written_again(kind, process, monkeypatch):
     monkeypatch.setattr(static_files, "LOOK_EVERY_S", 0.1)
     with process.running():
         process.wait_until_listed()
-        day = process.folder / "zones" / "harbour" / "days" / f"{DAY}.json"
-        wait_until(day.exists)
-        path = {
-            "tile": process.folder / "tiles" / SHARDS["harbour"] / "17",
-            "empty tile": process.folder / "tiles" / SHARDS["old town"] / "100",
-            "table": process.folder / "documents" / process.table(),
-            "plan": process.folder / "documents" / process.plan(),
-            "plan for clients": process.folder / "plans" / f"{process.plan()}.json",
-            "day": day,
-        }[kind]
+        wait_until(process.path_of("day").exists)
+        path = process.path_of(kind)
         before = path.read_bytes()
         middle = len(before) // 2
         path.write_bytes(b"" if kind == "empty tile" else before[:middle] + b"\0" + before[middle + 1 :])

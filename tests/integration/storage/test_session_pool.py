@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import psycopg
 import pytest
@@ -34,11 +34,17 @@ def pool_of(dsn, **options):
         pool.close()
 
 
-def hang_in(connection, processes):
-    """Ask a server whose processes have just been stopped."""
+@contextmanager
+def hanging(cluster):
+    """A server whose processes are stopped. Its kernel still acknowledges what is sent."""
+    processes = cluster.processes()
     for pid in processes:
         os.kill(pid, signal.SIGSTOP)
-    connection.execute("SELECT 1")
+    try:
+        yield
+    finally:
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
 
 
 def answer(pool):
@@ -138,35 +144,25 @@ def test_a_session_gives_up_a_server_that_hangs_in_a_transaction_and_starts_no_t
     with session.transaction() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
         assert threading.active_count() == threads
-    stopped = cluster.processes()
-    try:
+    with ExitStack() as stack:
         begin = time.monotonic()
         with pytest.raises(psycopg.OperationalError), session.transaction() as connection:
-            hang_in(connection, stopped)
+            (stack.enter_context(hanging(cluster)), connection.execute("SELECT 1"))
         assert time.monotonic() - begin < SLACK_S
-    finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
     assert answer(session) == 1
     session.close()
 
 
 @pytest.mark.postgres_programs
 def test_a_server_that_hangs_is_given_up_and_used_again_when_it_answers(cluster):
-    """Its kernel still acknowledges what is sent: only the check before use sees that nothing answers."""
+    """Only the check before use sees that nothing answers."""
     with pool_of(cluster.dsn) as pool:
         assert answer(pool) == 1
-        stopped = cluster.processes()
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with hanging(cluster):
             begin = time.monotonic()
             with pytest.raises(psycopg.OperationalError):
                 answer(pool)
             assert time.monotonic() - begin < 2 * POOL_TIMEOUT_S + SLACK_S
-        finally:
-            for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
         assert answer(pool) == 1
 
 

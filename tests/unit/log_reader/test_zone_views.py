@@ -69,7 +69,7 @@ def test_columns_hold_any_price_and_any_core_and_forget_in_order(prices: list[in
     for interval in kept:
         core_wh = interval if huber else 0
         assert columns.read(interval, 0) == (RowKind.MEASURED, prices[interval], 2.5, core_wh, float(interval))
-    assert columns.read_span(kept, 1).ticks == [-prices[interval] for interval in kept]
+    assert columns.read_span(kept, 1)[1] == [-prices[interval] for interval in kept]
     swapped = ZoneTable((replace_zone(table.rows[1], "0b"), table.rows[0]))
     again = columns.reordered(table, swapped)
     assert [again.read(interval, 1)[1] for interval in kept] == [prices[interval] for interval in kept]
