@@ -63,11 +63,11 @@ class CachedResponse:
     def for_request(self, scope: Scope, now_s: float) -> CachedResponse:
         """Return what to send now: status 304 without a body where the client has this response already."""
         sent = self.sent_at(now_s)
-        known = (value for name, value in scope["headers"] if name == b"if-none-match")
-        if not any(self.etag in value or value == b"*" for value in known):
-            return sent
-        headers = [header for header in sent.headers if header[0] in _NOT_MODIFIED_HEADERS]
-        return CachedResponse(304, headers, b"", self.etag, self.expires_s)
+        for name, value in scope["headers"]:
+            if name == b"if-none-match" and (self.etag in value or value == b"*"):
+                headers = [header for header in sent.headers if header[0] in _NOT_MODIFIED_HEADERS]
+                return CachedResponse(304, headers, b"", self.etag, self.expires_s)
+        return sent
 
 
 RequestHandler = Callable[[Request], CachedResponse | Awaitable[CachedResponse]]
