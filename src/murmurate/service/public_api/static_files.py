@@ -231,16 +231,16 @@ class StaticFileWriter:
                 if _differs(path, body) and _is_another_tile(path.read_bytes(), body):
                     logger.error("file differs from the log", extra={"file": str(path)})
                 else:
-                    _mend(path, body)
+                    _restore_file(path, body)
             after = tiles[-1][0]
             yield
         for group in self._read_documents(list(self._document_files(name)) if name in self._tables else []):
             for path, _, data in group:
                 if data is not None:
-                    _mend(path, data)
+                    _restore_file(path, data)
             yield
         for path, day, view in self._day_files(self._shards[name]):
-            _mend(path, encode_json(day_document(view, day)))
+            _restore_file(path, encode_json(day_document(view, day)))
             yield
 
     def close(self) -> None:
@@ -286,7 +286,7 @@ def _is_another_tile(found: bytes, logged: bytes) -> bool:
     return tile.header_line != logged.partition(b"\n")[0]
 
 
-def _mend(path: Path, data: bytes) -> None:
+def _restore_file(path: Path, data: bytes) -> None:
     """Write a file again that holds something else."""
     if _differs(path, data):
         logger.warning("file was damaged", extra={"file": str(path)})
