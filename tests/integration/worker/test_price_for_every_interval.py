@@ -104,12 +104,12 @@ def test_attempts_of_several_workers_at_one_interval_add_up(worker_setup):
 
         def begin(worker, interval=interval, together=together):
             together.wait(60)
-            worker._aggregation._begin_attempt(interval)
+            worker._aggregation.begin_attempt(interval)
 
         with ThreadPoolExecutor(len(workers)) as threads:
             list(threads.map(begin, workers))
         with pytest.raises(MurmurateError, match=f"was begun {len(workers)} times and never finished"):
-            worker_setup.worker._aggregation._begin_attempt(interval)
+            worker_setup.worker._aggregation.begin_attempt(interval)
 
 
 def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worker_setup):

@@ -124,14 +124,17 @@ class IntervalAggregation:
         window_s = due_s - self.clock.wall_at((interval + 1) * step_s + self.grace_s)
         return due_s - self.clock.wall_at(now) > min(RELEASE_TIME_S, window_s / 2)
 
+    def begin_attempt(self, interval: int) -> None:
+        """Count attempts across restarts: readings that end the process each time must not cost every price."""
+        count = self.state.begin_aggregation(self.landing.interval_s, interval)
+        if count > MAX_ATTEMPTS:
+            allowed = f"must not end the worker: it was begun {count - 1} times and never finished"
+            raise MurmurateError("aggregation", interval_name(interval * self.landing.interval_s), allowed)
+
     def _aggregate(self, interval: int) -> None:
         start_s = interval * self.landing.interval_s
         if interval not in self._waiting:
-            # Attempts count across restarts: readings that end the process each time must not cost every price.
-            count = self.state.begin_aggregation(self.landing.interval_s, interval)
-            if count > MAX_ATTEMPTS:
-                allowed = f"must not end the worker: it was begun {count - 1} times and never finished"
-                raise MurmurateError("aggregation", interval_name(start_s), allowed)
+            self.begin_attempt(interval)
         table = self._table.choose(interval)
         report_progress(self._long_step_s())
         manifest = close_interval(self.landing, start_s, table.version, sharded=table.sharded)
