@@ -38,9 +38,8 @@ from benchmarks.aggregation_process import close_and_aggregate, measure_separate
 from benchmarks.aggregation_spark import Plan, aggregate_by_hand, plain_spark_sum
 from benchmarks.cpu_seconds import Cost, Engine, measure_in_turn, measure_once
 from benchmarks.goals import Goals
-from murmurate.service.aggregation.demand_file import demand_table
-from murmurate.service.aggregation.job import aggregate_landing, close_intervals
-from murmurate.service.aggregation.spark_engine import spark_session, spark_task_runner
+from murmurate.service.aggregation.job import aggregate_landing, close_intervals, demand_table
+from murmurate.service.aggregation.spark import spark_session, spark_task_runner
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_table import MeterTable, load_shard

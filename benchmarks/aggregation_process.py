@@ -20,8 +20,7 @@ from statistics import median
 import pyarrow as pa
 
 from benchmarks.aggregation_data import SampleLanding, make_sample_landing
-from murmurate.service.aggregation.demand_file import demand_table
-from murmurate.service.aggregation.job import aggregate_landing, close_intervals
+from murmurate.service.aggregation.job import aggregate_landing, close_intervals, demand_table
 from murmurate.service.landing.meter_table import MeterTable
 
 ROUNDS = 3

@@ -217,7 +217,7 @@ def measure_ingest(goals: Goals, root: Path, state: str) -> None:
     sent_s = time.perf_counter() - begin
     landing = Landing.open(root / "landing")
     table = pin_table(landing, root / "meters.csv")
-    demand = aggregate_landing(landing, table, [close_interval(landing, start_s, table.version)])[0].demand
+    demand = aggregate_landing(landing, table, [close_interval(landing, start_s, table.version)])[start_s]
     took_s = time.perf_counter() - begin
     goals.check("readings accepted and aggregated", f"{accepted:,}", held=accepted == demand.reported.sum() == METERS)
     goals.print_figure("until the last one is acknowledged", sent_s, "s")

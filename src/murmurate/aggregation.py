@@ -195,4 +195,7 @@ def demand_from_tally(
         reported=per_zone(tally.reported),
         imputed=per_zone(tally.imputed),
         bounds=bounds,
+        readings=tally.readings,
+        wrong_interval=tally.wrong_interval,
+        unknown_meter=tally.unknown_meter,
     )

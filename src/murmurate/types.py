@@ -224,6 +224,9 @@ class Demand:
         reported: Meters that reported [zone].
         imputed: Meters that did not report, and count with their imputed value [zone].
         bounds: For each zone the largest bound of a household by kind [Wh]; None where it is unknown.
+        readings: Number of readings it was summed from, with those that were left out.
+        wrong_interval: Readings left out because they name another interval.
+        unknown_meter: Readings left out because their meter is not in the table.
 
     Example:
         >>> import murmurate as mm
@@ -238,6 +241,9 @@ class Demand:
     reported: IntArray  # [zone] meters that reported
     imputed: IntArray  # [zone] meters that did not
     bounds: tuple[Mapping[str, int] | None, ...] | None = None  # [zone] largest household bound by kind; None: unknown
+    readings: int = 0
+    wrong_interval: int = 0  # of the readings: left out
+    unknown_meter: int = 0  # of the readings: left out
 
     def for_zone(self, zone: str) -> int:
         """Return the demand of one zone.

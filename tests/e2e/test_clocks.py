@@ -170,7 +170,7 @@ def head_end(tmp_path, state_dsn, log_dsn):
 def measured_demand(root):
     landing = Landing.open(root / "landing")
     table = pin_table(landing, root / "meters.csv")
-    demand = aggregate_landing(landing, table, [close_interval(landing, START_S, table.version)])[0].demand
+    demand = aggregate_landing(landing, table, [close_interval(landing, START_S, table.version)])[START_S]
     return int(demand.energy_wh[0]), int(demand.reported[0])
 
 

@@ -34,7 +34,7 @@ def demand_of(ingestor: ReadingIngestor, root: Path, start_s: int = OPEN_S) -> d
     """Close the interval. Return the energy [Wh] and the number of meters that reported, by zone."""
     table = pin_table(ingestor.landing, root / "meters.csv")
     manifest = close_interval(ingestor.landing, start_s, table.version)
-    found = aggregate_landing(ingestor.landing, table, [manifest])[0].demand
+    found = aggregate_landing(ingestor.landing, table, [manifest])[start_s]
     return {
         zone: (energy, reported)
         for zone, energy, reported in zip(found.zones, found.energy_wh.tolist(), found.reported.tolist(), strict=True)

@@ -95,9 +95,8 @@ class MqttZone:
 
     def counted(self):
         table = pin_table(self.landing, self.root / "meters.csv")
-        demand = aggregate_landing(self.landing, table, [close_interval(self.landing, START_S, table.version)])[
-            0
-        ].demand
+        manifest = close_interval(self.landing, START_S, table.version)
+        demand = aggregate_landing(self.landing, table, [manifest])[START_S]
         return int(demand.energy_wh[0]), int(demand.reported[0])
 
 

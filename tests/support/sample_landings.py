@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
-from murmurate.service.aggregation.job import IntervalDemand, aggregate_landing, close_intervals
+from murmurate.service.aggregation.job import aggregate_landing, close_intervals
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import MeterTable, pin_table
 from murmurate.types import UNPROTECTED_KIND, Demand, Readings
@@ -183,15 +183,13 @@ def a_landing(folder: Path, meters: Sequence[Meter] = METERS, **make: int) -> tu
     return landing, pin_table(landing, meter_csv(folder / "meters.csv", meters))
 
 
-def close_and_aggregate(
-    landing: Landing, table: MeterTable, starts_s: Sequence[int] = (START_S,)
-) -> list[IntervalDemand]:
+def close_and_aggregate(landing: Landing, table: MeterTable, starts_s: Sequence[int] = (START_S,)) -> dict[int, Demand]:
     """Close the intervals and aggregate them, as the command does."""
     return aggregate_landing(landing, table, close_intervals(landing, starts_s, table))
 
 
 def demand_of(landing: Landing, table: MeterTable, start_s: int = START_S) -> dict[str, Line]:
-    return lines(close_and_aggregate(landing, table, [start_s])[0].demand)
+    return lines(close_and_aggregate(landing, table, [start_s])[start_s])
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

@@ -240,7 +240,7 @@ class _demands:  # noqa: N801  used as a function
         ingestor.ingest_batch(batch, None, Receipt(refused=refused))
         pinned = pin_table(landing, table)
         manifests = [close_interval(landing, start, pinned.version, sharded=pinned.sharded) for start in starts]
-        return [aggregated.demand for aggregated in aggregate_landing(landing, pinned, manifests)]
+        return list(aggregate_landing(landing, pinned, manifests).values())
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._directory)

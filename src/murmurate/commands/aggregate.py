@@ -16,14 +16,13 @@ from murmurate.aggregation import Tally
 from murmurate.commands.console import print_blocked, stderr, stdout, zones_word
 from murmurate.commands.json_output import format_utc, print_json
 from murmurate.errors import MeterError, MurmurateError
-from murmurate.service.aggregation import demand_file
 from murmurate.service.aggregation.job import (
-    IntervalDemand,
     ShardTask,
     TaskRunner,
     aggregate_landing,
     close_intervals,
     run_in_process,
+    write_demand,
 )
 from murmurate.service.aggregation.submit_demand import submit_demand
 from murmurate.service.clock import parse_interval_start
@@ -32,6 +31,7 @@ from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
 from murmurate.service.storage.databases import Database, mask_database_errors
 from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.types import Demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class AggregationEngine:
     def task_runner(self) -> TaskRunner:
         if self.name == "process":
             return _run_with_progress
-        from murmurate.service.aggregation.spark_engine import spark_session, spark_task_runner  # noqa: PLC0415  an extra
+        from murmurate.service.aggregation.spark import spark_session, spark_task_runner  # noqa: PLC0415  an extra
 
         with stderr.status(f"starting a session on {self.master}"):
             return spark_task_runner(spark_session(self.master))
@@ -79,18 +79,20 @@ def aggregate_intervals(
             (table, close_intervals(landing, group, table)) for table, group in _by_table(landing, meters, starts_s)
         ]
     run = engine.task_runner()
-    demands = [demand for table, manifests in jobs for demand in aggregate_landing(landing, table, manifests, run)]
-    summary = _summarize(landing, [manifest for _, manifests in jobs for manifest in manifests], demands)
+    demands: dict[int, Demand] = {}
+    for table, manifests in jobs:
+        demands |= aggregate_landing(landing, table, manifests, run)
+    zones = {zone for demand in demands.values() for zone in demand.zones}
+    summary = _summarize(landing, [manifest for _, manifests in jobs for manifest in manifests], demands, zones)
     if not as_json:
-        _print_summary(summary, demands)
+        _print_summary(summary, min(demands), zones)
     if to is not None:
-        demand_file.write_demand(to, demands)
+        write_demand(to, demands)
         if as_json:
             print_json(summary | {"file": str(to), "submitted": None, "blocked": {}})
         else:
             stdout.print(f"Demand, confidential, written to {to}.")
         return 0
-    zones = _zones(demands)
     with mask_database_errors():
         unusable = submit_demand(PostgresStateStore(state), landing.interval_s, demands)
     submitted = len(zones - unusable.keys())
@@ -149,30 +151,26 @@ def _run_with_progress(tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]
             yield from run_in_process([task])
 
 
-def _zones(demands: Sequence[IntervalDemand]) -> set[str]:
-    return {zone for interval in demands for zone in interval.demand.zones}
-
-
 def _summarize(
-    landing: Landing, manifests: Sequence[IntervalManifest], demands: Sequence[IntervalDemand]
+    landing: Landing, manifests: Sequence[IntervalManifest], demands: Mapping[int, Demand], zones: set[str]
 ) -> dict[str, Any]:
     """Counts of readings and files. No number depends on what a meter measured."""
-    reported = sum(int(interval.demand.reported.sum()) for interval in demands)
+    reported = sum(int(demand.reported.sum()) for demand in demands.values())
     return {
-        "intervals": [format_utc(interval.start_s) for interval in demands],
-        "zones": len(_zones(demands)),
+        "intervals": [format_utc(start_s) for start_s in demands],
+        "zones": len(zones),
         "reported": reported,
-        "expected": reported + sum(int(interval.demand.imputed.sum()) for interval in demands),
-        "unknown_meter": sum(interval.unknown_meter for interval in demands),
-        "wrong_interval": sum(interval.wrong_interval for interval in demands),
+        "expected": reported + sum(int(demand.imputed.sum()) for demand in demands.values()),
+        "unknown_meter": sum(demand.unknown_meter for demand in demands.values()),
+        "wrong_interval": sum(demand.wrong_interval for demand in demands.values()),
         "unfinished_files": sum(len(manifest.unfinished) for manifest in manifests),
         "late_files": sum(len(set(late_files(landing, m)) - set(m.unfinished)) for m in manifests),
     }
 
 
-def _print_summary(summary: Mapping[str, Any], demands: Sequence[IntervalDemand]) -> None:
-    first, zones = datetime.fromtimestamp(demands[0].start_s, UTC), _zones(demands)
-    more = f" and {len(demands) - 1:,} more" if len(demands) > 1 else ""
+def _print_summary(summary: Mapping[str, Any], first_s: int, zones: set[str]) -> None:
+    first, intervals = datetime.fromtimestamp(first_s, UTC), len(summary["intervals"])
+    more = f" and {intervals - 1:,} more" if intervals > 1 else ""
     stdout.print(
         f"Interval {first:%Y-%m-%d %H:%M} UTC{more}: {len(zones):,} {zones_word(zones)},"
         f" {summary['reported']:,} of {summary['expected']:,} readings are there."

@@ -15,8 +15,7 @@ from tests.support.spark_cluster import TIMEOUT_S, shared
 from murmurate.aggregation import Tally
 from murmurate.errors import MeterError, ReadingError
 from murmurate.service.aggregation.job import aggregate_landing, close_intervals, run_in_process, shard_tasks
-from murmurate.service.aggregation.spark_engine import decode_tally, encode_tally, spark_task_runner
-from murmurate.service.aggregation.spark_table import aggregate_table
+from murmurate.service.aggregation.spark import aggregate_table, decode_tally, encode_tally, spark_task_runner
 from murmurate.service.landing.interval_manifest import IntervalManifest
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
 from murmurate.service.landing.meter_table import MeterTable, pin_table
@@ -95,10 +94,10 @@ class SampleLanding:
 def numbers_of(demands):
     """Everything that a job returns, to the last bit."""
     numbers = []
-    for one in demands:
-        columns = (one.demand.energy_wh, one.demand.reported, one.demand.imputed)
-        bits = [*((column.dtype, column.tobytes()) for column in columns), one.demand.bounds]
-        numbers.append((one.start_s, one.demand.zones, one.readings, one.wrong_interval, one.unknown_meter, bits))
+    for start_s, one in demands.items():
+        columns = (one.energy_wh, one.reported, one.imputed)
+        bits = [*((column.dtype, column.tobytes()) for column in columns), one.bounds]
+        numbers.append((start_s, one.zones, one.readings, one.wrong_interval, one.unknown_meter, bits))
     return numbers
 
 
@@ -144,9 +143,9 @@ class TestTheSameDemand:
     def test_the_sample_has_every_kind_of_reading(self, sample):
         demands = aggregate_landing(*sample.closed())
         for count in ("wrong_interval", "unknown_meter", "readings"):
-            assert sum(getattr(one, count) for one in demands) > 100
-        assert sum(int(one.demand.reported.sum()) for one in demands) > 100
-        assert sum(int(one.demand.imputed.sum()) for one in demands) > 100
+            assert sum(getattr(one, count) for one in demands.values()) > 100
+        assert sum(int(one.reported.sum()) for one in demands.values()) > 100
+        assert sum(int(one.imputed.sum()) for one in demands.values()) > 100
         assert len(shard_tasks(*sample.closed())) > INTERVALS
 
     @pytest.mark.parametrize("slices", [None, 1, 7, 30])
@@ -181,8 +180,9 @@ class TestALake:
         files = [str(landing.root / file.path) for closing in closings for file in closing.files]
         from_table = aggregate_table(spark.read.parquet(*files), table, [closing.start_s for closing in closings])
         uncounted = {"readings": 0, "unknown_meter": 0}  # a table passes over unknown meters that a landing counts
-        from_landing = [replace(one, **uncounted) for one in aggregate_landing(landing, table, closings)]
-        assert numbers_of(replace(one, **uncounted) for one in from_table) == numbers_of(from_landing)
+        found = (from_table, aggregate_landing(landing, table, closings))
+        first, second = ({at: replace(one, **uncounted) for at, one in demands.items()} for demands in found)
+        assert numbers_of(first) == numbers_of(second)
 
     def test_spark_fills_a_landing_as_the_page_says(self, spark, tmp_path):
         (code,) = re.findall(r"```python\n([^`]*\.write\.[^`]*)```", PAGE.read_text())
@@ -266,9 +266,7 @@ class TestWhatTravels:
             np.testing.assert_array_equal(getattr(back, name), columns[name])
 
     def test_a_worker_loads_nothing_heavy(self):
-        code = (
-            "import sys, murmurate.service.aggregation.spark_engine; print(*(sys.modules.keys() & set(sys.argv[1:])))"
-        )
+        code = "import sys, murmurate.service.aggregation.spark; print(*(sys.modules.keys() & set(sys.argv[1:])))"
         done = subprocess.run([sys.executable, "-c", code, *HEAVY], capture_output=True, text=True, check=True)
         assert done.stdout.split() == []
 

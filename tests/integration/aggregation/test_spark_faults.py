@@ -14,9 +14,8 @@ import pytest
 from tests.support.spark_cluster import TIMEOUT_S, shared, wait_until
 
 from murmurate.errors import MeterError
-from murmurate.service.aggregation import demand_file
-from murmurate.service.aggregation.job import aggregate_landing, close_intervals
-from murmurate.service.aggregation.spark_engine import spark_task_runner
+from murmurate.service.aggregation.job import aggregate_landing, close_intervals, demand_table, write_demand
+from murmurate.service.aggregation.spark import spark_task_runner
 from murmurate.service.landing.interval_manifest import IntervalManifest, manifest_of
 from murmurate.service.landing.layout import Landing, parse_interval_name
 from murmurate.service.landing.meter_table import MeterTable, pin_table
@@ -86,7 +85,7 @@ def alone(files, tmp_path_factory):
 
 
 def same(demands, alone):
-    return demand_file.demand_table(demands).equals(demand_file.demand_table(alone))
+    return demand_table(demands).equals(demand_table(alone))
 
 
 def run(command, environment):
@@ -112,7 +111,7 @@ def test_a_worker_may_be_killed_while_it_works_on_files_that_were_copied_and_ren
     assert any(one.attempt for one in it.attempts(application)), "no task was lost: this proves nothing"
     assert not victim.processes()
     assert same(demands, alone)
-    assert sum(one.readings for one in demands) == COPIES * len(files) * READINGS
+    assert sum(one.readings for one in demands.values()) == COPIES * len(files) * READINGS
 
 
 def test_a_driver_may_be_killed_and_run_again(files, alone, it, tmp_path):
@@ -138,7 +137,7 @@ def test_a_driver_may_be_killed_and_run_again(files, alone, it, tmp_path):
     assert list(out.parent.iterdir()) == []
     done = run(command, it.environment)
     assert done.returncode == 0, done.stderr
-    demand_file.write_demand(tmp_path / "alone.parquet", alone)
+    write_demand(tmp_path / "alone.parquet", alone)
     assert out.read_bytes() == (tmp_path / "alone.parquet").read_bytes()
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
@@ -158,7 +157,7 @@ def test_a_file_that_is_being_written_when_its_interval_closes_never_counts(file
     for _ in range(2):  # as it was, and after its writer has finished
         for demands in (aggregate_landing(*job), aggregate_landing(*job, spark_task_runner(spark))):
             assert same(demands, alone)
-            assert [one.readings for one in demands] == [one.readings for one in alone]
+            assert [one.readings for one in demands.values()] == [one.readings for one in alone.values()]
         slow.write_bytes(rest)
 
 

@@ -107,10 +107,10 @@ def test_every_landing_gives_what_a_person_writes_down_in_whatever_order_the_tas
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readings_file, "ROWS_PER_BATCH", data.draw(st.sampled_from([2, 3, 131_072])))
         found = aggregate_landing(landing, table, close_intervals(landing, starts_s, table), in_any_order)
-    for one in found:
-        rows = written[one.start_s]
-        assert lines(one.demand) == by_hand(meters, rows, one.start_s)
-        expected_counts = left_out(meters, rows, one.start_s, SHARD_METERS)
+    for start_s, one in found.items():
+        rows = written[start_s]
+        assert lines(one) == by_hand(meters, rows, start_s)
+        expected_counts = left_out(meters, rows, start_s, SHARD_METERS)
         assert (one.readings, one.wrong_interval, one.unknown_meter) == expected_counts
 
 
@@ -120,7 +120,7 @@ def test_aggregating_again_gives_the_same_and_one_interval_alone_the_same_as_amo
     starts_s = [START_S + n * STEP_S for n in range(2 * INTERVALS_PER_TASK + 1)]
     for start_s in starts_s:
         leave(landing, start_s, [*ROWS, Row(8, start_s // STEP_S % 100 + 400, start_s)])
-    together = {one.start_s: lines(one.demand) for one in close_and_aggregate(landing, table, starts_s)}
+    together = {at: lines(one) for at, one in close_and_aggregate(landing, table, starts_s).items()}
     for start_s in starts_s:
         assert demand_of(landing, table, start_s) == together[start_s]
     assert len({line["mill"].energy_wh for line in together.values()}) == len(starts_s)
@@ -211,9 +211,9 @@ def test_a_file_of_another_make_is_refused_by_its_name_before_anything_is_decide
 def test_the_readings_of_a_shard_that_the_table_does_not_have_are_of_unknown_meters(sample_landing):
     landing, table = sample_landing
     leave(landing, START_S, [Row(99, 1), Row(98, 2), Row(50, 3), Row(0, 250)])
-    (one,) = close_and_aggregate(landing, table)
+    (one,) = close_and_aggregate(landing, table).values()
     assert (one.readings, one.wrong_interval, one.unknown_meter) == (4, 0, 3)
-    assert lines(one.demand) == by_hand(METERS, [Row(0, 250)])
+    assert lines(one) == by_hand(METERS, [Row(0, 250)])
 
 
 def test_a_meter_in_the_folder_of_another_shard_is_unknown_there(sample_landing):
@@ -222,8 +222,8 @@ def test_a_meter_in_the_folder_of_another_shard_is_unknown_there(sample_landing)
     leave(landing, START_S, ROWS)
     folder = landing.shard_folder(START_S, 2)
     pq.write_table(reading_rows([Row(0, 2999), Row(4, 1)]), folder / "wrong_shard.parquet")
-    (one,) = close_and_aggregate(landing, table)
-    assert lines(one.demand) == BY_HAND
+    (one,) = close_and_aggregate(landing, table).values()
+    assert lines(one) == BY_HAND
     assert one.unknown_meter == 2 + 2
 
 
@@ -248,6 +248,6 @@ def test_a_task_that_is_lost_or_done_twice_is_noticed(sample_landing):
 def test_a_demand_says_nothing_of_a_reading_when_it_is_printed(sample_landing):
     landing, table = sample_landing
     leave(landing, START_S, [Row(0, 2718), Row(99, 2718)])
-    (one,) = close_and_aggregate(landing, table)
+    (one,) = close_and_aggregate(landing, table).values()
     assert "2718" not in repr(one)
     assert "confidential" in repr(one)

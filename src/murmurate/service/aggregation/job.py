@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from murmurate.aggregation import Tally, demand_from_tally, merge_tallies, tally_readings
 from murmurate.errors import MeterError
+from murmurate.planning.household_bounds import encode_bounds
 from murmurate.service.landing.interval_manifest import IntervalManifest, check_not_purged, close_interval
 from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_table import MeterTable, load_shard
 from murmurate.service.landing.readings_file import LandedFile, read_readings
+from murmurate.service.storage import durable
 from murmurate.types import Demand
 from murmurate.units import MICROSECONDS_PER_SECOND
 
 INTERVALS_PER_TASK = 8
+_DEMAND_COLUMNS = ("energy_wh", "reported", "imputed")
+DEMAND_SCHEMA = pa.schema(
+    [
+        ("interval_start", pa.timestamp("ms", "UTC")),
+        ("zone", pa.string()),
+        *((name, pa.int64()) for name in _DEMAND_COLUMNS),
+        ("bounds", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +41,6 @@ class ShardTask:
     table_folder: str
     shard: int
     files: tuple[tuple[int, tuple[LandedFile, ...]], ...]  # (begin of the interval [s of UTC], its files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalDemand:
-    """The demand of an interval, and what was left out of it."""
-
-    start_s: int
-    demand: Demand
-    readings: int
-    wrong_interval: int
-    unknown_meter: int
 
 
 TaskRunner = Callable[[Sequence[ShardTask]], Iterable[tuple[int, Tally]]]
@@ -57,7 +61,12 @@ def close_intervals(landing: Landing, starts_s: Iterable[int], table: MeterTable
 def shard_tasks(landing: Landing, table: MeterTable, manifests: Sequence[IntervalManifest]) -> list[ShardTask]:
     """One task for each shard and a few intervals; a shard without files has meters to impute."""
     tasks = []
-    by_shard = [(manifest.start_s, _by_shard(manifest.files)) for manifest in manifests]
+    by_shard: list[tuple[int, dict[int, list[LandedFile]]]] = []
+    for manifest in manifests:
+        shards: dict[int, list[LandedFile]] = {}
+        for file in manifest.files:
+            shards.setdefault(file.shard or 0, []).append(file)
+        by_shard.append((manifest.start_s, shards))
     for shard in table.shards:  # one after the other: a process that runs them in a row reads its meters once
         files = [(start_s, tuple(shards.get(shard, ()))) for start_s, shards in by_shard]
         for at in range(0, len(files), INTERVALS_PER_TASK):
@@ -66,13 +75,6 @@ def shard_tasks(landing: Landing, table: MeterTable, manifests: Sequence[Interva
                 ShardTask(landing_root=str(landing.root), table_folder=str(table.folder), shard=shard, files=task_files)
             )
     return tasks
-
-
-def _by_shard(files: Iterable[LandedFile]) -> dict[int, list[LandedFile]]:
-    by_shard: dict[int, list[LandedFile]] = {}
-    for file in files:
-        by_shard.setdefault(file.shard or 0, []).append(file)
-    return by_shard
 
 
 def run_task(task: ShardTask) -> Iterator[tuple[int, Tally]]:
@@ -90,42 +92,46 @@ def run_in_process(tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
 
 def aggregate_landing(
     landing: Landing, table: MeterTable, manifests: Sequence[IntervalManifest], run_tasks: TaskRunner = run_in_process
-) -> list[IntervalDemand]:
-    """The demand of closed intervals. It is the same for every `run_tasks`, or an error is raised."""
-    tasks = shard_tasks(landing, table, manifests)
-    tallies: dict[int, list[Tally]] = {manifest.start_s: [] for manifest in manifests}
-    for start_s, tally in run_tasks(tasks):
-        tallies[start_s].append(tally)
-    return [
-        total_demand(
-            manifest.start_s,
-            tallies[manifest.start_s],
-            table,
-            unknown_meter_readings=_unknown_shard_readings(landing, table, manifest),
-        )
-        for manifest in manifests
-    ]
+) -> dict[int, Demand]:
+    """Return the demand of closed intervals, by their begin [s of UTC].
 
-
-def total_demand(
-    start_s: int, parts: Iterable[Tally], table: MeterTable, *, unknown_meter_readings: int = 0
-) -> IntervalDemand:
-    """The demand of an interval from the tallies of all its shards.
-
-    `unknown_meter_readings` are those in shards that the table does not have.
+    It is the same for every `run_tasks`, or an error is raised.
     """
-    whole = merge_tallies(parts)
-    return IntervalDemand(
-        start_s=start_s,
-        demand=demand_from_tally(whole, table.zones, len(table.shards), table.bounds),
-        readings=whole.readings + unknown_meter_readings,
-        wrong_interval=whole.wrong_interval,
-        unknown_meter=whole.unknown_meter + unknown_meter_readings,
+    tallies: dict[int, list[Tally]] = {manifest.start_s: [] for manifest in manifests}
+    for start_s, tally in run_tasks(shard_tasks(landing, table, manifests)):
+        tallies[start_s].append(tally)
+    demands, known = {}, set(table.shards)
+    for manifest in manifests:
+        demand = total_demand(tallies[manifest.start_s], table)
+        unknown = [file for file in manifest.files if (file.shard or 0) not in known]
+        count = sum(len(batch) for file in unknown for batch in read_readings(landing.root, file))
+        demands[manifest.start_s] = replace(
+            demand, readings=demand.readings + count, unknown_meter=demand.unknown_meter + count
+        )
+    return demands
+
+
+def total_demand(parts: Iterable[Tally], table: MeterTable) -> Demand:
+    """The demand of an interval from the tallies of all its shards."""
+    return demand_from_tally(merge_tallies(parts), table.zones, len(table.shards), table.bounds)
+
+
+def demand_table(demands: Mapping[int, Demand]) -> pa.Table:
+    """The demand as rows, by interval and zone."""
+    start_ms = np.repeat(
+        np.array([start_s * 1000 for start_s in demands], np.int64), [len(demand.zones) for demand in demands.values()]
+    )
+    zones = [zone for demand in demands.values() for zone in demand.zones]
+    columns = [np.concatenate([getattr(demand, name) for demand in demands.values()]) for name in _DEMAND_COLUMNS]
+    start = pa.array(start_ms, DEMAND_SCHEMA.field("interval_start").type)
+    bounds = [encode_bounds(demand.bounds_at(row)) for demand in demands.values() for row in range(len(demand.zones))]
+    return pa.table(
+        [start, pa.array(zones, pa.string()), *columns, pa.array(bounds, pa.string())], schema=DEMAND_SCHEMA
     )
 
 
-def _unknown_shard_readings(landing: Landing, table: MeterTable, manifest: IntervalManifest) -> int:
-    """How many readings are in shards that the table does not have."""
-    known = set(table.shards)
-    unknown = [file for file in manifest.files if (file.shard or 0) not in known]
-    return sum(len(batch) for file in unknown for batch in read_readings(landing.root, file))
+def write_demand(path: Path, demands: Mapping[int, Demand]) -> None:
+    """Write the demand as Parquet, whole or not at all. It is confidential: readable by its owner alone."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(demand_table(demands), sink)
+    durable.write_file(path, memoryview(sink.getvalue()))

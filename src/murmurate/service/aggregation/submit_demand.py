@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.service.aggregation.job import IntervalDemand
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
 
 
 def submit_demand(
-    state: PostgresStateStore, interval_s: int, demands: Sequence[IntervalDemand], quorum: float = 0.0
+    state: PostgresStateStore, interval_s: int, demands: Mapping[int, Demand], quorum: float = 0.0
 ) -> dict[str, str]:
-    """Store each demand until it is released. Returns the zones whose demand cannot be used, with the reason.
+    """Store each demand until it is released, by the begin of its interval [s of UTC].
 
+    Returns the zones whose demand cannot be used, with the reason.
     The demand of a zone in which less than `quorum` of the meters have reported is not used for that interval.
     """
     terms, closed = terms_by_zone(state), state.closed_zones()
     unusable: dict[str, str] = {}
-    for interval in demands:
-        releasable, reasons = releasable_demand(_without_zones(interval.demand, closed), terms, interval_s, quorum)
+    for start_s, demand in demands.items():
+        releasable, reasons = releasable_demand(_without_zones(demand, closed), terms, interval_s, quorum)
         unusable |= reasons
-        state.store_demand(interval.start_s // interval_s, releasable)
+        state.store_demand(start_s // interval_s, releasable)
     return unusable
 
 
@@ -31,15 +31,13 @@ def terms_by_zone(state: PostgresStateStore) -> dict[str, ReleaseTerms | None]:
     """The terms of the plan of each zone; None where it is not registered or damaged."""
     plans = state.plan_by_zone()
     state.load_terms(plans.values())
-    return {zone: _find_terms(state, plan) for zone, plan in plans.items()}
-
-
-def _find_terms(state: PostgresStateStore, plan: str) -> ReleaseTerms | None:
-    """Return the terms of a plan, or None where it is not registered or damaged: other zones go on."""
-    try:
-        return state.terms_for_plan(plan)
-    except PrivacyError:
-        return None
+    terms: dict[str, ReleaseTerms | None] = {}
+    for zone, plan in plans.items():
+        try:
+            terms[zone] = state.terms_for_plan(plan)
+        except PrivacyError:
+            terms[zone] = None
+    return terms
 
 
 def releasable_demand(

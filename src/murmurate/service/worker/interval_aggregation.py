@@ -149,12 +149,13 @@ class IntervalAggregation:
             restored = pin_table(self.landing, self.meters, rewrite=True)
             demands = aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
         unusable = submit_demand(self.state, self.landing.interval_s, demands, self.quorum)
-        self._note_zones(table, demands[0].demand, interval)
+        demand = demands[start_s]
+        self._note_zones(table, demand, interval)
         counts = {
-            "reported": int(demands[0].demand.reported.sum()),
-            "imputed": int(demands[0].demand.imputed.sum()),
-            "unknown_meter": demands[0].unknown_meter,
-            "wrong_interval": demands[0].wrong_interval,
+            "reported": int(demand.reported.sum()),
+            "imputed": int(demand.imputed.sum()),
+            "unknown_meter": demand.unknown_meter,
+            "wrong_interval": demand.wrong_interval,
         }
         blocked = {"blocked": len(unusable), "reasons": dict(sorted(unusable.items())[:5])}
         logger.info("aggregated", extra={"interval": interval_name(start_s), **counts, **blocked})
