@@ -33,8 +33,8 @@ from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MAX_MESSAGE_BYTES
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
+from murmurate.service.landing.append import MergingAppender
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.merging_appender import MergingAppender
 from murmurate.service.mqtt_client import connect_mqtt
 from murmurate.service.settings import MqttBroker
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from murmurate.service.landing import append as appending
-from murmurate.service.landing import interval_manifest, merging_appender
+from murmurate.service.landing import append, interval_manifest
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.readings_file import encode_readings
 from murmurate.types import Readings
@@ -169,11 +169,11 @@ def keep_appending_and_merging(line: Any, root: Path) -> None:
     landing = Landing.open(root)
     _warm()
     _quick()
-    merging_appender.MIN_PARTS_TO_MERGE = 1
+    append.MIN_PARTS_TO_MERGE = 1
     while True:
         start_s, meters = line.recv()
         deadline_s = start_s + landing.interval_s
-        appender = merging_appender.MergingAppender(landing, lambda now=deadline_s: now, 0, in_background=False)
+        appender = append.MergingAppender(landing, lambda now=deadline_s: now, 0, in_background=False)
         over = threading.Event()
         merging = threading.Thread(target=_keep_merging, args=(appender, over))
         merging.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 from murmurate.commands.console import stdout
 from murmurate.commands.json_output import print_json
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.purge import purge_intervals
+from murmurate.service.landing.maintenance import purge_intervals
 
 
 def purge_readings(root: Path, days: float, *, as_json: bool = False) -> None:

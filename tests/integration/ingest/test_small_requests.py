@@ -12,8 +12,7 @@ from tests.support.ingest_server import HARBOUR, QUAY, lines, reading, run_inges
 
 from murmurate.service import auth
 from murmurate.service.auth import ApiClient, AuthError, AuthStore, TokenCache
-from murmurate.service.landing import append as appending
-from murmurate.service.landing import merging_appender
+from murmurate.service.landing import append
 
 CLIENTS = 24
 
@@ -44,14 +43,14 @@ def await_waiting(door, requests):
 
 def test_requests_that_come_together_are_stored_together_each_with_its_own_receipt(door, monkeypatch):
     """The first is stored alone; a broken one fails alone."""
-    first, may_go, real = threading.Event(), threading.Event(), merging_appender.append_readings
+    first, may_go, real = threading.Event(), threading.Event(), append.append_readings
 
     def slow(*what):
         first.set()
         assert may_go.wait(60)
         return real(*what)
 
-    monkeypatch.setattr(merging_appender, "append_readings", slow)
+    monkeypatch.setattr(append, "append_readings", slow)
     token = door.bearer("north")
     bodies = [lines([reading(meter), reading(QUAY[meter])]) for meter in range(1, CLIENTS)] + [b"broken"]
     with ThreadPoolExecutor(2) as senders:
@@ -72,14 +71,14 @@ def test_requests_that_come_together_are_stored_together_each_with_its_own_recei
 
 
 def test_when_too_many_bodies_are_on_their_way_a_client_is_told_to_come_again(door, monkeypatch):
-    begun, may_go, real = threading.Event(), threading.Event(), merging_appender.append_readings
+    begun, may_go, real = threading.Event(), threading.Event(), append.append_readings
 
     def slow(*what):
         begun.set()
         assert may_go.wait(60)
         return real(*what)
 
-    monkeypatch.setattr(merging_appender, "append_readings", slow)
+    monkeypatch.setattr(append, "append_readings", slow)
     door.api.max_bytes_in_flight = 10
     token = door.bearer("north")
     with ThreadPoolExecutor(1) as sender:
@@ -97,7 +96,7 @@ def test_when_too_many_bodies_are_on_their_way_a_client_is_told_to_come_again(do
 def test_a_disk_that_fails_is_a_503_and_what_is_sent_again_counts_once(door, monkeypatch):
     token = door.bearer("north")
     with monkeypatch.context() as patch:
-        patch.setattr(appending.durable, "write_file", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        patch.setattr(append.durable, "write_file", lambda *_: (_ for _ in ()).throw(OSError("full")))
         assert door.post(token, lines([reading(0)])).status_code == 503
     assert door.post(token, lines([reading(0)])).status_code == 200
     assert door.counted().reported.tolist() == [1, 0]

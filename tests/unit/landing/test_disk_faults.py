@@ -27,8 +27,8 @@ from tests.support.sample_landings import (
 from murmurate.errors import MeterError, MurmurateError, ReadingError
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import close_interval, manifest_of
+from murmurate.service.landing.maintenance import purge_intervals
 from murmurate.service.landing.meter_table import pin_table
-from murmurate.service.landing.purge import purge_intervals
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

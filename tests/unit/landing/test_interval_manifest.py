@@ -232,9 +232,9 @@ def test_a_closer_that_dies_at_any_touch_of_the_disk_leaves_nothing_in_the_way(t
     died = killed(_close, landing.root, table.version)
     assert 10 < died < len(many)
     closings = close_intervals(landing, [START_S + number * STEP_S for number in many], table)
-    for one in aggregate_landing(landing, table, closings):
-        assert lines(one.demand) == by_hand(METERS, HONEST)
-        assert is_closing(landing, one.start_s)
+    for start_s, demand in aggregate_landing(landing, table, closings).items():
+        assert lines(demand) == by_hand(METERS, HONEST)
+        assert is_closing(landing, start_s)
 
 
 @pytest.mark.slow

@@ -27,11 +27,11 @@ from tests.support.sample_landings import (
     readings,
 )
 
-from murmurate.service.landing import merging_appender
-from murmurate.service.landing.file_runs import is_replaced, list_merged, merged_name, part_name
+from murmurate.service.landing import append
+from murmurate.service.landing.append import MergingAppender
 from murmurate.service.landing.interval_manifest import close_interval, late_files, manifest_of
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.merging_appender import MergingAppender
+from murmurate.service.landing.readings_file import is_replaced, list_merged, merged_name, part_name
 from murmurate.types import Readings
 
 GRACE_S = 60
@@ -50,7 +50,7 @@ def new_appender(landing, now_s=DEADLINE_S - 1):
 
 @pytest.fixture
 def merge_at_once(monkeypatch):
-    monkeypatch.setattr(merging_appender, "MIN_PARTS_TO_MERGE", 1)
+    monkeypatch.setattr(append, "MIN_PARTS_TO_MERGE", 1)
 
 
 def files_of(landing, start_s=START_S):
@@ -63,11 +63,11 @@ def files_of(landing, start_s=START_S):
 def test_every_stored_reading_counts_once_whatever_was_merged_and_whatever_failed(tmp_path_factory, done, run_readings):
     """A write that fails has left its file or not: what is there counts, merged or not."""
     with no_waiting(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging_appender, "MIN_PARTS_TO_MERGE", 1)
-        patch.setattr(merging_appender, "MAX_RUN_READINGS", run_readings)
+        patch.setattr(append, "MIN_PARTS_TO_MERGE", 1)
+        patch.setattr(append, "MAX_RUN_READINGS", run_readings)
         landing, table = a_landing(tmp_path_factory.mktemp("merging"), METERS)
         appender, stored, in_place, failing = new_appender(landing), [], 0, None
-        real = merging_appender.write_readings_file
+        real = append.write_readings_file
 
         def write(path, start_s, some):
             nonlocal in_place, failing
@@ -80,7 +80,7 @@ def test_every_stored_reading_counts_once_whatever_was_merged_and_whatever_faile
             in_place += len(some)
             raise OSError("the disk has failed")
 
-        patch.setattr(merging_appender, "write_readings_file", write)
+        patch.setattr(append, "write_readings_file", write)
         for step in done:
             if step == "merge":
                 appender.merge_due_runs()
@@ -92,8 +92,8 @@ def test_every_stored_reading_counts_once_whatever_was_merged_and_whatever_faile
                 except OSError:
                     appender.append(START_S, readings(step))
                 stored += step
-        (found,) = close_and_aggregate(landing, table)
-        assert lines(found.demand) == by_hand(METERS, stored)
+        (found,) = close_and_aggregate(landing, table).values()
+        assert lines(found) == by_hand(METERS, stored)
         assert found.readings == in_place
         assert late_files(landing, manifest_of(landing, START_S)) == []
 
@@ -127,7 +127,7 @@ def test_what_is_merged_after_the_files_were_listed_changes_nothing(tmp_path, mo
     for number in range(4):
         appender.append(START_S, readings([Row(number % 3, 100 + number)]))
     with monkeypatch.context() as patch:  # the closing begins after the merging has looked for its mark
-        patch.setattr(merging_appender, "is_closing", lambda *_: False)
+        patch.setattr(append, "is_closing", lambda *_: False)
         manifest = close_interval(landing, START_S, table.version)
         appender.merge_due_runs()
     assert len(files_of(landing)) == 4 + 1
@@ -158,7 +158,7 @@ def test_a_merged_file_that_is_not_whole_replaces_nothing(tmp_path):
 def test_files_are_merged_at_rest_when_many_have_come_and_before_the_deadline(tmp_path, monkeypatch):
     landing, _ = a_landing(tmp_path, METERS)
     clock, now_s = [100.0], [DEADLINE_S - 30.0]
-    monkeypatch.setattr(merging_appender.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(append.time, "monotonic", lambda: clock[0])
     appender = MergingAppender(landing, lambda: now_s[0], GRACE_S, in_background=False)
 
     def merged_after(parts):
@@ -167,22 +167,22 @@ def test_files_are_merged_at_rest_when_many_have_come_and_before_the_deadline(tm
         appender.merge_due_runs()
         return sum("merged" in name for name in files_of(landing))
 
-    assert merged_after(merging_appender.MIN_PARTS_TO_MERGE) == 0, "more may come"
-    clock[0] += merging_appender.QUIET_S
+    assert merged_after(append.MIN_PARTS_TO_MERGE) == 0, "more may come"
+    clock[0] += append.QUIET_S
     assert merged_after(0) == 1
-    assert merged_after(merging_appender.MIN_PARTS_TO_MERGE) == 1
-    now_s[0] = DEADLINE_S - merging_appender.DEADLINE_MARGIN_S
+    assert merged_after(append.MIN_PARTS_TO_MERGE) == 1
+    now_s[0] = DEADLINE_S - append.DEADLINE_MARGIN_S
     assert merged_after(0) == 2
     now_s[0] = DEADLINE_S - 30.0
-    monkeypatch.setattr(merging_appender, "MAX_SMALL_FILE_READINGS", 1)
+    monkeypatch.setattr(append, "MAX_SMALL_FILE_READINGS", 1)
     assert merged_after(20) == 3
 
 
 @pytest.mark.usefixtures("quick_disk", "merge_at_once")
 def test_large_files_are_not_merged_and_memory_is_bounded(tmp_path, monkeypatch):
     landing, table = a_landing(tmp_path, METERS)
-    monkeypatch.setattr(merging_appender, "MAX_SMALL_FILE_READINGS", 2)
-    monkeypatch.setattr(merging_appender, "MAX_HELD_READINGS", 4)
+    monkeypatch.setattr(append, "MAX_SMALL_FILE_READINGS", 2)
+    monkeypatch.setattr(append, "MAX_HELD_READINGS", 4)
     appender = new_appender(landing)
     sent = [Row(0, 10 * number) for number in range(10)]
     appender.append(START_S, readings(sent[:3]))
@@ -190,12 +190,12 @@ def test_large_files_are_not_merged_and_memory_is_bounded(tmp_path, monkeypatch)
         appender.append(START_S, readings([row]))
     appender.merge_due_runs()
     assert len(close_interval(landing, START_S, table.version).files) == 1 + 1 + 3
-    assert close_and_aggregate(landing, table)[0].readings == 10
+    assert close_and_aggregate(landing, table)[START_S].readings == 10
 
 
 @pytest.mark.usefixtures("merge_at_once")
 def test_the_background_thread_merges_cleans_and_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(merging_appender, "_MERGE_CHECK_S", 0.02)
+    monkeypatch.setattr(append, "_MERGE_CHECK_S", 0.02)
     landing, table = a_landing(tmp_path, METERS)
     appender = MergingAppender(landing, lambda: DEADLINE_S - 1, GRACE_S)
     for number in range(8):
@@ -205,7 +205,7 @@ def test_the_background_thread_merges_cleans_and_ends(tmp_path, monkeypatch):
     close_interval(landing, START_S, table.version)
     wait_until(lambda: appender._thread is None)
     assert len(files_of(landing)) == 1
-    assert close_and_aggregate(landing, table)[0].readings == 8
+    assert close_and_aggregate(landing, table)[START_S].readings == 8
 
 
 def wait_until(holds):
@@ -217,7 +217,7 @@ def wait_until(holds):
 
 def _append_and_merge(number, root):
     """Five appends to two shards, merged on the way; each is noted once it is acknowledged."""
-    merging_appender.MIN_PARTS_TO_MERGE = 1
+    append.MIN_PARTS_TO_MERGE = 1
     landing, start_s = Landing.open(root), START_S + number * STEP_S
     appender = MergingAppender(landing, lambda: start_s + STEP_S, 0, in_background=False)
     for meter in range(5):
@@ -242,7 +242,7 @@ def test_a_process_that_dies_at_any_touch_of_the_disk_loses_nothing_acknowledged
         start_s = START_S + number * STEP_S
         noted = Path(f"{landing.root}.{number}")
         acknowledged = [int(meter) for meter in noted.read_text().split()] if noted.exists() else []
-        (found,) = close_and_aggregate(landing, table, [start_s])
+        found = close_and_aggregate(landing, table, [start_s])[start_s]
         counted = counted_meters(landing, start_s)
         assert len(counted) == len(set(counted)) == found.readings
         assert set(counted) >= {meter + first for meter in acknowledged for first in (0, 6)}

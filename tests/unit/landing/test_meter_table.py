@@ -230,7 +230,7 @@ def test_an_interval_keeps_the_table_it_was_closed_under(tmp_path, landing):
     words = f"is {new.version[:12]}: must be {old.version[:12]}, under which interval 20250301T1200Z was closed"
     assert words in str(refusal.value)
     assert demand_of(landing, pinned_table(landing, manifest_of(landing, START_S).table_version)) == BY_HAND
-    assert close_and_aggregate(landing, new, [START_S + STEP_S])[0].demand.bounds == tuple(
+    assert close_and_aggregate(landing, new, [START_S + STEP_S])[START_S + STEP_S].bounds == tuple(
         line.bounds for line in BY_HAND.values()
     )
 

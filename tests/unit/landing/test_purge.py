@@ -25,8 +25,8 @@ from murmurate.errors import ReadingError
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import manifest_of
 from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.maintenance import purge_intervals
 from murmurate.service.landing.meter_table import pin_table
-from murmurate.service.landing.purge import purge_intervals
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

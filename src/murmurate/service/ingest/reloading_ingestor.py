@@ -13,8 +13,8 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import ClockComparison
 from murmurate.service.ingest.ingestor import ClaimStore, ReadingIngestor
 from murmurate.service.ingest.meter_registry import MeterRegistry
+from murmurate.service.landing.append import MergingAppender
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.merging_appender import MergingAppender
 from murmurate.service.landing.table_in_force import describe_losses
 
 logger = logging.getLogger(__name__)

@@ -1,19 +1,42 @@
-"""Leave readings in the landing: small appends by any number of writers, durable when the call returns."""
+"""Append readings to the landing: small appends by any number of writers, durable when the call returns.
+
+A file costs some 0.5 core ms to close and to aggregate, as much as 10,000 readings. One process appends hundreds of
+small files to a shard, so it keeps their readings in memory [16 bytes each] and writes them once more as one file
+before the interval is closed. What is acknowledged is in the small files; a process that is killed loses nothing but
+the merging.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from murmurate.service.landing.interval_manifest import is_closing
+from murmurate.errors import MurmurateError
+from murmurate.service.landing.interval_manifest import is_closing, manifest_of
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.readings_file import encode_readings
+from murmurate.service.landing.readings_file import encode_readings, merged_name, new_run_name, part_name
 from murmurate.service.storage import durable
 from murmurate.types import Readings
 
+logger = logging.getLogger(__name__)
+
+MAX_SMALL_FILE_READINGS = 32_768  # a file with more readings is not merged
+MAX_RUN_READINGS = 262_144  # a run with more readings is ended, and another one begins
+MAX_HELD_READINGS = 2**24  # in memory; beyond it files are not merged
+MIN_PARTS_TO_MERGE = 4
+QUIET_S = 2.0  # merge a run that received nothing for this long [s]
+DEADLINE_MARGIN_S = 4.0  # merge every run this long before the deadline of its interval [s]
+_MERGE_CHECK_S = 1.0
+_MAX_HOLD_S = 3600.0  # stop holding an interval that is still open this long after its deadline [s]
+
+# Takes an interval [s of UTC] and readings. Returns True if the interval is still open, so that they will be counted.
+AppendReadings = Callable[[int, Readings], bool]
 ShardWriter = Callable[[int, int, Readings], None]  # interval [s of UTC], shard, its readings in order of the meters
 
 
@@ -27,9 +50,13 @@ def append_readings(landing: Landing, start_s: int, readings: Readings, write_sh
         return False
 
     def write_new_file(start_s: int, shard: int, readings: Readings) -> None:
-        write_readings_file(landing.shard_folder(start_s, shard) / f"{os.urandom(12).hex()}.parquet", start_s, readings)
+        write_readings_file(landing.shard_folder(start_s, shard) / f"{new_run_name()}.parquet", start_s, readings)
 
-    for shard, part in _split_by_shard(landing, readings):
+    order = np.argsort(readings.meter, kind="stable")  # in order of the meters a reading takes a third of the room
+    meter, energy_wh = readings.meter[order], readings.energy_wh[order]
+    shards, first = np.unique(meter // landing.shard_meters, return_index=True)
+    for shard, begin, end in zip(shards.tolist(), first, [*first[1:], len(meter)], strict=True):
+        part = Readings(meter=meter[begin:end], energy_wh=energy_wh[begin:end])
         (write_shard or write_new_file)(start_s, shard, part)
     # A closing lists the files after it has begun: what is in place before that is on its list.
     return not is_closing(landing, start_s)
@@ -41,10 +68,160 @@ def write_readings_file(path: Path, start_s: int, readings: Readings) -> None:
     durable.write_file(path, memoryview(encode_readings(start_s, readings.meter, readings.energy_wh)))
 
 
-def _split_by_shard(landing: Landing, readings: Readings) -> Iterator[tuple[int, Readings]]:
-    """The readings of each shard, in order of the meters: so a reading takes a third of the room."""
-    order = np.argsort(readings.meter, kind="stable")
-    meter, energy_wh = readings.meter[order], readings.energy_wh[order]
-    shards, first = np.unique(meter // landing.shard_meters, return_index=True)
-    for shard, begin, end in zip(shards.tolist(), first, [*first[1:], len(meter)], strict=True):
-        yield shard, Readings(meter=meter[begin:end], energy_wh=energy_wh[begin:end])
+def join_readings(parts: Sequence[Readings]) -> Readings:
+    """The readings of all parts, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    return Readings(
+        meter=np.concatenate([part.meter for part in parts]),
+        energy_wh=np.concatenate([part.energy_wh for part in parts]),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _FileRun:
+    """The small files that this process has appended to one shard of one interval, and their readings."""
+
+    start_s: int
+    folder: Path
+    name: str = field(default_factory=new_run_name)
+    readings: list[Readings] = field(default_factory=list)  # of the parts, in order; merged ones are joined
+    reading_count: int = 0
+    parts: int = 0
+    merged_parts: int = 0
+    merged_names: list[str] = field(default_factory=list)  # the last one replaces the others
+    merged_reading_count: int = 0
+    changed_s: float = 0.0  # monotonic, of the last part
+
+
+class MergingAppender:
+    """Appends from one thread. Another thread merges while there is something to merge, and then ends.
+
+    Without `in_background` there is no such thread, and the caller merges.
+    """
+
+    def __init__(self, landing: Landing, now: Callable[[], float], grace_s: int, *, in_background: bool = True) -> None:
+        self._landing = landing
+        self._now = now
+        self._grace_s = grace_s
+        self._in_background = in_background
+        self._lock = threading.Lock()
+        self._runs: dict[tuple[int, int], _FileRun] = {}  # by interval and shard: the run that takes the next part
+        self._ended: list[_FileRun] = []
+        self._held_readings = 0
+        self._thread: threading.Thread | None = None
+
+    def append(self, start_s: int, readings: Readings) -> bool:
+        """As `append_readings`."""
+        is_counted = append_readings(self._landing, start_s, readings, self._write_shard)
+        with self._lock:
+            if self._in_background and self._thread is None and self._runs:
+                self._thread = threading.Thread(target=self._run_thread, name="merge", daemon=True)
+                self._thread.start()
+        return is_counted
+
+    def merge_due_runs(self) -> None:
+        """Write the merged files that are due, and delete the parts of intervals that were closed with them."""
+        with self._lock:
+            runs = [*self._runs.values(), *self._ended]
+        for start_s in sorted({run.start_s for run in runs}):
+            own = [run for run in runs if run.start_s == start_s]
+            if is_closing(self._landing, start_s) or self._now() > self._deadline_s(start_s) + _MAX_HOLD_S:
+                self._drop_closed_runs(start_s, own)
+                continue
+            for run in own:
+                if self._is_due(run):
+                    self._merge_run(run)
+
+    def _write_shard(self, start_s: int, shard: int, readings: Readings) -> None:
+        run = self._take_run(start_s, shard, len(readings))
+        if run is None:
+            name = part_name(new_run_name(), 0)
+            write_readings_file(self._landing.shard_folder(start_s, shard) / name, start_s, readings)
+            return
+        try:
+            write_readings_file(run.folder / part_name(run.name, run.parts), start_s, readings)
+        except BaseException:
+            self._end_run(start_s, shard)  # whether the part is there is not known, so no merged file may replace it
+            raise
+        with self._lock:
+            run.readings.append(readings)
+            run.reading_count += len(readings)
+            run.parts += 1
+            self._held_readings += len(readings)
+            run.changed_s = time.monotonic()
+
+    def _take_run(self, start_s: int, shard: int, count: int) -> _FileRun | None:
+        """The run that the next file of a shard belongs to; None if the file shall not be merged."""
+        if count > MAX_SMALL_FILE_READINGS or self._held_readings + count > MAX_HELD_READINGS:
+            return None
+        with self._lock:
+            run = self._runs.get((start_s, shard))
+        if run is not None and run.reading_count + count > MAX_RUN_READINGS:
+            self._end_run(start_s, shard)
+            run = None
+        if run is None:
+            run = _FileRun(start_s, self._landing.shard_folder(start_s, shard))
+            with self._lock:
+                self._runs[start_s, shard] = run
+        return run
+
+    def _end_run(self, start_s: int, shard: int) -> None:
+        with self._lock:
+            if (run := self._runs.pop((start_s, shard), None)) is not None:
+                self._ended.append(run)
+
+    def _deadline_s(self, start_s: int) -> float:
+        return start_s + self._landing.interval_s + self._grace_s
+
+    def _is_due(self, run: _FileRun) -> bool:
+        """Whether to merge now: a run at rest, one whose unmerged readings outweigh the merged ones, or a last time."""
+        if run.parts - run.merged_parts < MIN_PARTS_TO_MERGE:
+            return False
+        return (
+            time.monotonic() - run.changed_s >= QUIET_S
+            or run.reading_count >= 2 * run.merged_reading_count + MAX_SMALL_FILE_READINGS
+            or self._now() >= self._deadline_s(run.start_s) - DEADLINE_MARGIN_S
+        )
+
+    def _merge_run(self, run: _FileRun) -> None:
+        with self._lock:
+            pieces, parts = list(run.readings), run.parts
+        joined = join_readings(pieces)
+        order = np.argsort(joined.meter, kind="stable")
+        merged = Readings(meter=joined.meter[order], energy_wh=joined.energy_wh[order])
+        name = merged_name(run.name, parts)
+        write_readings_file(run.folder / name, run.start_s, merged)
+        with self._lock:
+            run.merged_names.append(name)
+            run.readings[: len(pieces)] = [merged]
+            run.merged_parts, run.merged_reading_count = parts, len(merged)
+
+    def _drop_closed_runs(self, start_s: int, runs: list[_FileRun]) -> None:
+        """Let go of the runs of an interval that takes no readings any more, once it is decided what counts."""
+        manifest = manifest_of(self._landing, start_s)
+        if manifest is None and self._now() <= self._deadline_s(start_s) + _MAX_HOLD_S:
+            return
+        dropped = set(runs)
+        with self._lock:
+            self._runs = {key: run for key, run in self._runs.items() if run not in dropped}
+            self._ended = [run for run in self._ended if run not in dropped]
+            self._held_readings = sum(run.reading_count for run in (*self._runs.values(), *self._ended))
+        counted = {file.path for file in manifest.files} if manifest else set()
+        for run in runs:  # delete what a merged file replaces, if the manifest counts the merged file
+            *replaced, newest = run.merged_names or [""]
+            if newest and (run.folder / newest).relative_to(self._landing.root).as_posix() in counted:
+                for name in (*replaced, *(part_name(run.name, number) for number in range(run.merged_parts))):
+                    (run.folder / name).unlink(missing_ok=True)
+
+    def _run_thread(self) -> None:
+        while True:
+            time.sleep(_MERGE_CHECK_S)
+            try:
+                self.merge_due_runs()
+            except (MurmurateError, OSError) as error:
+                logger.warning("files not merged", extra={"reason": type(error).__name__})
+            with self._lock:
+                if not self._runs and not self._ended:
+                    self._thread = None
+                    return

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from murmurate.errors import ReadingError
-from murmurate.service.landing.file_runs import is_replaced, list_merged
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
-from murmurate.service.landing.readings_file import LandedFile, fingerprint_file
+from murmurate.service.landing.readings_file import LandedFile, fingerprint_file, is_replaced, list_merged
 from murmurate.service.storage import durable
 
 CLOSED_FOLDER = "_closed"
@@ -82,7 +81,7 @@ def close_interval(landing: Landing, start_s: int, table_version: str, *, sharde
 def _counted_files(landing: Landing, start_s: int, *, sharded: bool) -> tuple[list[LandedFile], list[str]]:
     """The files of an interval as they are now: those that count, and the names of those that are not whole.
 
-    A part of a run does not count where a whole merged file holds it (`file_runs`).
+    A part of a run does not count where a whole merged file holds it (`readings_file`).
     """
     files: list[LandedFile] = []
     unfinished: list[str] = []

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 
 from murmurate.aggregation import Shard
 from murmurate.errors import MeterError
+from murmurate.planning.household_bounds import UNKNOWN_KIND, Households, count_households, household_bounds
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_file import (
     TEXT_COLUMNS,
@@ -31,16 +33,9 @@ from murmurate.service.landing.meter_file import (
     read_table,
     table_version,
 )
-from murmurate.service.landing.meter_households import (
-    MeterAttributes,
-    ZoneHouseholds,
-    check_unchanged,
-    merge_attributes,
-    read_attributes,
-    read_zone_households,
-)
 from murmurate.service.storage import durable
 from murmurate.types import Meters
+from murmurate.units import BoolArray, IntArray
 
 _COLUMN_ENCODING = dict.fromkeys(("meter", "zone", "bound_wh", "imputed_wh"), "DELTA_BINARY_PACKED")
 METERS_FOLDER = "_meters"
@@ -48,6 +43,7 @@ _HOUSEHOLDS_FILE = "households.parquet"
 _CONTENTS_FILE = "table.json"
 _VERSION_NAME = re.compile("[0-9a-f]{64}")
 _PARQUET_MAGIC = b"PAR1"
+_KEEP_HINT = "must stay: a plan proves its promises for households that keep their kind and their protection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +66,63 @@ class MeterTable:
     @property
     def sharded(self) -> bool:
         return self.shards != (0,)
+
+
+class MeterAttributes(NamedTuple):
+    """What a table says of each meter beside its bound. A meter keeps both in every later table."""
+
+    number: IntArray  # ascending
+    protected: BoolArray  # [meter]
+    kind: IntArray  # [meter] position in `kinds`
+    kinds: tuple[str, ...]  # the first is "": not said
+
+    def to_table(self) -> pa.Table:
+        """As `described` reads it."""
+        kind = pa.DictionaryArray.from_arrays(pa.array(self.kind, pa.int32()), pa.array(self.kinds, pa.string()))
+        return pa.table({"meter": self.number, "protected": self.protected, "kind": kind})
+
+
+def read_attributes(table: pa.Table) -> MeterAttributes:
+    """From a table in the order of the meters' numbers: the operator's, or one that was kept."""
+    everyone = np.ones(len(table), np.bool_)
+    protected = table["protected"].to_numpy() if "protected" in table.column_names else everyone
+    if "kind" not in table.column_names:
+        return MeterAttributes(table["meter"].to_numpy(), protected, np.full(len(table), UNKNOWN_KIND), ("",))
+    named = pc.dictionary_encode(pc.fill_null(table["kind"].cast(pa.large_string()), "")).combine_chunks()
+    names = named.dictionary.to_pylist()
+    kinds = ("", *sorted(set(names) - {""}))
+    position = {name: at for at, name in enumerate(kinds)}
+    code = np.array([position[name] for name in names], np.int64)[named.indices.to_numpy()]
+    return MeterAttributes(table["meter"].to_numpy(), protected, code, kinds)
+
+
+class ZoneHouseholds(NamedTuple):
+    """The households of a zone."""
+
+    number: int  # how many
+    bounds: Mapping[str, int]  # the largest bound of a household by kind [Wh]: see `household_bounds`
+
+
+def read_zone_households(table: pa.Table, meters: Meters, attributes: MeterAttributes) -> tuple[ZoneHouseholds, ...]:
+    """The households of each zone. Raises MeterError where the meters of one differ in zone, kind or protection."""
+    named = None
+    if "household" in table.column_names:
+        named = pc.dictionary_encode(table["household"]).combine_chunks()
+    households = Households(
+        zone=meters.zone,
+        bound_wh=meters.bound_wh,
+        protected=attributes.protected,
+        kind=attributes.kind,
+        kinds=attributes.kinds,
+        household=None if named is None else named.indices.to_numpy().astype(np.int64),
+    )
+
+    def name(household: int) -> str:
+        return str(household if named is None else named.dictionary[household].as_py())
+
+    bounds = household_bounds(households, len(meters.zones), name)
+    counts = count_households(households, len(meters.zones)).tolist()
+    return tuple(ZoneHouseholds(*each) for each in zip(counts, bounds, strict=True))
 
 
 def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> MeterTable:
@@ -288,3 +341,37 @@ def _replace_folder(part: Path, folder: Path, *, rewrite: bool) -> None:
         if not folder.is_dir():
             raise
     durable.fsync_directory(folder.parent)
+
+
+def check_unchanged(before: MeterAttributes, after: MeterAttributes) -> None:
+    """Raise MeterError naming a meter that had a kind and has another now, or whose protection has changed."""
+    _, was, now = np.intersect1d(before.number, after.number, assume_unique=True, return_indices=True)
+    position = {name: at for at, name in enumerate(after.kinds)}
+    renamed = np.array([position.get(name, -1) for name in before.kinds], np.int64)
+    kind = before.kind[was]
+    kind_changed = (kind != UNKNOWN_KIND) & (renamed[kind] != after.kind[now])
+    if kind_changed.any():
+        at = int(kind_changed.argmax())
+        old, new = before.kinds[int(kind[at])], after.kinds[int(after.kind[now[at]])]
+        raise MeterError(f"kind of meter {after.number[now[at]]}", f"{new!r}, was {old!r}", _KEEP_HINT)
+    protection_changed = before.protected[was] != after.protected[now]
+    if protection_changed.any():
+        at = int(protection_changed.argmax())
+        protected = bool(after.protected[now[at]])
+        value = f"{protected}, was {not protected}".lower()
+        raise MeterError(f"protected of meter {after.number[now[at]]}", value, _KEEP_HINT)
+
+
+def merge_attributes(before: MeterAttributes, after: MeterAttributes) -> MeterAttributes:
+    """What both say, where `after` is not refused: of a meter in both what `after` says."""
+    kinds = ("", *sorted({*before.kinds, *after.kinds} - {""}))
+    position = {name: at for at, name in enumerate(kinds)}
+    gone = ~np.isin(before.number, after.number, assume_unique=True)
+    codes = [
+        np.array([position[name] for name in attributes.kinds], np.int64)[attributes.kind]
+        for attributes in (before, after)
+    ]
+    number = np.concatenate([before.number[gone], after.number])
+    order = np.argsort(number)
+    protected = np.concatenate([before.protected[gone], after.protected])[order]
+    return MeterAttributes(number[order], protected, np.concatenate([codes[0][gone], codes[1]])[order], kinds)

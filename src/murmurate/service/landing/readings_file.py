@@ -1,9 +1,20 @@
-"""A file of readings: how it is written, what it must be, and how it is read again."""
+"""A file of readings: how it is named and written, what it must be, and how it is read again.
+
+A writer that appends many small files to a shard numbers them, so that one file can merge them:
+
+    <run>-00000000.parquet, <run>-00000001.parquet, ..   the parts of a run, in the order in which they were appended
+    <run>-merged-00000002.parquet                        the readings of its first two parts, and of no other
+
+A merged file replaces the parts that it holds: where both are in a folder, the merged file counts and the parts do not.
+So a merged file may appear at any time, without a lock, and no part is deleted before its interval is closed.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +30,7 @@ ROWS_PER_BATCH = 131_072
 READINGS_SCHEMA = pa.schema(
     [("meter", pa.int64()), ("interval_start", pa.timestamp("us", "UTC")), ("energy_wh", pa.int64())]
 )
+_RUN_FILE = re.compile(r"([0-9a-f]{24})-(merged-)?([0-9]{8})\.parquet")
 _HASH_CHUNK_BYTES = 2**20
 _MICROSECONDS_PER_UNIT = {"s": 10**6, "ms": 10**3, "us": 1}
 _PARQUET_MAGIC = b"PAR1"
@@ -119,22 +131,19 @@ def _open_parquet(file: pa.NativeFile, name: str) -> pq.ParquetFile:
 def _check_columns(parquet: pq.ParquetFile, name: str) -> int:
     """Refuse columns that are not what a landing holds. Returns the unit of their time [µs]."""
     try:
-        return _time_unit_us(parquet, name)
+        schema = parquet.schema_arrow
+        names, leaves = schema.names, parquet.schema.names
     except UnicodeDecodeError:
         raise ReadingError(name, "with a name that is not UTF-8", "must have columns with names in UTF-8") from None
-
-
-def _time_unit_us(parquet: pq.ParquetFile, name: str) -> int:
-    schema = parquet.schema_arrow
     for column in READINGS_SCHEMA.names:
-        if schema.names.count(column) != 1:
-            how = f"with {column} twice" if column in schema.names else f"without {column}"
+        if names.count(column) != 1:
+            how = f"with {column} twice" if column in names else f"without {column}"
             raise ReadingError(name, how, f"must have {', '.join(READINGS_SCHEMA.names)}")
     for column in ("meter", "energy_wh"):
         kind = schema.field(column).type
         if not pa.types.is_integer(kind) or kind == pa.uint64():
             raise ReadingError(f"{column} in {name}", str(kind), "must be whole numbers that fit in 64 bits")
-    if parquet.schema.column(parquet.schema.names.index("interval_start")).physical_type == "INT96":
+    if parquet.schema.column(leaves.index("interval_start")).physical_type == "INT96":
         return 1  # how Spark writes UTC unless it is told otherwise; read as µs
     kind = schema.field("interval_start").type
     if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit not in _MICROSECONDS_PER_UNIT:
@@ -148,3 +157,37 @@ def _batch_readings(batch: pa.RecordBatch, unit_us: int) -> Readings:
     meter, energy_wh = (batch.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
     start = batch.column("interval_start").view(pa.int64()).to_numpy()
     return Readings(meter=meter, energy_wh=energy_wh, start_us=start if unit_us == 1 else start * np.int64(unit_us))
+
+
+def new_run_name() -> str:
+    return os.urandom(12).hex()
+
+
+def part_name(run: str, number: int) -> str:
+    """The name of a part of a run, numbered from 0.
+
+    >>> part_name("00112233445566778899aabb", 7)
+    '00112233445566778899aabb-00000007.parquet'
+    """
+    return f"{run}-{number:08d}.parquet"
+
+
+def merged_name(run: str, parts: int) -> str:
+    """The name of the file that holds the readings of the first `parts` parts of a run."""
+    return f"{run}-merged-{parts:08d}.parquet"
+
+
+def list_merged(names: Iterable[str]) -> list[tuple[str, int, str]]:
+    """The merged files of a folder as (run, parts that each one replaces, name): those with the most parts first."""
+    matches = (_RUN_FILE.fullmatch(name) for name in names if "-merged-" in name)
+    return sorted(((match[1], int(match[3]), match[0]) for match in matches if match), key=lambda file: -file[1])
+
+
+def is_replaced(name: str, merged_parts: Mapping[str, int]) -> bool:
+    """Whether a merged file replaces this one. `merged_parts` says how many parts were merged, by run.
+
+    A merged file of fewer parts is replaced by one of more parts.
+    """
+    if name[:24] not in merged_parts or (match := _RUN_FILE.fullmatch(name)) is None:
+        return False
+    return int(match[3]) < merged_parts[match[1]]

@@ -17,9 +17,8 @@ from murmurate.publisher.protocol import BlockedCode
 from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import ClockComparison
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.landing.damage import DamageScan
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.purge import purge_landing
+from murmurate.service.landing.maintenance import DamageScan, purge_landing
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.session import SESSION_TIMEOUT_S, ClockReading
 from murmurate.service.watchdog import report_progress
