@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.service.ingest.meter_signature import signed_bytes
+from murmurate.service.ingest.meter_registry import signed_bytes
 
 STEP_S = 900
 BOUND_WH, IMPUTED_WH = 1000, 200

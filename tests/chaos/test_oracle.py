@@ -161,7 +161,7 @@ def bare_reading(interval, arrivals):
     for sent, arrives in [*arrivals, (1.1, 1.1)]:
         shown = int(bare_message(TRUTH, meter, (interval + sent) * STEP_S)[1])
         point = RegisterReading(int((interval + arrives) * STEP_S), shown)
-        state, found = RegisterState.start_or_advance(state, point, interval_s=STEP_S)
+        state, found = (state or RegisterState(point, point)).advance(point, interval_s=STEP_S)
         energies += found
     return dict(energies).get(interval * STEP_S)
 

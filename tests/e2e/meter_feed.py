@@ -15,7 +15,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.service.ingest.meter_signature import signed_bytes
+from murmurate.service.ingest.meter_registry import signed_bytes
 from tests.e2e.running_service import BOUND_WH, HOMES, STEP_S, Instance, ServiceUnderTest
 
 PARQUET, SIGNED, BATCHED, REGISTERS = range(400), range(400, 450), range(450, 900), range(900, HOMES)

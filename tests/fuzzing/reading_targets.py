@@ -18,9 +18,8 @@ from murmurate.service.ingest.formats.text_lines import (
     parse_json_lines,
     parse_json_lines_strictly,
 )
-from murmurate.service.ingest.message_attempts import MessageAttempts
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageIngest
-from murmurate.service.ingest.message_queue import ReceivedMessage
+from murmurate.service.ingest.message_queue import MessageAttempts, ReceivedMessage
 from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import INTERVAL_S, FuzzFolder, InProcessDecoders, MemoryRegisters, new_ingestor
 from tests.support import green_button_feeds as feeds

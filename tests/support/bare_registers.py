@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from murmurate.service.ingest.delivery_fence import DeliveryFence
+from murmurate.service.ingest.mqtt_consumer import DeliveryFence
 from murmurate.service.landing.layout import Landing
 from murmurate.service.mqtt_client import send_at_once
 from tests.chaos.broker import Broker

@@ -23,7 +23,7 @@ from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.ingest.meter_signature import signed_bytes
+from murmurate.service.ingest.meter_registry import signed_bytes
 from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.interval_manifest import close_interval
 from murmurate.service.landing.layout import Landing
@@ -70,7 +70,7 @@ class IngestServer:
     def counted(self, start_s: int = OPEN_S) -> Demand:
         """Close the interval and return its demand."""
         table = pin_table(self.landing, self.root / "meters.csv")
-        return aggregate_landing(self.landing, table, [close_interval(self.landing, start_s, table.version)])[0].demand
+        return aggregate_landing(self.landing, table, [close_interval(self.landing, start_s, table.version)])[start_s]
 
     def landed(self) -> int:
         """The number of readings on disk, duplicates included."""

@@ -29,8 +29,8 @@ from murmurate.service.ingest.batch import Receipt
 from murmurate.service.ingest.cumulative_register import RegisterReading
 from murmurate.service.ingest.formats.text_lines import parse_csv, parse_json_lines
 from murmurate.service.ingest.ingestor import ReadingIngestor
+from murmurate.service.ingest.message_ingest import ingest_register_points
 from murmurate.service.ingest.meter_registry import MeterRegistry
-from murmurate.service.ingest.register_ingest import RegisterPoint, ingest_register_points
 from murmurate.service.landing.interval_manifest import IntervalManifest, close_interval
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
@@ -206,9 +206,9 @@ def _aggregate(world: World, folder: Path) -> list[Demand]:
         manifests[table].append(close_interval(landing, start, pinned[table].version, sharded=pinned[table].sharded))
         _ingest_rows(world, ingestor, number, late=True)
     return [
-        aggregated.demand
+        demand
         for table, own in zip(pinned, manifests, strict=False)
-        for aggregated in aggregate_landing(landing, table, own)
+        for demand in aggregate_landing(landing, table, own).values()
     ]
 
 
@@ -292,6 +292,6 @@ def _ingest_registers(world: World, ingestor: ReadingIngestor, registers: Regist
         if number >= 0 and meter.arrivals[number] != "silent":
             times.insert(0, end - step // 10)
             times += times[-1:] if meter.arrivals[number] == "repeated" else []
-        points += [RegisterPoint(str(meter_number), RegisterReading(at, total_wh), end + step // 5) for at in times]
+        points += [(str(meter_number), RegisterReading(at, total_wh), end + step // 5) for at in times]
     if points:
         ingest_register_points(ingestor, registers, points)

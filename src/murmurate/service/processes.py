@@ -25,7 +25,7 @@ from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.ingest.ingest_status import IngestStatus
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
-from murmurate.service.ingest.readiness import IngestReadiness
+from murmurate.service.ingest.ingest_status import IngestReadiness
 from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging

@@ -24,7 +24,7 @@ from tests.support.ingest_server import (
 )
 
 from murmurate.service.auth import ApiClient, AuthStore
-from murmurate.service.ingest.meter_signature import signed_bytes
+from murmurate.service.ingest.meter_registry import signed_bytes
 from murmurate.service.storage.migrate import migrate_database
 
 CASES = 120

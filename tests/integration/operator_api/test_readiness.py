@@ -17,13 +17,12 @@ from tests.support.ports import free_port
 
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
-from murmurate.service.ingest import readiness, reloading_ingestor
+from murmurate.service.ingest import ingest_status, reloading_ingestor
 from murmurate.service.ingest.batch import ReadingBatch
 from murmurate.service.ingest.http_api import private_app
-from murmurate.service.ingest.ingest_status import IngestStatus
+from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus, WriteCheck
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
-from murmurate.service.ingest.readiness import IngestReadiness, WriteCheck
 from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
 from murmurate.service.operator_api.metrics import IngestCollector
@@ -40,7 +39,7 @@ OPEN_S = 1_794_657_600
 @pytest.fixture
 def private(tmp_path, state_dsn, monkeypatch):
     """A private process whose log is out of reach."""
-    monkeypatch.setattr(readiness, "MIN_CHECK_PERIOD_S", 0.0)
+    monkeypatch.setattr(ingest_status, "MIN_CHECK_PERIOD_S", 0.0)
     (tmp_path / "meters.csv").write_text("meter,zone,bound_wh\n0,harbour,1000\n1,quay,1000\n")
     landing, state = Landing.create(tmp_path / "landing"), SessionPool(state_dsn)
     clock = ServiceClock(simulated_s=OPEN_S + 910, wall_s=time.time(), speed=1e-9)
@@ -182,7 +181,7 @@ def test_no_answer_without_a_login_depends_on_how_many_meters_a_zone_has(private
 
 
 def test_a_check_that_never_ends_delays_no_answer_for_long_and_is_not_ready(monkeypatch):
-    monkeypatch.setattr(readiness, "CHECK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(ingest_status, "CHECK_TIMEOUT_S", 0.05)
     check = WriteCheck(lambda: time.sleep(20))
     assert [check.fault(), check.fault()] == ["does not answer"] * 2
 

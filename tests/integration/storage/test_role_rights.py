@@ -20,8 +20,8 @@ from murmurate.commands.roles import create_database_roles
 from murmurate.errors import MurmurateError
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
+from murmurate.service.ingest.ingest_status import IngestReadiness
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.ingest.readiness import IngestReadiness
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import read_heartbeats

@@ -28,7 +28,7 @@ anything = st.lists(st.builds(RegisterReading, moments, standings), max_size=40)
 def energies(points, register=None):
     energy_by_start = []
     for point in points:
-        register, new = RegisterState.start_or_advance(register, point, interval_s=INTERVAL_S)
+        register, new = (register or RegisterState(point, point)).advance(point, interval_s=INTERVAL_S)
         energy_by_start += new
     return register, dict(energy_by_start)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.service.ingest.delivery_fence import DeliveryFence
+from murmurate.service.ingest.mqtt_consumer import DeliveryFence
 
 STEP_S = 900.0
 NEW = DeliveryFence(STEP_S)

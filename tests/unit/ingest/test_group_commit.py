@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.ingestors import NOW_S, OPEN_S, STEP_S, demand_of, new_ingestor
 
-from murmurate.service.ingest import group_commit
+from murmurate.service.ingest import ingestor
 from murmurate.service.ingest.batch import ReadingBatch
-from murmurate.service.ingest.group_commit import GroupCommit, IngestBusyError
+from murmurate.service.ingest.ingestor import GroupCommit, IngestBusyError
 from murmurate.types import Readings
 
 TIMEOUT_S = 60
@@ -67,7 +67,7 @@ def test_each_submission_learns_its_own_fate(sent, failing, group):
     """Whatever else is in its group: another interval, one that is closed, one that cannot be stored."""
     disk = Disk(lambda _, meters: bool({meter % 100 for meter in meters} & failing))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_commit, "MAX_GROUP_READINGS", group)
+        patch.setattr(ingestor, "MAX_GROUP_READINGS", group)
         commits = GroupCommit(disk.append)
         fates = [
             commits.submit(start_s, one(*(number + 100 * copy for copy in range(count))))

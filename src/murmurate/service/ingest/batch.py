@@ -9,6 +9,7 @@ import numpy as np
 
 from murmurate.units import IntArray
 
+MAX_CLOCK_SKEW_S = 30  # how far the clock of a sender may be ahead
 MAX_LISTED_REFUSALS = 100
 MAX_KEPT_REFUSALS = 10_000  # lines of a receipt; what is refused beyond them is only counted
 Refusals = dict[int, str]  # line of the batch, and why it was refused

@@ -60,18 +60,11 @@ class RegisterState:
     first: RegisterReading  # the first point in that interval, its begin included
     last: RegisterReading
 
-    @staticmethod
-    def start_or_advance(
-        state: RegisterState | None, reading: RegisterReading, *, interval_s: int
-    ) -> tuple[RegisterState, list[tuple[int, int]]]:
-        """As `advance`; a meter without any point before begins here."""
-        return (state or RegisterState(reading, reading)).advance(reading, interval_s=interval_s)
-
     def advance(self, reading: RegisterReading, *, interval_s: int) -> tuple[RegisterState, list[tuple[int, int]]]:
         """The register after one more point, and (begin [s of UTC], energy [Wh]) of the interval that it completes.
 
         An interval is complete with the first point at or after its end. A point exactly on an edge belongs to both
-        intervals. A point that is not after the last one changes nothing, whatever it shows. Nothing is carried over a
+        intervals. A point that is not after the last one changes nothing. Nothing is carried over a
         gap: an interval without points far enough apart has no energy.
 
         >>> state = RegisterState(RegisterReading(900, 100), RegisterReading(1500, 140))

@@ -25,7 +25,7 @@ from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.batch import Receipt
 from murmurate.service.ingest.body_formats import PARSERS_BY_MEDIA_TYPE
 from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
-from murmurate.service.ingest.group_commit import IngestBusyError
+from murmurate.service.ingest.ingestor import IngestBusyError
 from murmurate.service.ingest.ingestor import PendingReceipt, ReadingIngestor
 from murmurate.service.settings import LOCAL_ADDRESSES
 from murmurate.service.web.http_auth import basic_credentials

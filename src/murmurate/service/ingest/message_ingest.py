@@ -1,31 +1,35 @@
-"""What messages carry, stored: many messages together, in few files, whichever of them cannot be read."""
+"""Store what messages carry: many messages together, in few files. A message that cannot be read keeps out no other.
+
+Points of registers become the energy of intervals, and the state keeps the last point of each register. A point counts
+for the time that it names, or else for that of its arrival. Some points are refused:
+
+    future        it names a time ahead of the clock; were it kept, its register would be silent until then
+    retained      it names no time and was published before this client subscribed
+    redelivered   it names no time and was delivered before: it is older than its arrival
+    clock         it names no time and came while the clocks of the service differed
+    queued        it names no time and may have waited at the broker or in a socket (`mqtt_consumer.py`)
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psycopg
 
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.ingest.batch import Receipt
+from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S, ReadingBatch, Receipt
 from murmurate.service.ingest.body_formats import JSON_LINES, PARQUET
+from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState, parse_register_reading
 from murmurate.service.ingest.decoder_pool import DecoderPool
 from murmurate.service.ingest.formats.text_lines import NOTHING_READABLE
-from murmurate.service.ingest.group_commit import IngestBusyError
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.ingest.ingestor import PendingReceipt, ReadingIngestor
-from murmurate.service.ingest.message_attempts import MessageAttempts
-from murmurate.service.ingest.message_queue import ReceivedMessage
-from murmurate.service.ingest.register_ingest import (
-    RegisterPoint,
-    count_refused_points,
-    ingest_register_points,
-    parse_register_message,
-)
+from murmurate.service.ingest.ingestor import UNKNOWN_METER, IngestBusyError, PendingReceipt, ReadingIngestor
+from murmurate.service.ingest.message_queue import MessageAttempts, ReceivedMessage
+from murmurate.service.ingest.meter_registry import NOT_FOUND
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +41,9 @@ MAX_JOINED_BYTES = 2**20
 RETRIED_ERRORS = (OSError, psycopg.Error, IngestBusyError, ClockDifferenceError)
 _MAX_PENDING_BATCHES = 1000  # that are parsed and not yet stored
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "clock", "queued", "unknown_meter")
+REFUSED_POINT_PREFIX = "register_"  # of their counts: register_future
+RegisterPoint = tuple[str, RegisterReading, int]  # meter, what its register showed, when the message came [s of UTC]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,8 +76,10 @@ class MessageIngest:
         self._wait_until_stored()
         if self._points:
             ingest_register_points(self.ingestor, self.store, self._points)
-        count_refused_points(self.ingestor, self._refused_points)
-        self.ingestor.counts.update(refused=self._refused, mqtt_quarantined=self._quarantined)
+        for cause in self._refused_points:
+            self.ingestor.counts[f"{REFUSED_POINT_PREFIX}{cause}"] += 1
+        refused = self._refused + len(self._refused_points)
+        self.ingestor.counts.update(refused=refused, mqtt_quarantined=self._quarantined)
 
     def _read_suspect(self, message: ReceivedMessage) -> None:
         """Read a message that may have ended a process before."""
@@ -79,21 +88,15 @@ class MessageIngest:
             facts = {"consumer": "mqtt", "topic": message.topic, "bytes": len(message.payload)}
             logger.warning("message quarantined", extra=facts)
             return
-        with self._attempt(message):
+        try:
             if message.topic == BATCH_TOPIC:
                 self._start_alone(message.payload)
             else:
                 self._read(message)
-
-    @contextmanager
-    def _attempt(self, message: ReceivedMessage) -> Iterator[None]:
-        """The attempt ends unless the process does, or an error that ends it."""
-        try:
-            yield
         except RETRIED_ERRORS:
             self.attempts.end(message)
             raise
-        self.attempts.end(message)
+        self.attempts.end(message)  # after any other error its digest stays: it ends this process
 
     def _read(self, message: ReceivedMessage) -> None:
         payload = message.payload
@@ -105,15 +108,25 @@ class MessageIngest:
             self._start_alone(payload)
 
     def _read_point(self, message: ReceivedMessage) -> None:
+        """Read a point. One that names no time must not have waited, and the time of its arrival must be known."""
+        now_s = int(self.ingestor.now())
+        received_s = now_s if message.received_s is None else message.received_s
         try:
-            point, cause = parse_register_message(message, int(self.ingestor.now()))
+            reading, has_time = parse_register_reading(message.payload, received_s)
         except MurmurateError:
             self._refused += 1
             return
-        if cause is None:
-            self._points.append(point)
-        else:
+        causes = {
+            "future": reading.at_s > now_s + MAX_CLOCK_SKEW_S,
+            "retained": not has_time and message.is_retained,
+            "redelivered": not has_time and message.is_duplicate,
+            "clock": not has_time and message.received_s is None,
+            "queued": not has_time and message.may_have_waited,
+        }
+        if cause := next((cause for cause, holds in causes.items() if holds), None):
             self._refused_points.append(cause)
+        else:
+            self._points.append((message.topic.split("/")[1], reading, received_s))
 
     def _start_joined(self, body: bytes, parts: Sequence[bytes]) -> None:
         """Begin to store messages that were joined. Where no line of them can be read, no message has one.
@@ -171,3 +184,36 @@ def join_bodies(payloads: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]
         size += len(payload) + 1
     if parts:
         yield b"\n".join(parts), parts
+
+
+def ingest_register_points(ingestor: ReadingIngestor, store: IngestStore, points: Sequence[RegisterPoint]) -> None:
+    """Store the energy of the intervals that these points complete, then the points.
+
+    A point that is lost between the two is computed again. Of two points of one second the first counts: the sort
+    leaves them in the order in which they came. A register whose last point lies ahead of the clock begins again.
+    """
+    now_s = max(received_s for _, _, received_s in points)
+    registry, unknown = ingestor.registry, 0
+    readings: dict[int, list[RegisterReading]] = {}  # by number of the meter
+    rows = registry.find_rows([meter for meter, _, _ in points]).tolist()
+    for row, (_, reading, _) in zip(rows, points, strict=True):
+        if row == NOT_FOUND:
+            unknown += 1
+        else:
+            readings.setdefault(int(registry.number[row]), []).append(reading)
+    known = store.load_registers(readings)
+    advanced: dict[int, RegisterState] = {}
+    energy_rows: list[tuple[int, int, int]] = []  # meter, begin of the interval, energy
+    for number, own in readings.items():
+        register = known.get(number)
+        if register is not None and register.last.at_s > now_s + MAX_CLOCK_SKEW_S:
+            register = None
+        for reading in sorted(own, key=lambda reading: reading.at_s):
+            register = register or RegisterState(reading, reading)
+            register, energies = register.advance(reading, interval_s=ingestor.landing.interval_s)
+            energy_rows += [(number, start_s, energy_wh) for start_s, energy_wh in energies]
+            advanced[number] = register
+    refused = Receipt(refused=dict.fromkeys(range(-unknown, 0), UNKNOWN_METER))
+    ingestor.ingest_batch(ReadingBatch.from_numbered_rows(energy_rows), None, refused)
+    ingestor.counts[f"{REFUSED_POINT_PREFIX}unknown_meter"] += unknown
+    store.store_registers(advanced, now_s=now_s)

@@ -1,4 +1,7 @@
-"""The meters that may send readings, their zones, and the keys of those that sign."""
+"""The meters that may send readings, their zones, and the keys of those that sign.
+
+Who carries a reading that its meter signs can lose it, but not change or repeat it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurate.errors import MeterError
-from murmurate.public_log.signing import check_public_key
+from murmurate.public_log.signing import check_public_key, verify_signature
 from murmurate.service.landing.meter_file import arrow_errors_as_meter_errors, read_table
 from murmurate.units import BoolArray, FloatArray, IntArray
 
@@ -44,26 +46,22 @@ class MeterRegistry:
     def from_meter_table(cls, source: Path) -> MeterRegistry:
         """From the meter table that aggregate uses; only ingest uses `id` and `key`."""
         with arrow_errors_as_meter_errors(source):
-            return cls._from_table(source, read_table(source))
-
-    @classmethod
-    def _from_table(cls, source: Path, table: pa.Table) -> MeterRegistry:
-        number = table["meter"].to_numpy()
+            table = read_table(source)
+            number = table["meter"].to_numpy()
+            named = pc.dictionary_encode(table["zone"]).combine_chunks()
+            names = table["id"].to_pylist() if "id" in table.column_names else None
+            keys = table["key"].to_pylist() if "key" in table.column_names else []
+            zones, zone_index = tuple(named.dictionary.to_pylist()), named.indices.to_numpy().astype(np.int64)
         if (number[1:] == number[:-1]).any():
             raise MeterError(f"{source}: meter", int(number[1:][number[1:] == number[:-1]][0]), "must be there once")
-        named = pc.dictionary_encode(table["zone"]).combine_chunks()
-        row_by_name = None
-        if "id" in table.column_names:
-            names = table["id"].to_pylist()
-            row_by_name = {name: row for row, name in enumerate(names)}
-            if len(row_by_name) != len(names):
-                raise MeterError(f"{source}: id", "repeated", "must name each meter once")
-        keys = table["key"].to_pylist() if "key" in table.column_names else []
+        row_by_name = None if names is None else {name: row for row, name in enumerate(names)}
+        if names is not None and row_by_name is not None and len(row_by_name) != len(names):
+            raise MeterError(f"{source}: id", "repeated", "must name each meter once")
         key_by_row = {row: check_public_key(key) for row, key in enumerate(keys) if key}
         return cls(
             number=number,
-            zones=tuple(named.dictionary.to_pylist()),
-            zone_index=named.indices.to_numpy().astype(np.int64),
+            zones=zones,
+            zone_index=zone_index,
             row_by_name=row_by_name,
             key_by_row=key_by_row,
         )
@@ -128,3 +126,18 @@ def _parse_meter_number(name: str) -> int:
     if name.isascii() and name.isdigit() and len(name) < 19 and str(int(name)) == name:
         return int(name)
     return NOT_FOUND
+
+
+def signed_bytes(meter: str, start_s: int, energy_wh: int) -> bytes:
+    """What a meter signs with its Ed25519 key: its name, the begin of the interval [s of UTC], the energy [Wh].
+
+    The energy is a whole number, rounded down, within 64 bits. It is what the meter measured, before it is clipped.
+
+    >>> signed_bytes("17", 1_794_658_500, 250)
+    b'murmurate reading 1\\n17\\n1794658500\\n250'
+    """
+    return f"murmurate reading 1\n{meter}\n{start_s}\n{energy_wh}".encode()
+
+
+def is_signature_valid(key: str, meter: str, start_s: int, energy_wh: int, signature: str | None) -> bool:
+    return signature is not None and verify_signature(key, signed_bytes(meter, start_s, energy_wh), signature)

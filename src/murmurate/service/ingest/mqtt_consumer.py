@@ -3,28 +3,38 @@ what; a meter with a key in the table must sign as well.
 
     murmurate/readings                  JSON lines or Parquet, as over HTTP
     smartmeter/<meter>/ACTIVE_ENERGY_P  the value of a register
-    murmurate/fence/<client>            what this client sends to itself: see delivery_fence.py
+    murmurate/fence/<client>            what this client sends to itself
+
+A fence shows whether the broker's messages arrive without delay: only then is a message that tells no time as old as
+its arrival. A message may have waited: at the broker while this client was away, in a socket while this process stood
+still, or until there was room in our queue. A broker delivers what it has for a client in the order in which it took
+it, so what arrives after a fence was taken after the fence was sent.
+
+    a fence is sent            it returns          a point arrives
+    |------------------ less than `tolerance_s` ---|                the broker took the point within this time
+
+While no fence returns, points are refused. Then senders may have kept points of their own, and send them when the
+broker is back. So fences must have returned for `settle_s` without a gap before points count again.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from paho.mqtt.client import Client, MQTTMessage
 
 from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
-from murmurate.service.ingest.delivery_fence import FENCES_PER_TOLERANCE, DeliveryFence
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
-from murmurate.service.ingest.message_attempts import MessageAttempts
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MAX_MESSAGE_BYTES, RETRIED_ERRORS, MessageIngest
-from murmurate.service.ingest.message_queue import MessageQueue, ReceivedMessage
+from murmurate.service.ingest.message_queue import MessageAttempts, MessageQueue, ReceivedMessage
 from murmurate.service.landing.layout import Landing
 from murmurate.service.mqtt_client import REPEAT_FAILURE_S, connect_mqtt
 from murmurate.service.settings import MqttBroker
@@ -37,10 +47,57 @@ FENCE_REMEDY = (
     f"let the service's user publish and read {FENCE_TOPIC}/# at the broker, and see that state and landing can be "
     "written; until then points of registers without a time are refused"
 )
+TOLERANCE_SHARE = 1 / 60  # of an interval
+SETTLE_SHARE = 1 / 6  # of an interval: 150 s of 15 minutes; common clients connect again within 120 s
+FENCES_PER_TOLERANCE = 5
+_TOKEN_BYTES = 16  # a fence of another client, or of an earlier process, is not known and does not count
 MAX_MESSAGES_PER_GROUP = 10_000
 _INGEST_RETRY_S = 5.0
 _TAKE_TIMEOUT_S = 0.2
 _MAX_LOST_FENCES = 2  # in a row, without a warning
+
+
+class DeliveryFence:
+    """The fences of one session. One thread sends them, another one receives.
+
+    Times are those of the service's clock [s of UTC]. If it is set back or ahead, that is a gap.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self.tolerance_s = interval_s * TOLERANCE_SHARE
+        self.settle_s = interval_s * SETTLE_SHARE
+        self._lock = Lock()
+        self._token = b""  # of the fence that is under way; none: it has returned
+        self._sent_s = -inf  # the fence that is under way
+        self.returned_s = -inf  # when the last fence that has returned was sent
+        self.lost_in_row = 0  # fences that took too long
+        self._since_s = inf  # when the first fence returned after the last gap
+
+    def next_fence(self, now_s: float) -> bytes | None:
+        """The payload of a fence to send now. None while another one is under way, and has not taken too long."""
+        with self._lock:
+            if self._token and self._is_recent(self._sent_s, now_s):
+                return None
+            self.lost_in_row += bool(self._token)
+            self._token, self._sent_s = os.urandom(_TOKEN_BYTES), now_s
+            return self._token
+
+    def note_return(self, payload: bytes, now_s: float) -> None:
+        """Note that a fence has returned."""
+        with self._lock:
+            if not self._token or payload != self._token:
+                return
+            if not self._is_recent(self.returned_s, now_s):
+                self._since_s = now_s
+            self._token, self.returned_s, self.lost_in_row = b"", self._sent_s, 0
+
+    def is_open(self, now_s: float) -> bool:
+        """Whether what arrives now has not waited."""
+        with self._lock:
+            return self._is_recent(self.returned_s, now_s) and now_s - self._since_s >= self.settle_s
+
+    def _is_recent(self, sent_s: float, now_s: float) -> bool:
+        return 0 <= now_s - sent_s < self.tolerance_s
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from murmurate.service.auth import AuthStore, scope_for_zones
-from murmurate.service.ingest.ingest_status import IngestStatus
+from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
 from murmurate.service.ingest.readiness import IngestReadiness
 from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.attention import WORKER_SILENT_S
@@ -30,6 +30,7 @@ from murmurate.service.operator_api.metrics import (
     StorageCollector,
     render_metrics,
 )
+from murmurate.service.operator_api.page import operator_page
 from murmurate.service.operator_api.status import BackgroundLogReader, ServiceStatus, ZoneStatus, service_status
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
@@ -145,7 +146,7 @@ class OperatorApi:
     def __post_init__(self) -> None:
         self._log_reader = BackgroundLogReader(self.databases.log.dsn)
         self._access = AuthStore(self.state)
-        self._readiness = self.ingest.readiness if self.ingest else IngestReadiness(self.state, self.settings.landing)
+        self._readiness = self.ingest.ingest_status if self.ingest else IngestReadiness(self.state, self.settings.landing)
 
     def routes(self) -> list[Route]:
         return [
