@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC
-from murmurate.service.web.descriptors import raise_descriptor_limit
+from murmurate.service.web.server import raise_descriptor_limit
 
 ZONES, LONG_ZONE, DAY_S, TILES = 200, "year", 86_400, 3_000
 SLOW_BYTES_PER_S, SLOW_HEAD_PERIOD_S, MESSAGE_PERIOD_S = 327_000, 0.5, 0.1

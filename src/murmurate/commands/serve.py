@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -27,29 +26,22 @@ def run_service(settings_file: Path, state: str, log: str, only: str | None) -> 
     Returns the exit status. An error is a line of the log, as everything is that a service has to say.
     """
     try:
-        return _run_processes(settings_file, state, log, only)
-    except MurmurateError as error:
-        reason = str(error)
-    except OSError as error:
-        reason = describe_os_error(error)
-    logger.error("ended by an error", extra={"reason": reason})
-    return 2
-
-
-def _run_processes(settings_file: Path, state: str, log: str, only: str | None) -> int:
-    settings = load_settings(settings_file)
-    if parent := os.environ.get(PARENT_VARIABLE):
-        Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
-    if only is None:
-        return run_all_processes(settings_file, settings, state, log)
-    if only not in PROCESSES:
-        raise MurmurateError("--only", only, f"must be one of {', '.join(PROCESSES)}")
-    run: Callable[[], None] = {
-        "public": lambda: run_public(settings, Database("log", log)),
-        "private": lambda: run_private(settings, Databases.from_dsns(state=state, log=log)),
-        "worker": lambda: run_worker(settings, Databases.from_dsns(state=state, log=log)),
-    }[only]
-    run()
+        settings = load_settings(settings_file)
+        if parent := os.environ.get(PARENT_VARIABLE):
+            Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
+        if only is None:
+            return run_all_processes(settings_file, settings, state, log)
+        if only not in PROCESSES:
+            raise MurmurateError("--only", only, f"must be one of {', '.join(PROCESSES)}")  # noqa: TRY301  logged below
+        if only == "public":
+            run_public(settings, Database("log", log))
+        else:
+            run = run_private if only == "private" else run_worker
+            run(settings, Databases.from_dsns(state=state, log=log))
+    except (MurmurateError, OSError) as error:
+        reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        logger.error("ended by an error", extra={"reason": reason})  # noqa: TRY400
+        return 2
     return 0
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import math
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_plus
 
 from murmurate.errors import MurmurateError
 from murmurate.service.storage.session import TransactionSource, open_source
@@ -114,9 +116,19 @@ class AuthStore:
             raise AuthError("invalid_client", "client", "unknown", "must be a client with its secret")
         return ApiClient(id=client_id, zones=frozenset(zones), is_operator=operator)
 
+    def authenticate_operator(self, headers: Mapping[str, str]) -> ApiClient:
+        """Return the operator whose name and secret a request has. Raises AuthError."""
+        client = self.authenticate(*(basic_credentials(headers) or ("", "")))
+        if not client.is_operator:
+            raise AuthError("invalid_client", "client", client.id, "is no operator")
+        return client
+
     def issue_token(self, client: ApiClient, scope: str | None = None) -> AccessToken:
         """A token for all zones of a client, or for those that `scope` asks for. Raises AuthError."""
-        zones = client.zones if not scope else frozenset(_zone_from_scope(word) for word in scope.split())
+        words = (scope or "").split()
+        if not all(word.startswith(_SCOPE_PREFIX) for word in words):
+            raise AuthError("invalid_scope", "scope", "unknown", f"must be words such as {_SCOPE_PREFIX}harbour")
+        zones = frozenset(unquote(word.removeprefix(_SCOPE_PREFIX)) for word in words) if scope else client.zones
         if not zones or not zones <= client.zones:
             raise AuthError("invalid_scope", "scope", "too wide", f"must be within {scope_for_zones(client.zones)}")
         token = os.urandom(32).hex()
@@ -199,11 +211,17 @@ class TokenCache:
             self._zone_count -= len(entry[1])
 
 
+def basic_credentials(headers: Mapping[str, str]) -> tuple[str, str] | None:
+    """Name and secret of HTTP Basic, if a request has them. RFC 6749 has both percent-encoded."""
+    scheme, _, coded = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        name, _, secret = base64.b64decode(coded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return "", ""
+    return unquote_plus(name), unquote_plus(secret)
+
+
 def _digest(secret: str) -> bytes:
     return sha256(secret.encode(errors="surrogatepass")).digest()
-
-
-def _zone_from_scope(word: str) -> str:
-    if not word.startswith(_SCOPE_PREFIX):
-        raise AuthError("invalid_scope", "scope", "unknown", f"must be words such as {_SCOPE_PREFIX}harbour")
-    return unquote(word.removeprefix(_SCOPE_PREFIX))

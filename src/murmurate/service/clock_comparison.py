@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 
 import psycopg
+from prometheus_client.core import GaugeMetricFamily
 
 from murmurate.service.clock import ServiceClock
 from murmurate.service.storage.session import ClockReading, TransactionSource, read_clock
@@ -111,3 +113,16 @@ class ClockComparison:
             logger.warning("clock ahead of the %s", self._database, extra=facts)
         else:
             logger.warning("clock behind the %s", self._database, extra=facts)
+
+
+def clock_difference_metric(differences_s: Mapping[tuple[str, str], float | None]) -> GaugeMetricFamily:
+    """How far clocks are ahead, by process and store (`state`, `log`). None: not known, without a sample."""
+    metric = GaugeMetricFamily(
+        "murmurate_clock_difference_seconds",
+        "The clock of a process minus that of a database.",
+        labels=("process", "store"),
+    )
+    for labels, difference_s in differences_s.items():
+        if difference_s is not None:
+            metric.add_metric(labels, round(difference_s, 1))
+    return metric

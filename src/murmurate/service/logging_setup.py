@@ -1,8 +1,8 @@
 """The log of a service: one JSON object a line, on standard error. Facts and counts, never a reading.
 
 Modules log as usual: `logger.warning("aggregation failed", extra={"interval": ..., "reason": ...})`. The message is the
-event; whatever stands in `extra` becomes a member of the line. What a library logs or prints, and every error that is
-not caught, becomes such a line too, with its type and place and without its text, which could quote a request.
+event; each entry of `extra` becomes a member of the line. What a library logs or prints, and every error that is not
+caught, becomes such a line too, with its type and place and without its text, which could quote a request.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ logger = logging.getLogger(__name__)
 MAX_LINE_BYTES = 4096  # what a pipe takes whole (PIPE_BUF): lines of several processes never mix
 MAX_TEXT_CHARS = 500  # of one member, where a line would be longer
 MAX_TRACE_FRAMES = 12  # the innermost
-LIBRARY_PERIOD_S = 1.0  # a library may log what a client does, so it gets one line of a kind in this time
+RATE_PERIOD_S = 1.0  # between two lines of a kind that clients can cause [s]
 _OWN = "murmurate"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-_ErrorInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+_FIRST = ("at", "level", "process", "event", "logger", "error", "shortened")  # the last to be left out
 
 
 class JsonFormatter(logging.Formatter):
@@ -49,52 +48,40 @@ class JsonFormatter(logging.Formatter):
         >>> [line[member] for member in ("level", "process", "event", "intervals")]
         ['info', 'worker', 'purged', 3]
         """
-        is_own = record.name.partition(".")[0] == _OWN
+        is_own = _is_own(record)
+        try:
+            event = record.getMessage() if is_own else "library message"
+        except (TypeError, ValueError):  # its arguments do not fit it
+            event = str(record.msg)
         line: dict[str, object] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "process": self._process,
-            "event": _event(record) if is_own else "library message",
+            "event": event,
         }
         if not is_own:
             line["logger"] = record.name
-        line |= _error_members(record.exc_info or (None, None, None))
-        if is_own or hasattr(record, "suppressed"):
-            names = vars(record).keys() - _STANDARD if is_own else {"suppressed"}
-            line |= {name: value for name, value in vars(record).items() if name in names}
-        return _encode_line(line)
-
-
-def _event(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except (TypeError, ValueError):  # its arguments do not fit it
-        return str(record.msg)
-
-
-def _error_members(error: _ErrorInfo) -> dict[str, object]:
-    """The type of an error and where it was raised, without its text."""
-    kind, _, trace = error
-    if kind is None:
-        return {}
-    frames = traceback.extract_tb(trace)[-MAX_TRACE_FRAMES:]
-    places = [f"{'/'.join(frame.filename.split('/')[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
-    return {"error": kind.__name__, "trace": places}
-
-
-def _encode_line(line: dict[str, object]) -> str:
-    text = json.dumps(line, default=str)
-    if len(text) < MAX_LINE_BYTES:  # with its end; json.dumps writes ASCII
+        if record.exc_info and (kind := record.exc_info[0]) is not None:
+            frames = traceback.extract_tb(record.exc_info[2])[-MAX_TRACE_FRAMES:]
+            places = [f"{'/'.join(frame.filename.split('/')[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
+            line |= {"error": kind.__name__, "trace": places}
+        names = vars(record).keys() - _STANDARD if is_own else {"suppressed"}
+        line |= {name: value for name, value in vars(record).items() if name in names}
+        text = json.dumps(line, default=str)
+        if len(text) >= MAX_LINE_BYTES:  # with its end; json.dumps writes ASCII
+            line = {name: _shorten(value, MAX_TEXT_CHARS) for name, value in line.items()} | {"shortened": True}
+            text = json.dumps(line, default=str)
+        if len(text) >= MAX_LINE_BYTES:
+            line = {name: _shorten(line[name], 100) for name in _FIRST if name in line}
+            text = json.dumps(line, default=str)
         return text
-    short = {name: _shorten(value) for name, value in line.items()} | {"shortened": True}
-    text = json.dumps(short, default=str)
-    if len(text) < MAX_LINE_BYTES:
-        return text
-    first = ("at", "level", "process", "event", "logger", "error", "shortened")
-    return json.dumps({name: _shorten(value, 100) for name, value in short.items() if name in first}, default=str)
 
 
-def _shorten(value: object, length: int = MAX_TEXT_CHARS) -> object:
+def _is_own(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] == _OWN
+
+
+def _shorten(value: object, length: int) -> object:
     if isinstance(value, bool | int | float | None):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=str)
@@ -113,21 +100,22 @@ class _LineHandler(logging.Handler):
             os.write(self._descriptor, f"{self.format(record)}\n".encode())
 
 
-class _LibraryLimit(logging.Filter):
-    """Passes one message of a kind in LIBRARY_PERIOD_S. The next one has the number of those that were not."""
+class RateLimit(logging.Filter):
+    """Passes one record of a kind in RATE_PERIOD_S. The next one has the number of those that were not.
+
+    For records that clients can cause, however many clients there are.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._kinds: dict[tuple[str, int, str], tuple[float, int]] = {}  # when one was passed, and how many not since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.partition(".")[0] == _OWN:
-            return True
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
         kind = (record.name, record.levelno, error)
         now = time.monotonic()
-        passed_at, count = self._kinds.get(kind, (-LIBRARY_PERIOD_S, 0))
-        if now - passed_at < LIBRARY_PERIOD_S:
+        passed_at, count = self._kinds.get(kind, (-RATE_PERIOD_S, 0))
+        if now - passed_at < RATE_PERIOD_S:
             self._kinds[kind] = (passed_at, count + 1)
             return False
         self._kinds[kind] = (now, 0)
@@ -156,7 +144,8 @@ def configure_logging(process: str) -> None:
     """Send the log of this process to standard error as JSON lines. `process` names it in every line."""
     handler = _LineHandler(2)
     handler.setFormatter(JsonFormatter(process))
-    handler.addFilter(_LibraryLimit())
+    limit = RateLimit()  # a library may log what a client does
+    handler.addFilter(lambda record: _is_own(record) or limit.filter(record))
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False  # no traceback of a message that cannot be formatted
     root = logging.getLogger()

@@ -22,10 +22,9 @@ from starlette.types import ASGIApp
 
 from murmurate.service.auth import AuthStore
 from murmurate.service.ingest.http_api import IngestApi, private_app
-from murmurate.service.ingest.ingest_status import IngestStatus
+from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
-from murmurate.service.ingest.ingest_status import IngestReadiness
 from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
@@ -41,9 +40,7 @@ from murmurate.service.storage.databases import Database, Databases, DatabaseUnr
 from murmurate.service.storage.migrate import migrate_database, pending_migrations
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.watchdog import report_progress
-from murmurate.service.web.descriptors import raise_descriptor_limit
-from murmurate.service.web.listen_address import check_can_listen
-from murmurate.service.web.server import ConnectionLimits, make_server
+from murmurate.service.web.server import ConnectionLimits, check_can_listen, make_server, raise_descriptor_limit
 from murmurate.service.worker.figures import error_reason
 from murmurate.service.worker.interval_worker import IntervalWorker
 from murmurate.service.worker.publisher_context import PublisherContext

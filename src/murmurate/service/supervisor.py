@@ -22,7 +22,7 @@ from murmurate.service.logging_setup import configure_logging
 from murmurate.service.settings import ServiceSettings, load_settings
 from murmurate.service.storage.databases import Databases, DatabaseUnreachableError
 from murmurate.service.watchdog import PARENT_VARIABLE, PIPE_VARIABLE, REPORT_VARIABLE, read_progress
-from murmurate.service.web.listen_address import check_can_listen
+from murmurate.service.web.server import check_can_listen
 
 logger = logging.getLogger(__name__)
 
@@ -43,20 +43,25 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
     each reads its settings again.
     """
     configure_logging("supervisor")
-    _check_parts(settings)
-    _check_databases(Databases.from_dsns(state=state, log=log))
+    _check_settings(settings)
+    try:
+        Databases.from_dsns(state=state, log=log).check_reachable()
+    except DatabaseUnreachableError as error:
+        logger.warning("waiting for a database", extra={"reason": str(error)})
     stopped, restart_asked = Event(), Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     signal.signal(signal.SIGHUP, lambda *_: restart_asked.set())
     with tempfile.TemporaryDirectory(prefix="murmurate-") as folder:
         report = Path(folder) / "restarts.json"
-        environments = _environments(state, log, report)
+        environment = os.environ | {"MURMURATE_STATE": state, "MURMURATE_LOG": log}
+        environment |= {PARENT_VARIABLE: str(os.getpid()), REPORT_VARIABLE: str(report)}
+        without_state = {name: value for name, value in environment.items() if name != "MURMURATE_STATE"}
         parts = [
             SupervisedProcess(
                 name=name,
                 command=[sys.executable, "-m", "murmurate", "serve", str(settings_file), "--only", name],
-                environment=environments[name],
+                environment=without_state if name == "public" else environment,  # it does not learn where the state is
                 watchdog_s=settings.watchdog_s,
             )
             for name in PROCESSES
@@ -74,7 +79,7 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
     return 0
 
 
-def _check_parts(settings: ServiceSettings) -> None:
+def _check_settings(settings: ServiceSettings) -> None:
     """Raise MurmurateError for what no restart corrects: files that are missing, addresses that are taken."""
     settings.check_keep_days(Landing.open(settings.landing).interval_s)
     load_keyring(settings.keys)
@@ -83,25 +88,6 @@ def _check_parts(settings: ServiceSettings) -> None:
         raise MeterError("meters in the settings", f"{settings.meters}, which is not there", allowed)
     check_can_listen("public", *settings.public_address)
     check_can_listen("private", *settings.private_address)
-
-
-def _check_databases(databases: Databases) -> None:
-    """Raise MurmurateError for a database that is not prepared; one that does not answer is waited for."""
-    try:
-        databases.check_reachable()
-    except DatabaseUnreachableError as error:
-        logger.warning("waiting for a database", extra={"reason": str(error)})
-
-
-def _environments(state: str, log: str, report: Path) -> dict[str, dict[str, str]]:
-    """The environment of each process. The public one does not learn where the state is."""
-    environment = os.environ | {"MURMURATE_STATE": state, "MURMURATE_LOG": log, PARENT_VARIABLE: str(os.getpid())}
-    environment |= {REPORT_VARIABLE: str(report)}
-    environments = dict.fromkeys(PROCESSES, environment)
-    environments["public"] = {
-        variable: value for variable, value in environment.items() if variable != "MURMURATE_STATE"
-    }
-    return environments
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,29 +104,47 @@ class SupervisedProcess:
     _started_s: float = field(default=0.0, init=False)  # monotonic, as the next two
     _start_at_s: float = field(default=0.0, init=False)
     _looked_s: float = field(default=0.0, init=False)
-    _silent_s: float = field(default=0.0, init=False)  # since it last reported
-    _allowed_s: float = field(default=0.0, init=False)  # of silence
+    _silence_left_s: float = field(default=0.0, init=False)  # until it is killed
     _pipe: int | None = field(default=None, init=False)
 
     def check(self) -> bool:
-        """Start the process where it is due, and kill it where it stands still. Returns whether it was restarted."""
+        """Start the process where it is due, and kill it where it stands still. Returns whether it was restarted.
+
+        Silence counts only as far as this process runs itself: a machine that was paused, or had no time for either, is
+        no fault of the part. A process that is stopped does not survive the kill either.
+        """
         now = time.monotonic()
         if self.process is not None and self.process.poll() is not None:
-            self._plan_restart(now, self.process.returncode)
+            if now - self._started_s > STEADY_S:
+                self._delay_s = MIN_RESTART_DELAY_S
+            facts = {"ended": self.name, "status": self.process.returncode, "restart_in_s": self._delay_s}
+            logger.warning("process ended", extra=facts)
+            self.forget()
+            self._start_at_s = now + self._delay_s
+            self._delay_s = min(2 * self._delay_s, MAX_RESTART_DELAY_S)
         if self.process is None and now >= self._start_at_s:
             is_restart = self._started_s > 0
             self.restarts += is_restart
             self._start(now)
             return is_restart
-        self._watch(now)
+        if self.process is not None and self._pipe is not None:
+            self._silence_left_s -= min(now - self._looked_s, _MAX_COUNTED_SILENCE_S)
+            self._looked_s = now
+            if (next_step_s := read_progress(self._pipe)) is not None:
+                self._silence_left_s = max(self.watchdog_s, next_step_s)
+            elif self._silence_left_s < 0:
+                logger.error("process stands still", extra={"killed": self.name, "watchdog_s": self.watchdog_s})
+                self.process.kill()
+                self.process.wait()
         return False
 
     def restart_now(self) -> None:
-        """End it as a stop does; the next check starts it again at once."""
+        """End it as a stop does, and start it again at once."""
         if self.process is not None:
             _terminate([self.process])
-            self._clear_process()
+            self.forget()
             self._start_at_s = 0.0
+        self.check()
 
     def _start(self, now: float) -> None:
         self._pipe, write_end = os.pipe()
@@ -154,35 +158,10 @@ class SupervisedProcess:
         finally:
             os.close(write_end)
         self._started_s = self._looked_s = now
-        self._silent_s, self._allowed_s = 0.0, self.watchdog_s
+        self._silence_left_s = self.watchdog_s
 
-    def _plan_restart(self, now: float, status: int) -> None:
-        is_steady = now - self._started_s > STEADY_S
-        self._delay_s = MIN_RESTART_DELAY_S if is_steady else self._delay_s
-        facts = {"ended": self.name, "status": status, "restart_in_s": self._delay_s}
-        logger.warning("process ended", extra=facts)
-        self._clear_process()
-        self._start_at_s = now + self._delay_s
-        self._delay_s = min(2 * self._delay_s, MAX_RESTART_DELAY_S)
-
-    def _watch(self, now: float) -> None:
-        """Kill a process that has been silent for too long; also one that is stopped does not survive that.
-
-        Silence counts only as far as this process runs itself: a machine that was paused or had no time for either is
-        no fault of the part.
-        """
-        if self.process is None or self._pipe is None:
-            return
-        self._silent_s += min(now - self._looked_s, _MAX_COUNTED_SILENCE_S)
-        self._looked_s = now
-        if (next_step_s := read_progress(self._pipe)) is not None:
-            self._silent_s, self._allowed_s = 0.0, max(self.watchdog_s, next_step_s)
-        elif self._silent_s > self._allowed_s:
-            logger.error("process stands still", extra={"killed": self.name, "watchdog_s": self.watchdog_s})
-            self.process.kill()
-            self.process.wait()
-
-    def _clear_process(self) -> None:
+    def forget(self) -> None:
+        """Let go of a process that has ended, and of its pipe."""
         self.process = None
         if self._pipe is not None:
             os.close(self._pipe)
@@ -190,7 +169,7 @@ class SupervisedProcess:
 
 
 def _restart_all(parts: Sequence[SupervisedProcess], settings_file: Path) -> None:
-    """Restart the processes one by one, unless the settings cannot be read: then they go on as they are."""
+    """Restart the processes one by one, unless the settings cannot be read: then they stay as they are."""
     try:
         load_settings(settings_file)
     except (MurmurateError, OSError) as error:
@@ -200,7 +179,6 @@ def _restart_all(parts: Sequence[SupervisedProcess], settings_file: Path) -> Non
     logger.info("restarting")
     for part in parts:
         part.restart_now()
-        part.check()
 
 
 def _write_report(path: Path, parts: Sequence[SupervisedProcess]) -> None:

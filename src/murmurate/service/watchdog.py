@@ -1,8 +1,8 @@
-"""How a supervised process says that it makes progress, and what the supervisor reports to the others.
+"""How a process reports that it makes progress, and what the supervisor reports to the others.
 
-The supervisor gives a process a pipe. The process writes into it in every round of its work; the number in a message is
-how long its next step may take [s]: the worker at each step, a server every second from its event loop. A process that
-is silent for longer is killed and started again. Under systemd the same call notifies `WatchdogSec`.
+The supervisor gives a process a pipe, and the process writes into it: the worker at each step, a server every second
+from its event loop. The number in a message is how long the next step may take [s]. A process that is silent for longer
+is killed and started again. Under systemd the same call notifies `WatchdogSec`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig
 
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.service.web.openapi import openapi_document
+from murmurate.service.web.responses import openapi_document
 from tests.support.api_cases import ATOM, CSV, GOOD_PARQUET, NDJSON, PARQUET, feed, line
 from tests.support.api_servers import TODAY, WHOLE_DAYS, ZONES, plan_of
 

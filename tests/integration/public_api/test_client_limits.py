@@ -264,7 +264,7 @@ def test_the_connections_of_a_listed_proxy_are_many_clients(log_with_prices):
 _FEW_DESCRIPTORS = """
 import asyncio, resource, sys
 from murmurate.service.logging_setup import configure_logging
-from murmurate.service.web.descriptors import raise_descriptor_limit
+from murmurate.service.web.server import raise_descriptor_limit
 from murmurate.service.web.server import make_server
 from starlette.responses import Response
 configure_logging("test")

@@ -127,7 +127,7 @@ def test_a_library_that_logs_what_clients_do_gets_a_line_a_second_and_the_rest_i
     code = """
 import logging, time
 from murmurate.service import logging_setup
-logging_setup.LIBRARY_PERIOD_S = 0.2
+logging_setup.RATE_PERIOD_S = 0.2
 for _ in range(2):
     for _ in range(1000):
         logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")

@@ -7,7 +7,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from murmurate import __version__
-from murmurate.service.web.openapi import openapi_document
+from murmurate.service.web.responses import openapi_document
 
 PACKAGES = ["murmurate.service.public_api", "murmurate.service.ingest"]
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from murmurate.service.web import request_limits
 from murmurate.service.web.request_limits import (
     AnonymousLimits,
-    AnswerPace,
     RequestLimit,
     TooManyRequestsError,
     client_address,
@@ -70,12 +69,12 @@ def test_an_ipv6_client_counts_by_its_network(host, address):
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=200))
 def test_answers_go_out_at_the_pace_and_none_waits_longer_than_its_bound(pauses):
     clock, answered = [0.0], []
-    pace = AnswerPace(10.0, 5, 1e9, now=lambda: clock[0])
-    short = AnswerPace(10.0, 5, 2.0, now=lambda: clock[0])
+    pace = RequestLimit(10.0, 5, max_wait_s=1e9, now=lambda: clock[0])
+    short = RequestLimit(10.0, 5, max_wait_s=2.0, now=lambda: clock[0])
     for pause_s in pauses:
         clock[0] += pause_s
-        answered.append(clock[0] + pace.next_wait_s())
-        assert 0 <= short.next_wait_s() <= 2.0 + 1e-6
+        answered.append(clock[0] + pace.count())
+        assert 0 <= short.count() <= 2.0 + 1e-6
     assert answered == sorted(answered)
     for first, begin in enumerate(answered):
         for last in range(first, len(answered)):

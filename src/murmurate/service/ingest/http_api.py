@@ -20,16 +20,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from murmurate.errors import MurmurateError, ReadingError
-from murmurate.service.auth import AuthError, AuthStore, TokenCache
+from murmurate.service.auth import AuthError, AuthStore, TokenCache, basic_credentials
 from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.batch import Receipt
 from murmurate.service.ingest.body_formats import PARSERS_BY_MEDIA_TYPE
 from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
-from murmurate.service.ingest.ingestor import IngestBusyError
-from murmurate.service.ingest.ingestor import PendingReceipt, ReadingIngestor
+from murmurate.service.ingest.ingestor import IngestBusyError, PendingReceipt, ReadingIngestor
 from murmurate.service.settings import LOCAL_ADDRESSES
-from murmurate.service.web.http_auth import basic_credentials
-from murmurate.service.web.openapi import openapi_document
 from murmurate.service.web.request_limits import (
     MAX_TOKEN_BURST,
     MAX_TOKENS_PER_S,
@@ -45,6 +42,7 @@ from murmurate.service.web.responses import (
     BodyTimeoutError,
     BodyTooLargeError,
     json_response,
+    openapi_document,
     problem_response,
     read_body,
 )
@@ -150,7 +148,7 @@ class IngestApi:
         if parameters.get("grant_type") != "client_credentials":
             code = "unsupported_grant_type" if "grant_type" in parameters else "invalid_request"
             return json_response({"error": code}, status=400, headers=_NO_STORE_HEADERS)
-        name, secret = basic_credentials(request) or (
+        name, secret = basic_credentials(request.headers) or (
             parameters.get("client_id", ""),
             parameters.get("client_secret", ""),
         )

@@ -21,7 +21,6 @@ from starlette.routing import Route
 
 from murmurate.service.auth import AuthStore, scope_for_zones
 from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
-from murmurate.service.ingest.readiness import IngestReadiness
 from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.attention import WORKER_SILENT_S
 from murmurate.service.operator_api.metrics import (
@@ -39,7 +38,6 @@ from murmurate.service.storage.server_checks import read_database_bytes
 from murmurate.service.storage.session import TransactionSource
 from murmurate.service.watchdog import read_part_restarts
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page
-from murmurate.service.web.http_auth import require_operator
 from murmurate.service.web.request_limits import look_up_anonymous
 from murmurate.service.web.responses import problem_response
 from murmurate.service.web.text import format_cost, format_duration
@@ -146,7 +144,7 @@ class OperatorApi:
     def __post_init__(self) -> None:
         self._log_reader = BackgroundLogReader(self.databases.log.dsn)
         self._access = AuthStore(self.state)
-        self._readiness = self.ingest.ingest_status if self.ingest else IngestReadiness(self.state, self.settings.landing)
+        self._readiness = self.ingest.readiness if self.ingest else IngestReadiness(self.state, self.settings.landing)
 
     def routes(self) -> list[Route]:
         return [
@@ -197,7 +195,7 @@ class OperatorApi:
         )
 
     async def _render_in_thread(self, request: Request, render: Callable[[ServiceStatus], str]) -> str:
-        await look_up_anonymous(request, partial(require_operator, request, self._access))
+        await look_up_anonymous(request, partial(self._access.authenticate_operator, request.headers))
         return await run_in_threadpool(lambda: render(self._service_status()))
 
     def _render_metrics(self, status: ServiceStatus) -> str:

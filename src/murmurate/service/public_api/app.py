@@ -47,8 +47,7 @@ from murmurate.service.public_api.response_cache import (
     RequestHandler,
     ResponseCacheMiddleware,
 )
-from murmurate.service.web.openapi import openapi_document
-from murmurate.service.web.responses import DelayedRefusal, StreamedResponse, problem_response
+from murmurate.service.web.responses import DelayedRefusal, StreamedResponse, openapi_document, problem_response
 from murmurate.units import SECONDS_PER_DAY
 
 logger = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from murmurate.service.clock_comparison import clock_difference_metric
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.storage.durable import free_disk_share
 from murmurate.service.web.address_counts import is_loopback
-from murmurate.service.web.clock_metric import clock_difference_metric
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a registry keeps collectors by identity

@@ -32,6 +32,7 @@ MAX_OPEN_REQUESTS_PER_S = 1.0  # of one address, where no credentials are asked 
 MAX_OPEN_REQUEST_BURST = 5
 MAX_PACED_OPEN_REQUESTS_PER_S = 200.0  # of all addresses that exceed that
 _ALL_ADDRESSES = AddressGroups()
+_ALL = ""  # the key where all requests count as one
 
 _Result = TypeVar("_Result")
 
@@ -41,12 +42,19 @@ class TooManyRequestsError(Exception):
 
 
 class RequestLimit:
-    """Limits requests for each key: a rate a second, and a burst after a pause. Thread-safe."""
+    """Limits requests for each key: a rate a second, and a burst after a pause. Thread-safe.
 
-    def __init__(self, per_s: float, burst: int, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._per_s = per_s
-        self._burst = burst
-        self._now = now
+    A request beyond its limit may be refused (`allows`), or wait for its turn, at most `max_wait_s` [s].
+
+    >>> limit = RequestLimit(10.0, 2, max_wait_s=0.25, now=lambda: 0.0)
+    >>> [round(limit.count("home"), 2) for _ in range(6)], limit.allows("home"), limit.allows("other")
+    ([0.0, 0.0, 0.1, 0.2, 0.25, 0.25], False, True)
+    """
+
+    def __init__(
+        self, per_s: float, burst: int, *, max_wait_s: float = 0.0, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_s, self._burst, self._max_used, self._now = per_s, burst, burst + max_wait_s * per_s, now
         self._lock = threading.Lock()
         self._used: dict[str, tuple[float, float]] = {}  # by key: how much of its burst is used, and when; oldest first
 
@@ -55,40 +63,19 @@ class RequestLimit:
         with self._lock:
             return self._used_now(key) + 1 <= self._burst
 
-    def count(self, key: str) -> None:
-        """Count a request."""
+    def count(self, key: str = _ALL) -> float:
+        """Count a request. Return how long it must wait for its turn [s]."""
         with self._lock:
-            used = self._used_now(key)
+            used = min(self._used_now(key) + 1, self._max_used)
             self._used.pop(key, None)
-            self._used[key] = min(used + 1, float(self._burst)), self._now()
+            self._used[key] = used, self._now()
             if len(self._used) > MAX_KNOWN_KEYS:
                 del self._used[next(iter(self._used))]
+        return max(0.0, used - self._burst) / self._per_s
 
     def _used_now(self, key: str) -> float:
         used, at_s = self._used.get(key, (0.0, 0.0))
         return max(0.0, used - (self._now() - at_s) * self._per_s)
-
-
-class AnswerPace:
-    """Answers to all addresses go out one after the other, so many a second and so many at once after a pause.
-
-    >>> pace = AnswerPace(10.0, 2, 0.25, now=lambda: 0.0)
-    >>> [round(pace.next_wait_s(), 2) for _ in range(6)]
-    [0.0, 0.0, 0.1, 0.2, 0.25, 0.25]
-    """
-
-    def __init__(
-        self, per_s: float, burst: int, max_wait_s: float, *, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._period_s, self._burst_s, self._max_wait_s, self._now = 1 / per_s, burst / per_s, max_wait_s, now
-        self._turn_s = -float("inf")  # of the last one
-
-    def next_wait_s(self) -> float:
-        """How long one more client must wait for its answer."""
-        now_s = self._now()
-        turn_s = max(self._turn_s, now_s - self._burst_s) + self._period_s
-        self._turn_s = min(turn_s, now_s + self._max_wait_s)
-        return max(0.0, self._turn_s - now_s)
 
 
 class AnonymousLimits:
@@ -96,9 +83,9 @@ class AnonymousLimits:
 
     def __init__(self, trusted: Iterable[str] = ()) -> None:
         self.failures = RequestLimit(MAX_FAILURES_PER_S, MAX_FAILURE_BURST)
-        self.pace = AnswerPace(MAX_PACED_FAILURES_PER_S, PACED_FAILURE_BURST, MAX_PACE_S)
+        self.pace = RequestLimit(MAX_PACED_FAILURES_PER_S, PACED_FAILURE_BURST, max_wait_s=MAX_PACE_S)
         self.open_requests = RequestLimit(MAX_OPEN_REQUESTS_PER_S, MAX_OPEN_REQUEST_BURST)
-        self.open_pace = AnswerPace(MAX_PACED_OPEN_REQUESTS_PER_S, 1, MAX_PACE_S)
+        self.open_pace = RequestLimit(MAX_PACED_OPEN_REQUESTS_PER_S, 1, max_wait_s=MAX_PACE_S)
         self.groups = AddressGroups(trusted)
         self._lookups = asyncio.Semaphore(MAX_LOOKUPS_AT_ONCE)
         self._waiting_lookups = 0
@@ -147,7 +134,7 @@ async def count_failure(request: Request) -> None:
         return
     limits.failures.count(client_address(request))
     if limits.groups.find(request.client.host if request.client else "") is not None:
-        await asyncio.sleep(limits.pace.next_wait_s())
+        await asyncio.sleep(limits.pace.count())
 
 
 class HeldRequests:
@@ -166,5 +153,5 @@ class HeldRequests:
                 is_allowed = self._limits.open_requests.allows(group)
                 self._limits.open_requests.count(group)
                 if not is_allowed:
-                    await asyncio.sleep(self._limits.open_pace.next_wait_s())
+                    await asyncio.sleep(self._limits.open_pace.count())
         await self._app(scope, receive, send)

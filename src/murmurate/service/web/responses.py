@@ -1,4 +1,4 @@
-"""HTTP responses and request bodies that every API shares."""
+"""HTTP responses, request bodies and the OpenAPI document: what every API shares."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
+
+from murmurate import __version__
 
 BODY_TIMEOUT_S = 60.0  # to send a body
 REFUSAL_DELAY_S = 1.0  # before a client hears that there are too many: one that asks again at once is no load
@@ -90,3 +94,11 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     except (TimeoutError, ClientDisconnect):
         raise BodyTimeoutError from None
     return bytes(body)
+
+
+def openapi_document(package: str, base_url: str = "/") -> dict[str, Any]:
+    """Return `openapi.json` of the API in `package`, with the version and the address `base_url` filled in."""
+    document: dict[str, Any] = json.loads(files(package).joinpath("openapi.json").read_bytes())
+    document["info"]["version"] = __version__
+    document["servers"] = [{"url": base_url}]
+    return document

@@ -1,8 +1,11 @@
-"""An HTTP server with timeouts and size limits for headers, bodies and slow readers."""
+"""An HTTP server with timeouts and size limits for headers, bodies and slow readers, and where it may listen."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import resource
 import socket
 from asyncio import TimerHandle
 from dataclasses import dataclass, field
@@ -15,12 +18,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from murmurate.errors import MurmurateError
+from murmurate.service.logging_setup import RateLimit
 from murmurate.service.settings import ClientLimits
 from murmurate.service.watchdog import report_progress
 from murmurate.service.web.address_counts import AddressCounts, AddressGroups, forwarded_address
-from murmurate.service.web.descriptors import find_connection_limit
-from murmurate.service.web.log_rate import report_loop_error
 from murmurate.service.web.responses import BODY_TIMEOUT_S, DelayedRefusal, problem_response
+
+logger = logging.getLogger(__name__)
+logger.addFilter(RateLimit())  # its only line is caused by clients
 
 HEADER_TIMEOUT_S = 10.0  # to send the head of a request
 SLOW_READER_TIMEOUT_S = 20.0  # to read what is waiting
@@ -28,8 +34,21 @@ MAX_HEADER_BYTES = 32_768
 MAX_CONNECTIONS = 10_000
 CONNECTION_RETRY_AFTER_S = 10  # for a client that is refused
 WATCHDOG_PERIOD_S = 1.0  # between two signs of life
+RESERVED_DESCRIPTORS = 64  # for databases, brokers, files and modules, however many clients there are
+_MAX_DESCRIPTORS = 1_048_576  # where the system names no limit
 _UNLIMITED = 2**62
 _NO_SNIFFING = "nosniff"  # no browser takes an answer for another type than it says
+_LISTEN_FAULTS = {
+    errno.EADDRINUSE: (
+        "taken",
+        "another program listens there: stop it (ss -ltnp shows it), or name another port in the settings",
+    ),
+    errno.EACCES: ("not allowed", "ports below 1024 need special rights: name one above 1023 in the settings"),
+    errno.EADDRNOTAVAIL: (
+        "not of this machine",
+        "name one of its own addresses in the settings, 127.0.0.1, or 0.0.0.0 for all",
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -126,20 +145,14 @@ class TimeoutProtocol(HttpToolsProtocol):
         if self._limits.proxies.find(self._address) is None:
             address = forwarded_address(self.headers)
             self.scope["client"] = None if address is None else (address, 0)
-        app = self.app
-        self.app = self._find_refusal() or app
-        super().on_headers_complete()
-        self.app = app
-
-    def _find_refusal(self) -> ASGIApp | None:
-        """What a request gets instead of the app's answer."""
+        app, hosts = self.app, sum(name == b"host" for name, _ in self.headers)
         if self._is_too_many:
             headers = {"connection": "close", "retry-after": str(CONNECTION_RETRY_AFTER_S)}
-            return DelayedRefusal(429, "too many connections from this address; try again", headers)
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
-            return _refusal(400, "a request must have one Host header")
-        return None
+            self.app = DelayedRefusal(429, "too many connections from this address; try again", headers)
+        elif hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self.app = _refusal(400, "a request must have one Host header")
+        super().on_headers_complete()
+        self.app = app
 
     def on_message_complete(self) -> None:
         self._in_body, self._is_idle = False, True
@@ -155,10 +168,8 @@ class TimeoutProtocol(HttpToolsProtocol):
         self._response_timer = self._cancel_timer(self._response_timer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._request_timer, self._response_timer = (
-            self._cancel_timer(self._request_timer),
-            self._cancel_timer(self._response_timer),
-        )
+        self._request_timer = self._cancel_timer(self._request_timer)
+        self._response_timer = self._cancel_timer(self._response_timer)
         self._limits.connections -= 1
         self._limits.by_address.remove(self._address)
         super().connection_lost(exc)
@@ -198,15 +209,48 @@ class LimitedServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(report_loop_error)
+        loop.set_exception_handler(_report_loop_error)
         self._watchdog = loop.create_task(feed_watchdog())  # ends with the loop
         await super().startup(sockets)
 
 
+def _report_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that no task handles, such as a connection that cannot be accepted."""
+    error = context.get("exception")
+    logger.warning("connection failed", extra={"reason": type(error).__name__, "errno": getattr(error, "errno", 0)})
+
+
+def check_can_listen(name: str, host: str, port: int) -> None:
+    """Raise MurmurateError unless a server can listen there. `name` is the setting that names the address."""
+    where = f"{name} address {host}:{port}"
+    try:
+        (family, kind, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except socket.gaierror:
+        raise MurmurateError(
+            where, "unknown", "this machine does not know the host: correct it in the settings"
+        ) from None
+    except OSError as error:
+        fallback = ("not usable", f"{error.strerror}: name another in the settings")
+        raise MurmurateError(where, *_LISTEN_FAULTS.get(error.errno or 0, fallback)) from None
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files to the hard one: systemd starts a service with 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def make_server(app: ASGIApp, host: str, port: int, limits: ConnectionLimits | None = None) -> uvicorn.Server:
-    """A server for an app; it says nothing by itself."""
+    """Return a server for an app. It accepts no more clients than leave `RESERVED_DESCRIPTORS` for the process."""
     limits = limits or ConnectionLimits()
-    limits.max_connections = find_connection_limit(limits.max_connections)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        limits.max_connections = max(1, min(limits.max_connections, soft - RESERVED_DESCRIPTORS))
     config = uvicorn.Config(
         app,
         host=host,
