@@ -34,7 +34,7 @@ class ClockDifferenceError(Exception):
 class ClockComparison:
     """The clock of a process and that of a database, `state database` or `log`. Any thread may ask.
 
-    Between two readings the database's clock is taken to go on as the monotonic clock does here, so a jump of this
+    Between two readings the database's clock is taken to advance as the monotonic clock does here, so a jump of this
     machine's clock is seen at once.
     """
 
@@ -49,10 +49,10 @@ class ClockComparison:
         self.log_change()
 
     def follow(self, database: TransactionSource, stopped: threading.Event) -> None:
-        """Read the database's clock now, and once a second in a thread of its own."""
+        """Read the database's clock now, and then once a second in another thread."""
 
         def read() -> None:
-            with suppress(psycopg.Error, OSError):  # out of reach: its clock is taken to go on
+            with suppress(psycopg.Error, OSError):  # out of reach: its clock is taken to advance
                 self.note(read_clock(database))
 
         def read_again() -> None:

@@ -57,9 +57,14 @@ def create_keyring(folder: Path) -> Keyring:
 
 
 def add_signing_key(folder: Path) -> Ed25519Signer:
-    """One more signing key. Old ones stay: a chain that was set back may need them to go on."""
+    """Add one more signing key. Old ones stay: a chain that was set back may need them to continue.
+
+    Its file is there whole or not at all: a worker that is running reads the folder at any time.
+    """
     signer = Ed25519Signer.generate()
-    _write_key_file(folder / _KEY_FILE_NAME.format(len(list(folder.glob(_KEY_FILE_GLOB))) + 1), signer.private_bytes())
+    path = folder / _KEY_FILE_NAME.format(len(list(folder.glob(_KEY_FILE_GLOB))) + 1)
+    if not durable.write_once(path, f"{signer.private_bytes().hex()}\n".encode("ascii")):
+        raise MurmurateError("keys", path, "exists already; run the command again")
     return signer
 
 
@@ -72,9 +77,3 @@ def load_keyring(folder: Path) -> Keyring:
         return Keyring(signers=tuple(Ed25519Signer(bytes.fromhex(path.read_text(encoding="ascii"))) for path in paths))
     except ValueError:
         raise MurmurateError("keys", folder, "holds a file that is not 64 hexadecimal digits") from None
-
-
-def _write_key_file(path: Path, private_key: bytes) -> None:
-    """Whole or not at all: a worker that is running reads the folder at any time."""
-    if not durable.write_once(path, f"{private_key.hex()}\n".encode("ascii")):
-        raise MurmurateError("keys", path, "exists already; run the command again")

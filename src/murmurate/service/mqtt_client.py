@@ -37,7 +37,7 @@ def connect_mqtt(
     max_queued_messages: int = 0,
     max_message_bytes: int = 0,
 ) -> Client:
-    """A client in a thread of its own. The broker keeps what comes for `topics` while it is away (QoS 1).
+    """Return a client that runs in a thread. The broker keeps what comes for `topics` while it is away (QoS 1).
 
     A message counts as received when `Client.ack` is called for it, and is sent again otherwise. `max_queued_messages`
     bounds what is sent and not acknowledged yet; 0: no bound. It cannot be set later. With MQTT 5 the broker sends no
@@ -66,7 +66,12 @@ def connect_mqtt(
     client.max_queued_messages_set(max_queued_messages)
     client.reconnect_delay_set(1, 30)
     if speaks_5:
-        properties = _connect_properties(keeps_session=bool(topics), max_message_bytes=max_message_bytes)
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        if topics:
+            properties.SessionExpiryInterval = SESSION_EXPIRY_S
+            properties.ReceiveMaximum = MAX_UNACKNOWLEDGED
+        if max_message_bytes:
+            properties.MaximumPacketSize = max_message_bytes + MAX_PACKET_HEAD_BYTES
         client.connect_async(broker.host, broker.port, keepalive=30, clean_start=not topics, properties=properties)
     else:
         client.connect_async(broker.host, broker.port, keepalive=30)
@@ -79,19 +84,9 @@ def send_at_once(_client: Client, _data: object, line: Any) -> None:
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _connect_properties(*, keeps_session: bool, max_message_bytes: int) -> Properties:
-    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    if keeps_session:
-        properties.SessionExpiryInterval = SESSION_EXPIRY_S
-        properties.ReceiveMaximum = MAX_UNACKNOWLEDGED
-    if max_message_bytes:
-        properties.MaximumPacketSize = max_message_bytes + MAX_PACKET_HEAD_BYTES
-    return properties
-
-
 @dataclass(slots=True)
 class _MqttCallbacks:
-    """Says what becomes of a connection, and subscribes whenever there is one."""
+    """Logs what becomes of a connection, and subscribes whenever there is one."""
 
     broker: MqttBroker
     topics: tuple[str, ...]

@@ -4,7 +4,7 @@
     worker    aggregate, release, purge              reads everything, and holds the keys
     public    prices out                             reads the public log, and nothing else
 
-To run each process under a user of its own, start three services with --only.
+To run each process under another user, start three services with --only.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def run_worker(settings: ServiceSettings, databases: Databases) -> None:
         try:
             worker.run_once()
             failure = ""
-        except Exception as error:  # noqa: BLE001  whatever it is, the next round may succeed
+        except Exception as error:  # noqa: BLE001  the next round may succeed
             report_progress()
             if error_reason(error) != failure or time.monotonic() - said_s > _REPEAT_FAILURE_S:
                 failure, said_s = error_reason(error), time.monotonic()

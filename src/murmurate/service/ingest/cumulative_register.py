@@ -1,4 +1,4 @@
-"""A meter that sends its total, every so often, made into the energy of intervals; and how such a message is read.
+"""Turn the totals that a meter sends into the energy of intervals, and read such a message.
 
 The energy of an interval comes only from what the register showed within that interval, edges included. So it answers
 to what was drawn in this interval and in no other: the promise for a single moment needs that. A straight line from a

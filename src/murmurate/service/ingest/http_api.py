@@ -118,16 +118,13 @@ class IngestApi:
             raise IngestBusyError
         self._bytes_in_flight += len(body)
         try:
-            pending = await self._in_body_thread(partial(self._start_body, media_type, body, zones))
+            loop = asyncio.get_running_loop()  # bodies have their own threads: look-ups of tokens never wait for them
+            pending = await loop.run_in_executor(self._body_threads, self._start_body, media_type, body, zones)
             if pending.commits:
                 await asyncio.wait([asyncio.wrap_future(stored) for _, stored in pending.commits])
             return pending.wait_until_stored()
         finally:
             self._bytes_in_flight -= len(body)
-
-    async def _in_body_thread(self, start: Callable[[], PendingReceipt]) -> PendingReceipt:
-        """Bodies have threads of their own, so that look-ups of tokens never wait for them."""
-        return await asyncio.get_running_loop().run_in_executor(self._body_threads, start)
 
     def _start_body(self, media_type: str, body: bytes, zones: frozenset[str]) -> PendingReceipt:
         ingestor = self.current_ingestor()

@@ -22,7 +22,7 @@ from murmurate.service.mqtt_client import BROKER_REMEDY
 from murmurate.service.storage import durable
 from murmurate.service.storage.session import SessionPool, TransactionSource
 
-MIN_CHECK_PERIOD_S = 1.0  # between two checks, however often it is asked
+MIN_CHECK_PERIOD_S = 1.0  # between two checks, for any number of requests
 CHECK_TIMEOUT_S = 3.0  # that a request waits for a check
 MAX_CHECK_AGE_S = 10.0  # an older result counts for nothing: the disk or the server does not answer
 _PROBE_BYTES = 65_536  # a disk with less room cannot take a body

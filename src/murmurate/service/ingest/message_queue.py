@@ -33,7 +33,7 @@ MAX_KNOWN_DIGESTS = 1000  # of messages that have ended a process; the oldest ar
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedMessage:
-    """A message, and when it came [s of UTC]: it stays so old however often it must be tried.
+    """A message, and when it came [s of UTC]: this time stays if it must be tried again.
 
     When it came is not known (None) where the clocks of the service differed then.
     """

@@ -13,7 +13,7 @@ it, so what arrives after a fence was taken after the fence was sent.
     a fence is sent            it returns          a point arrives
     |------------------ less than `tolerance_s` ---|                the broker took the point within this time
 
-While no fence returns, points are refused. Then senders may have kept points of their own, and send them when the
+While no fence returns, points are refused. Then senders may have kept points, and send them when the
 broker is back. So fences must have returned for `settle_s` without a gap before points count again.
 """
 
@@ -154,12 +154,12 @@ class MqttConsumer:
             client.loop_stop()
 
     def start(self, on_failure: Callable[[], None] = lambda: None) -> Thread:
-        """Take messages in a thread of its own. `on_failure` is called if the thread ends by an error."""
+        """Take messages in another thread. `on_failure` is called if the thread ends by an error."""
 
         def run() -> None:
             try:
                 self.run()
-            except Exception as error:  # noqa: BLE001  whatever it is, readings no longer come in
+            except Exception as error:  # noqa: BLE001  readings no longer come in
                 logger.warning("broken", extra={"consumer": "mqtt", "reason": type(error).__name__})
                 on_failure()
 

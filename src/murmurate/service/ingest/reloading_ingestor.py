@@ -29,7 +29,7 @@ class ReloadingIngestor:
     """Call it for the current ingestor.
 
     If a new table cannot be read, the one before stays in use; and for a minute if a new one has lost many meters, as
-    one that is still being written. A reading too many does no harm: aggregation has a table of its own.
+    one that is still being written. A reading too many does no harm: aggregation has its own table.
     """
 
     def __init__(
@@ -43,9 +43,8 @@ class ReloadingIngestor:
         self._meters = meters
         self._lock = threading.Lock()
         self._file_identity = _file_identity(meters)
-        self._doubted: tuple[tuple[int, ...], float] | None = (
-            None  # a file that loses meters, and when it was first seen
-        )
+        self._doubted: tuple[int, ...] | None = None  # identity of a file that loses meters
+        self._doubted_s = 0.0  # when it was first seen
         self._checked_s = self._confirmed_s = time.monotonic()
         self.state_clock = ClockComparison("state database", clock)
         self.problem: str | None = None  # why the newest table is not in force; without its path
@@ -82,10 +81,16 @@ class ReloadingIngestor:
             if (identity := _file_identity(self._meters)) == self._file_identity:
                 self._confirmed_s, self.problem = time.monotonic(), None
                 return
-            if self._doubted is not None and self._doubted[0] == identity and not self._is_second_look_due():
+            is_second_look = self._doubted == identity
+            if is_second_look and time.monotonic() - self._doubted_s < SECOND_LOOK_S:
                 return
             registry = MeterRegistry.from_meter_table(self._meters)
-            if self._is_doubtful(registry, identity):
+            losses = describe_losses(self._ingestor.registry.count_by_zone(), registry.count_by_zone())
+            if losses and not is_second_look:
+                self._doubted, self._doubted_s = identity, time.monotonic()
+                self.problem = "has lost meters: it is used if it is still the same in a minute"
+                reason = f"has {losses}: it is used if it is still the same in {SECOND_LOOK_S:.0f} s"
+                logger.warning("meter table not read", extra={"reason": reason})
                 return
             self._ingestor.registry = registry.follow(self._ingestor.registry)
             self._file_identity, self._confirmed_s, self._doubted = identity, time.monotonic(), None
@@ -96,20 +101,6 @@ class ReloadingIngestor:
             self.problem = f"{'is not there' if is_gone else 'cannot be read'}: {_TABLE_REMEDY}"
             reason = str(error) if isinstance(error, MurmurateError) else type(error).__name__
             logger.warning("meter table not read", extra={"reason": reason, "remedy": _TABLE_REMEDY})
-
-    def _is_second_look_due(self) -> bool:
-        return self._doubted is not None and time.monotonic() - self._doubted[1] >= SECOND_LOOK_S
-
-    def _is_doubtful(self, registry: MeterRegistry, identity: tuple[int, ...]) -> bool:
-        """Whether a table loses so many meters that it is used only if it stays the same."""
-        losses = describe_losses(self._ingestor.registry.count_by_zone(), registry.count_by_zone())
-        if not losses or (self._doubted is not None and self._doubted[0] == identity):
-            return False
-        self._doubted = identity, time.monotonic()
-        self.problem = "has lost meters: it is used if it is still the same in a minute"
-        reason = f"has {losses}: it is used if it is still the same in {SECOND_LOOK_S:.0f} s"
-        logger.warning("meter table not read", extra={"reason": reason})
-        return True
 
 
 def _file_identity(path: Path) -> tuple[int, ...]:

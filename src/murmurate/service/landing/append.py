@@ -134,11 +134,19 @@ class MergingAppender:
                     self._merge_run(run)
 
     def _write_shard(self, start_s: int, shard: int, readings: Readings) -> None:
-        run = self._take_run(start_s, shard, len(readings))
-        if run is None:
-            name = part_name(new_run_name(), 0)
-            write_readings_file(self._landing.shard_folder(start_s, shard) / name, start_s, readings)
+        count, folder = len(readings), self._landing.shard_folder(start_s, shard)
+        if count > MAX_SMALL_FILE_READINGS or self._held_readings + count > MAX_HELD_READINGS:  # not to be merged
+            write_readings_file(folder / part_name(new_run_name(), 0), start_s, readings)
             return
+        with self._lock:
+            run = self._runs.get((start_s, shard))
+        if run is not None and run.reading_count + count > MAX_RUN_READINGS:
+            self._end_run(start_s, shard)
+            run = None
+        if run is None:
+            run = _FileRun(start_s, folder)
+            with self._lock:
+                self._runs[start_s, shard] = run
         try:
             write_readings_file(run.folder / part_name(run.name, run.parts), start_s, readings)
         except BaseException:
@@ -150,21 +158,6 @@ class MergingAppender:
             run.parts += 1
             self._held_readings += len(readings)
             run.changed_s = time.monotonic()
-
-    def _take_run(self, start_s: int, shard: int, count: int) -> _FileRun | None:
-        """The run that the next file of a shard belongs to; None if the file shall not be merged."""
-        if count > MAX_SMALL_FILE_READINGS or self._held_readings + count > MAX_HELD_READINGS:
-            return None
-        with self._lock:
-            run = self._runs.get((start_s, shard))
-        if run is not None and run.reading_count + count > MAX_RUN_READINGS:
-            self._end_run(start_s, shard)
-            run = None
-        if run is None:
-            run = _FileRun(start_s, self._landing.shard_folder(start_s, shard))
-            with self._lock:
-                self._runs[start_s, shard] = run
-        return run
 
     def _end_run(self, start_s: int, shard: int) -> None:
         with self._lock:

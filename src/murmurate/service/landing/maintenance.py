@@ -36,7 +36,7 @@ class PurgeResult:
 
     @contextmanager
     def collect_failure(self, name: str) -> Iterator[None]:
-        """Note an error, and let the rest go on."""
+        """Note an error instead of raising it."""
         try:
             yield
         except MurmurateError as error:
@@ -65,7 +65,11 @@ def purge_landing(landing: Landing, before_s: int, on_progress: Callable[[], Non
     result = PurgeResult()
     landed, misnamed = landing.list_intervals()
     durable.make_directory(landing.root / CLOSED_FOLDER)
-    for start_s in sorted(start_s for start_s in _decided_intervals(landing).union(landed) if start_s < before_s):
+    decided = set(landed)  # and those with a manifest or a closing mark; a file with another name is not ours
+    for path in (landing.root / CLOSED_FOLDER).iterdir():
+        if path.suffix in {".json", ".closing"} and (start_s := landing.parse_interval(path.stem)) is not None:
+            decided.add(start_s)
+    for start_s in sorted(start_s for start_s in decided if start_s < before_s):
         with result.collect_failure(f"interval={interval_name(start_s)}"):
             _purge_interval(landing, start_s)
             result.intervals += start_s in landed
@@ -74,19 +78,12 @@ def purge_landing(landing: Landing, before_s: int, on_progress: Callable[[], Non
         with result.collect_failure(name):
             if not _delete_if_old(landing.root / name, before_s):
                 result.misnamed.append(name)
-    _delete_temporary_files(landing, before_s, result)
+    for path in (landing.root / CLOSED_FOLDER).glob(".*"):  # left of a manifest by a process that was killed
+        with result.collect_failure(f"{CLOSED_FOLDER}/{path.name}"):
+            _delete_if_old(path, before_s)
     durable.fsync_directory(landing.root)
     _purge_tables(landing, before_s, result)
     return result
-
-
-def _decided_intervals(landing: Landing) -> set[int]:
-    """The intervals that have a manifest or a closing mark. A file with another name is not ours."""
-    decided = set()
-    for path in (landing.root / CLOSED_FOLDER).iterdir():
-        if path.suffix in {".json", ".closing"} and (start_s := landing.parse_interval(path.stem)) is not None:
-            decided.add(start_s)
-    return decided
 
 
 def _purge_interval(landing: Landing, start_s: int) -> None:
@@ -125,13 +122,6 @@ def _delete_if_old(path: Path, before_s: int) -> bool:
     return True
 
 
-def _delete_temporary_files(landing: Landing, before_s: int, result: PurgeResult) -> None:
-    """What a process that was killed has left of a manifest."""
-    for path in (landing.root / CLOSED_FOLDER).glob(".*"):
-        with result.collect_failure(f"{CLOSED_FOLDER}/{path.name}"):
-            _delete_if_old(path, before_s)
-
-
 def _purge_tables(landing: Landing, before_s: int, result: PurgeResult) -> None:
     """Delete old meter tables that no interval needs any more, and what a run that was killed has left of one.
 
@@ -160,10 +150,12 @@ class DamageScan:
         self._whole: dict[Path, tuple[int, int]] = {}  # time of the last change [ns], and size
 
     def find_damage(self) -> dict[str, str]:
-        """Return each damaged or stray file by its path in the landing, with what to do."""
-        root = self._landing.root
-        found = dict(self._find())
-        return {_printable(path.relative_to(root)): reason for path, reason in sorted(found.items())}
+        """Return each damaged or stray file by its path in the landing, with what to do.
+
+        A path is text that any log and database takes; a name that is not UTF-8 is shown with escapes.
+        """
+        found = {path.relative_to(self._landing.root).as_posix(): reason for path, reason in sorted(self._find())}
+        return {name.encode("utf-8", "backslashreplace").decode(): reason for name, reason in found.items()}
 
     def _find(self) -> Iterator[tuple[Path, str]]:
         for name in self._landing.list_intervals()[1]:
@@ -195,11 +187,6 @@ class DamageScan:
             return "is the manifest of another interval; restore it"
         self._whole[path] = identity
         return ""
-
-
-def _printable(path: Path) -> str:
-    """A path as text that any log and database takes; a name that is not UTF-8 is shown with escapes."""
-    return path.as_posix().encode("utf-8", "backslashreplace").decode()
 
 
 def _visible(folder: Path) -> list[Path]:

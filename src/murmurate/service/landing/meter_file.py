@@ -31,7 +31,7 @@ _TYPE_TEXTS = dict.fromkeys(TEXT_COLUMNS, "text") | {
 
 @contextmanager
 def arrow_errors_as_meter_errors(source: Path) -> Iterator[None]:
-    """Raise MeterError where Arrow cannot hold or compute a table, so that the service goes on with fallback prices."""
+    """Raise MeterError where Arrow cannot hold or compute a table, so that the service releases fallback prices."""
     try:
         yield
     except (pa.ArrowException, MemoryError) as error:
@@ -74,7 +74,11 @@ def read_table(source: Path) -> pa.Table:
         raise MeterError(
             str(file), "with other columns", f"must have the columns {', '.join(names)}, as the first file"
         )
-    table = _concat_parts(source, [part.select(names) for part in parts])
+    try:
+        table = pa.concat_tables([part.select(names) for part in parts])
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise MeterError(str(source), "of several types", f"must have one type in each column: {reason}") from None
     if not len(table):
         raise MeterError(str(source), "empty", "must have a row for each meter")
     for name, kind in ((name, table.schema.field(name).type) for name in names):
@@ -117,14 +121,6 @@ def _read_part(path: Path) -> pa.Table:
         for name in set(TEXT_COLUMNS).intersection(names):
             table = table.set_column(names.index(name), name, _plain_text(table[name]))
     return table
-
-
-def _concat_parts(source: Path, parts: list[pa.Table]) -> pa.Table:
-    try:
-        return pa.concat_tables(parts)
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise MeterError(str(source), "of several types", f"must have one type in each column: {reason}") from None
 
 
 def _plain_text(text: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -69,7 +69,7 @@ class MeterTable:
 
 
 class MeterAttributes(NamedTuple):
-    """What a table says of each meter beside its bound. A meter keeps both in every later table."""
+    """Protection and kind of each meter. A meter keeps both in every later table."""
 
     number: IntArray  # ascending
     protected: BoolArray  # [meter]
@@ -134,20 +134,17 @@ def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> Meter
     folder = landing.root / METERS_FOLDER / table_version(source)
     if rewrite or not is_complete(folder):
         with arrow_errors_as_meter_errors(source):
-            _pin_new_table(landing, folder, read_table(source), rewrite=rewrite)
+            table = read_table(source)
+            meters, attributes = _meters(table), read_attributes(table)
+            households = read_zone_households(table, meters, attributes)
+            if (before := _previous_attributes(folder)) is not None:
+                check_unchanged(before, attributes)
+                attributes = merge_attributes(before, attributes)
+            part = _write_table(folder, meters, attributes, households, landing)
+            _replace_folder(part, folder, rewrite=rewrite)
+        load_table.cache_clear()
+        load_shard.cache_clear()
     return load_table(folder)
-
-
-def _pin_new_table(landing: Landing, folder: Path, table: pa.Table, *, rewrite: bool) -> None:
-    meters, attributes = _meters(table), read_attributes(table)
-    households = read_zone_households(table, meters, attributes)
-    if (before := _previous_attributes(folder)) is not None:
-        check_unchanged(before, attributes)
-        attributes = merge_attributes(before, attributes)
-    part = _write_table(folder, meters, attributes, households, landing)
-    _replace_folder(part, folder, rewrite=rewrite)
-    load_table.cache_clear()
-    load_shard.cache_clear()
 
 
 def read_households_by_zone(source: Path) -> dict[str, ZoneHouseholds]:
@@ -300,7 +297,7 @@ def _write_table(
     households: tuple[ZoneHouseholds, ...],
     landing: Landing,
 ) -> Path:
-    """One file a shard, in a temporary folder beside the one that it will be. Returns the temporary folder."""
+    """Write one file a shard into a temporary folder, which is returned. It has the same parent as `folder`."""
     columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
     whole = pa.table(columns | {"imputed_wh": meters.imputed_wh})
     number = whole["meter"].to_numpy()

@@ -100,14 +100,18 @@ def read_readings(root: Path, landed: LandedFile) -> Iterator[Readings]:
         file = pa.OSFile(f"{root}/{landed.path}")
     except FileNotFoundError:
         raise ReadingError(landed.path, "gone", "must stay as it was when its interval was closed") from None
-    with file:  # opened once: what is hashed is what is read, whatever is put in its place meanwhile
+    with file:  # opened once: what is hashed is what is read, even if another file takes its place
         if _sha256(file) != landed.sha256:
             raise ReadingError(landed.path, "changed", "must stay as it was when its interval was closed")
         parquet = _open_parquet(file, landed.path)
         unit_us = _check_columns(parquet, landed.path)
         try:
             for batch in parquet.iter_batches(ROWS_PER_BATCH, columns=READINGS_SCHEMA.names, use_threads=False):
-                yield _batch_readings(batch, unit_us)
+                whole = batch.drop_null() if any(column.null_count for column in batch.columns) else batch
+                meter, energy_wh = (whole.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
+                start = whole.column("interval_start").view(pa.int64()).to_numpy()
+                start_us = start if unit_us == 1 else start * np.int64(unit_us)
+                yield Readings(meter=meter, energy_wh=energy_wh, start_us=start_us)
         except (pa.ArrowException, OSError):
             raise ReadingError(landed.path, "unreadable", "was so when it was closed; there is no demand") from None
 
@@ -149,14 +153,6 @@ def _check_columns(parquet: pq.ParquetFile, name: str) -> int:
     if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit not in _MICROSECONDS_PER_UNIT:
         raise ReadingError(f"interval_start in {name}", str(kind), "must be a timestamp in UTC, in s, ms or us")
     return _MICROSECONDS_PER_UNIT[kind.unit]
-
-
-def _batch_readings(batch: pa.RecordBatch, unit_us: int) -> Readings:
-    if any(column.null_count for column in batch.columns):
-        batch = batch.drop_null()  # no number, no reading
-    meter, energy_wh = (batch.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
-    start = batch.column("interval_start").view(pa.int64()).to_numpy()
-    return Readings(meter=meter, energy_wh=energy_wh, start_us=start if unit_us == 1 else start * np.int64(unit_us))
 
 
 def new_run_name() -> str:

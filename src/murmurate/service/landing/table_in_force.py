@@ -48,7 +48,8 @@ class TableInForce:
 
         Raises what is wrong with the newest table if there was none before.
         """
-        current = self._usable_table()
+        self._current = self._current or self._find_last()
+        current = self._current if self._current is not None and is_complete(self._current.folder) else None
         try:
             newest = pin_table(self.landing, self.source)
         except Exception as error:
@@ -73,19 +74,17 @@ class TableInForce:
         return current
 
     def _losses(self, current: MeterTable, newest: MeterTable, look: int) -> str:
-        """Say which zone loses meters, unless the same table was seen at an earlier look."""
+        """Return which zones lose meters; empty if none does, or if the same table was seen at an earlier look."""
         if self._first_look is not None and self._first_look[0] == newest.version and look > self._first_look[1]:
             return ""
-        reason = _describe_losses(current, newest)
+        try:
+            losses = describe_losses(count_zone_meters(current), count_zone_meters(newest))
+        except MeterError:
+            losses = ""
+        reason = losses and f"has {losses}: it is in force at the next deadline if it is still the same then"
         if reason and (self._first_look is None or self._first_look[0] != newest.version):
             self._first_look = newest.version, look
         return reason
-
-    def _usable_table(self) -> MeterTable | None:
-        """The table in force so far, if it is whole."""
-        if self._current is None:
-            self._current = self._find_last()
-        return self._current if self._current is not None and is_complete(self._current.folder) else None
 
     def _find_last(self) -> MeterTable | None:
         """The table that the newest interval was closed under, as after a restart."""
@@ -98,15 +97,6 @@ class TableInForce:
             except (MurmurateError, OSError, TypeError):
                 continue
         return None
-
-
-def _describe_losses(current: MeterTable, newest: MeterTable) -> str:
-    """Say which zones lose meters, and what follows; empty if there is none."""
-    try:
-        losses = describe_losses(count_zone_meters(current), count_zone_meters(newest))
-    except MeterError:
-        return ""
-    return losses and f"has {losses}: it is in force at the next deadline if it is still the same then"
 
 
 def describe_losses(before: Mapping[str, int], after: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 UNKNOWN_CLIENT = "unknown"  # all clients without an address count as one
-_IPV6_PREFIX = 64  # one household has that many addresses of its own
+_IPV6_PREFIX = 64  # a network of one household
 _MAX_ADDRESS_CHARS = 45  # of an IPv6 address that ends with one of IPv4
 
 

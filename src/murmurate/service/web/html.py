@@ -26,26 +26,20 @@ _LOGO_CIRCLES = (  # cx, cy, r in a square of 24
 )
 
 
-def _new_environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("murmurate.service.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        auto_reload=False,
-    )
-    icon = environment.get_template("icon.svg").render(circles=_LOGO_CIRCLES)
-    environment.globals |= {
-        "style_sheet": files("murmurate.service.web").joinpath("style.css").read_text(encoding="utf-8"),
-        "logo_circles": _LOGO_CIRCLES,
-        "icon_address": f"data:image/svg+xml,{quote(icon)}",
-    }
-    return environment
-
-
-_ENVIRONMENT = _new_environment()
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("murmurate.service.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    auto_reload=False,
+)
+_ENVIRONMENT.globals |= {
+    "style_sheet": files("murmurate.service.web").joinpath("style.css").read_text(encoding="utf-8"),
+    "logo_circles": _LOGO_CIRCLES,
+    "icon_address": f"data:image/svg+xml,{quote(_ENVIRONMENT.get_template('icon.svg').render(circles=_LOGO_CIRCLES))}",
+}
 
 
 def render_page(template: str, **values: object) -> str:
