@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from murmurate.service.landing import append as appending
-from murmurate.service.landing import append, interval_manifest
+from murmurate.service.landing import interval_manifest
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.readings_file import encode_readings
 from murmurate.types import Readings
@@ -98,22 +98,6 @@ def keep_closing(pipe: Any, root: Path, together: Any) -> None:
         pipe.send(interval_manifest.close_interval(landing, start_s, version).to_json())
 
 
-def appends_for_ever(pipe: Any, root: Path, start_s: int, readings: Readings) -> None:
-    """Append the same readings again and again, until the interval is closed."""
-    landing = Landing.open(root)
-    _warm()
-    pipe.send("begun")
-    while appending.append_readings(landing, start_s, readings):
-        pass
-
-
-def closes(pipe: Any, root: Path, start_s: int, version: str) -> None:
-    landing = Landing.open(root)
-    _warm()
-    pipe.send("begun")
-    interval_manifest.close_interval(landing, start_s, version)
-
-
 def barrier(parties: int) -> Any:
     return _context.Barrier(parties)
 
@@ -169,11 +153,11 @@ def keep_appending_and_merging(line: Any, root: Path) -> None:
     landing = Landing.open(root)
     _warm()
     _quick()
-    append.MIN_PARTS_TO_MERGE = 1
+    appending.MIN_PARTS_TO_MERGE = 1
     while True:
         start_s, meters = line.recv()
         deadline_s = start_s + landing.interval_s
-        appender = append.MergingAppender(landing, lambda now=deadline_s: now, 0, in_background=False)
+        appender = appending.MergingAppender(landing, lambda now=deadline_s: now, 0, in_background=False)
         over = threading.Event()
         merging = threading.Thread(target=_keep_merging, args=(appender, over))
         merging.start()

@@ -75,21 +75,21 @@ def problem_in(answer: bytes) -> dict:
 
 @pytest.mark.parametrize("api", ["public", "private"])
 @pytest.mark.parametrize(
-    "begin",
-    [b"", b"G", b"GET /zones HTTP/1.1\r\n", b"GET /zones HTTP/1.1\r\nhost: x\r\nx-long: ", b"\r\n"],
-    ids=["nothing", "a letter", "a line", "half a header", "an empty line"],
+    ("begin", "drip"),
+    [
+        (b"", b""),
+        (b"G", b""),
+        (b"GET /zones HTTP/1.1\r\n", b""),
+        (b"GET /zones HTTP/1.1\r\nhost: x\r\nx-long: ", b""),
+        (b"\r\n", b""),
+        (b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ", b"a"),
+    ],
+    ids=["nothing", "a letter", "a line", "half a header", "an empty line", "byte by byte"],
 )
-def test_a_head_that_does_not_end_is_cut(api, begin, apis):
+def test_a_head_that_does_not_end_is_cut(api, begin, drip, apis):
     with connected(apis, api) as one:
         one.sendall(begin)
-        assert is_cut(one)
-
-
-@pytest.mark.parametrize("api", ["public", "private"])
-def test_a_head_that_comes_byte_by_byte_is_cut(api, apis):
-    with connected(apis, api) as one:
-        one.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ")
-        assert is_cut(one, drip=b"a")
+        assert is_cut(one, drip=drip)
 
 
 @pytest.mark.parametrize("then", [b"\r\n", b"GET /healthz HT", b"G"], ids=["an empty line", "half a line", "a letter"])
@@ -105,21 +105,16 @@ def test_a_second_head_that_does_not_end_is_cut(then, apis):
         assert is_cut(one)
 
 
-def test_a_body_that_stalls_is_408(apis):
+@pytest.mark.parametrize("parts", [[line()], [b" "] * 3], ids=["stalls", "byte by byte"])
+def test_a_body_that_does_not_come_in_time_is_408(parts, apis):
     with connected(apis, "private") as one:
-        one.sendall(head(apis, content_length=1000) + line())
+        one.sendall(head(apis, content_length=1000))
+        for part in parts:
+            one.sendall(part)
+            time.sleep(TIMEOUT_S / 10)
         answer = received(one)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert problem_in(answer)["status"] == 408
-
-
-def test_a_body_that_comes_byte_by_byte_is_408(apis):
-    with connected(apis, "private") as one:
-        one.sendall(head(apis, content_length=1000))
-        for _ in range(3):
-            one.sendall(b" ")
-            time.sleep(TIMEOUT_S / 10)
-        assert received(one).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize(
@@ -163,14 +158,20 @@ def test_who_never_reads_the_log_leaves_it_to_the_others(apis, clients):
         one.close()
 
 
-@pytest.mark.parametrize("length", ["content-length", "chunked"])
-def test_a_body_beyond_the_bound_is_413(length, apis):
-    body = b" " * 100_001
-    more = {"content_length": len(body)} if length == "content-length" else {"transfer_encoding": "chunked"}
+@pytest.mark.parametrize(
+    ("path", "size", "length"),
+    [
+        ("/readings", 100_001, "content-length"),
+        ("/readings", 100_001, "chunked"),
+        ("/auth/token", 0x2100, "chunked"),
+    ],
+)
+def test_a_body_beyond_the_bound_is_413(path, size, length, apis):
+    more = {"content_length": size} if length == "content-length" else {"transfer_encoding": "chunked"}
     with connected(apis, "private") as one:
-        one.sendall(head(apis, **more))
+        one.sendall(head(apis, path, **more))
         if length == "chunked":
-            one.sendall(b"%x\r\n%b\r\n" % (len(body), body))  # it never ends
+            one.sendall(b"%x\r\n%b\r\n" % (size, b" " * size))  # it never ends
         answer = received(one)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert problem_in(answer)["status"] == 413
@@ -181,12 +182,6 @@ def test_a_body_at_the_bound_is_taken(apis):
         body = line() + b" " * (100_000 - len(line()))
         one.sendall(head(apis, content_length=len(body), connection="close") + body)
         assert received(one).startswith(b"HTTP/1.1 422 ")  # of its last line, which is too long; the first one is safe
-
-
-def test_a_token_form_beyond_the_bound_is_413_in_chunks_too(apis):
-    with connected(apis, "private") as one:
-        one.sendall(head(apis, "/auth/token", transfer_encoding="chunked") + b"2100\r\n" + b"x" * 0x2100 + b"\r\n")
-        assert received(one).startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize("api", ["public", "private"])

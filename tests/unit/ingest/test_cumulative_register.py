@@ -119,12 +119,6 @@ def test_a_point_that_is_not_after_the_last_changes_nothing_whatever_it_shows(po
     assert energies(again) == energies(points)
 
 
-def test_of_two_points_of_one_second_the_first_counts():
-    assert energies(
-        [RegisterReading(0, 10), RegisterReading(0, 99), RegisterReading(900, 15), RegisterReading(900, 7)]
-    )[1] == {0: 5}
-
-
 @given(anything, st.lists(st.integers(0, 40), max_size=4).map(sorted), st.lists(st.booleans(), min_size=5, max_size=5))
 def test_after_a_restart_or_a_retry_the_same_energies_come_out(points, cuts, repeated):
     """Batches of points; after some of them the energy was kept but the register was not, and they come again."""
@@ -142,17 +136,6 @@ def test_after_a_restart_or_a_retry_the_same_energies_come_out(points, cuts, rep
 def test_a_register_that_falls_reports_and_counts_as_standing_still(at, fall_wh):
     falling = energies([RegisterReading(at_s, -fall_wh * number) for number, at_s in enumerate(at)])[1]
     assert falling == dict.fromkeys(energies([RegisterReading(at_s, 0) for at_s in at])[1], 0)
-
-
-@given(times, st.integers(0, INTERVALS), st.integers(1, 20))
-def test_nothing_is_carried_over_a_gap(at, first, length):
-    gap = range(first * INTERVAL_S, (first + length) * INTERVAL_S)
-    energy_by_start = energies([RegisterReading(at_s, 10**6 * at_s) for at_s in at if at_s not in gap])[1]
-    assert not any(start_s in gap for start_s in energy_by_start)
-
-
-def test_one_point_an_interval_off_the_edge_is_silence():
-    assert walk([1000] * INTERVALS, range(59, END_S, INTERVAL_S)) == {}
 
 
 def test_an_interval_is_complete_with_the_first_point_at_or_after_its_end():

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.landing_processes import appends_for_ever, barrier, children, keep_appending, keep_closing
+from tests.support.landing_processes import barrier, children, keep_appending, keep_closing
 from tests.support.landing_processes import killed_everywhere as killed
 from tests.support.sample_landings import (
     BY_HAND,
@@ -37,7 +37,7 @@ from murmurate.service.landing.interval_manifest import close_interval, manifest
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
 from murmurate.service.storage import durable
 
-WRITERS, APPENDS, INTERVALS, KILLS = 4, 50, 20, 30
+WRITERS, APPENDS, INTERVALS = 4, 50, 20
 
 
 def visible(landing):
@@ -282,33 +282,16 @@ def _append(number, root):
     append_readings(Landing.open(root), START_S + number * STEP_S, readings(HONEST))
 
 
-def as_if_once(landing, table, starts_s):
-    """Append again, close, aggregate."""
-    for start_s in starts_s:
-        assert append_readings(landing, start_s, readings(HONEST))
-        assert demand_of(landing, table, start_s) == by_hand(METERS, HONEST)
-        assert manifest_of(landing, start_s).unfinished == ()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_disk")
 def test_a_writer_that_dies_at_any_touch_of_the_disk_leaves_nothing_in_the_way(tmp_path):
     landing, table = a_landing(tmp_path)
     died = killed(_append, landing.root)
     assert died > 2 * 5 * 4, "four shards, and in each a file to open, to sync, to name, and a folder to sync"
-    as_if_once(landing, table, [START_S + n * STEP_S for n in range(1, died + 1)])
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_disk")
-def test_a_writer_that_is_killed_at_any_time_leaves_nothing_in_the_way(tmp_path):
-    landing, table = a_landing(tmp_path)
-    rng, starts_s = np.random.default_rng(), [START_S + n * STEP_S for n in range(KILLS)]
-    for start_s in starts_s:
-        with children((appends_for_ever, landing.root, start_s, readings(HONEST))) as (child,):
-            child.receive()
-            time.sleep(rng.uniform(0, 0.06))
-    as_if_once(landing, table, starts_s)
+    for start_s in (START_S + n * STEP_S for n in range(1, died + 1)):
+        assert append_readings(landing, start_s, readings(HONEST))
+        assert demand_of(landing, table, start_s) == by_hand(METERS, HONEST)
+        assert manifest_of(landing, start_s).unfinished == ()
 
 
 @pytest.mark.usefixtures("quick_disk")

@@ -24,7 +24,7 @@ from tests.support.sample_landings import (
     readings,
 )
 
-from murmurate.errors import MeterError, MurmurateError, ReadingError
+from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import close_interval, manifest_of
 from murmurate.service.landing.maintenance import purge_intervals
@@ -50,18 +50,6 @@ def test_a_folder_that_cannot_be_read_is_refused_before_anything_is_decided(tmp_
     assert manifest_of(landing, START_S) is None
 
 
-@pytest.mark.parametrize("how", ["gone", "changed"])
-def test_a_file_of_unknown_meters_that_was_touched_after_closing_is_refused_too(tmp_path, how):
-    landing, table = a_landing(tmp_path)
-    path = leave(landing, START_S, ROWS)[-1]
-    close_interval(landing, START_S, table.version)
-    path.unlink()
-    if how == "changed":
-        pq.write_table(reading_rows([Row(99, 1), Row(98, 1)]), path)
-    with pytest.raises(ReadingError, match=f"{path.name} is {how}"):
-        close_and_aggregate(landing, table)
-
-
 def test_a_file_whose_pages_are_damaged_is_refused_by_its_name(tmp_path):
     landing, table = a_landing(tmp_path)
     (path,) = leave(landing, START_S, [Row(0, value) for value in range(500)])
@@ -70,13 +58,6 @@ def test_a_file_whose_pages_are_damaged_is_refused_by_its_name(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ReadingError, match=r"a\.parquet is unreadable"):
         close_and_aggregate(landing, table)
-
-
-def test_a_damaged_parquet_meter_table_is_refused_in_words(tmp_path):
-    landing, _ = a_landing(tmp_path)
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1\0\0\0\0PAR1")
-    with pytest.raises(MeterError, match=r"bad\.parquet is unreadable"):
-        pin_table(landing, tmp_path / "bad.parquet")
 
 
 @pytest.mark.parametrize("name", ["b.parq", "more/b.parquet"])
@@ -97,27 +78,6 @@ def test_a_table_that_was_half_deleted_can_be_pinned_again(tmp_path):
     (table.folder / "shard=1.parquet").unlink()  # a purge that was killed in the middle of rmtree
     leave(landing, START_S, ROWS)
     assert demand_of(landing, pin_table(landing, tmp_path / "meters.csv")) == BY_HAND
-
-
-def test_an_empty_zone_in_a_csv_is_refused(tmp_path):
-    landing, _ = a_landing(tmp_path)
-    (tmp_path / "m.csv").write_text("meter,zone,bound_wh\n0,,5\n1,hill,5\n")
-    with pytest.raises(MeterError, match="zone is empty here and there"):
-        pin_table(landing, tmp_path / "m.csv")
-
-
-def test_a_table_without_meters_is_refused_in_words(tmp_path):
-    landing, _ = a_landing(tmp_path)
-    pq.write_table(meter_rows(METERS).slice(0, 0), tmp_path / "none.parquet")
-    with pytest.raises(MeterError):
-        pin_table(landing, tmp_path / "none.parquet")
-
-
-def test_a_column_that_is_there_twice_is_refused_in_words(tmp_path):
-    landing, _ = a_landing(tmp_path)
-    (tmp_path / "m.csv").write_text("meter,meter,zone,bound_wh\n0,0,hill,5\n")
-    with pytest.raises(MeterError):
-        pin_table(landing, tmp_path / "m.csv")
 
 
 def test_a_column_of_readings_that_is_there_twice_is_refused_in_words(tmp_path):
@@ -175,14 +135,6 @@ def test_whatever_lies_among_the_manifests_and_tables_old_readings_go(tmp_path):
                 path.rmdir()
 
 
-def test_a_folder_that_is_called_like_a_file_is_looked_into(tmp_path):
-    landing, table = a_landing(tmp_path, shard_meters=1000)
-    folder = landing.interval_folder(START_S) / "readings.parquet"  # as Spark writes it
-    folder.mkdir(parents=True)
-    pq.write_table(reading_rows(ROWS), folder / "part-0.parquet")
-    assert demand_of(landing, table) == BY_HAND
-
-
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     landing, _ = a_landing(tmp_path)
 
@@ -203,12 +155,6 @@ def test_an_interval_that_nobody_wrote_to_does_not_keep_its_meter_table_for_ever
     os.utime(table.folder, (0, 0))
     purge_intervals(landing, START_S + 1)
     assert not table.folder.exists()
-
-
-def test_zones_in_a_csv_may_be_numbers(tmp_path):
-    landing, _ = a_landing(tmp_path)
-    (tmp_path / "m.csv").write_text("meter,zone,bound_wh\n0,8001,5\n1,8002,5\n")
-    assert pin_table(landing, tmp_path / "m.csv").zones == ("8001", "8002")
 
 
 def test_a_pinned_table_that_was_changed_is_refused_and_gives_no_other_demand(tmp_path):
