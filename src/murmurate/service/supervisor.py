@@ -119,7 +119,7 @@ class SupervisedProcess:
                 self._delay_s = MIN_RESTART_DELAY_S
             facts = {"ended": self.name, "status": self.process.returncode, "restart_in_s": self._delay_s}
             logger.warning("process ended", extra=facts)
-            self.forget()
+            self.clear_process()
             self._start_at_s = now + self._delay_s
             self._delay_s = min(2 * self._delay_s, MAX_RESTART_DELAY_S)
         if self.process is None and now >= self._start_at_s:
@@ -142,7 +142,7 @@ class SupervisedProcess:
         """End it as a stop does, and start it again at once."""
         if self.process is not None:
             _terminate([self.process])
-            self.forget()
+            self.clear_process()
             self._start_at_s = 0.0
         self.check()
 
@@ -160,7 +160,7 @@ class SupervisedProcess:
         self._started_s = self._looked_s = now
         self._silence_left_s = self.watchdog_s
 
-    def forget(self) -> None:
+    def clear_process(self) -> None:
         """Let go of a process that has ended, and of its pipe."""
         self.process = None
         if self._pipe is not None:

@@ -37,7 +37,7 @@ def end_processes():
         if part.process is not None:
             part.process.kill()
             part.process.wait()
-        part.forget()
+        part.clear_process()
 
 
 @pytest.mark.slow
