@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 from research.consumption_laws import RULES, calibrate_scale, gaussian_pair_curve, laplace_pair_curve, shift_wh
+from research.paper.related_mechanisms import group_privacy_scale
+from research.paper.simulated_zones import paper_calendar, paper_habits
 
 from benchmarks.goals import Goals
 from murmurate.household.occupancy import OccupancyChains
-from murmurate.lab.paper.related_mechanisms import group_privacy_scale
-from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
 from murmurate.privacy.calibration import min_scale
 from murmurate.privacy.divergence import GaussianCurve, HuberCurve, PrivacyCurve, SecretPair

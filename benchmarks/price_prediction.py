@@ -15,11 +15,9 @@ import sys
 from math import inf
 
 from benchmarks.goals import Goals
-from murmurate.lab.evaluate.comparison import SizeComparison
-from murmurate.lab.evaluate.evaluation import SizeStress, evaluate_region
-from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, PromisedNoise
-from murmurate.lab.evaluate.simulated_noise import NoiseLaw
-from murmurate.lab.evaluate.simulated_region import USUAL_REGION, RegionSize, simulate_region
+from murmurate.lab.evaluate.evaluation import SizeComparison, SizeStress, evaluate_region
+from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, NoiseLaw, PromisedNoise
+from murmurate.lab.evaluate.region import USUAL_REGION, RegionSize, simulate_region
 from murmurate.lab.evaluate.zone_pricing import Setting, Way
 
 # Huber noise for any 24 h (1, 1e-6) and any moment 1 under `range`, in multiples of the bound (docs/decisions/0010)

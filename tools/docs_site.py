@@ -58,8 +58,8 @@ def run_commands(page: str, folder: Path) -> None:
         for line in block.splitlines():
             if line.startswith("$ "):
                 subprocess.run(  # noqa: S603  commands of our own page
-                    ["/bin/bash", "-ec", line[2:]], cwd=folder, env=os.environ | {"PATH": programs}, check=True,
-                    stdout=subprocess.DEVNULL,
+                    ["/bin/bash", "-ec", line[2:]], cwd=folder, check=True, stdout=subprocess.DEVNULL,
+                    env=os.environ | {"PATH": programs, "PYTHONPATH": str(ROOT)},
                 )  # fmt: skip
 
 

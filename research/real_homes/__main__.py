@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
@@ -11,10 +10,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from murmurate.errors import MurmurateError, ReadingError
-from murmurate.files import describe_os_error
+from murmurate.errors import ReadingError
+from murmurate.lab.report import make_progress_bar
+from research.command_line import run_program
 from research.data_sets.citylearn import read_citylearn
 from research.data_sets.eco import read_eco
 from research.data_sets.homes_data import HomesData
@@ -56,8 +55,7 @@ def evaluate_data_set(
     out: Annotated[Path, typer.Option(help="Folder for the page and its numbers.", file_okay=False)] = Path("homes"),
 ) -> None:
     """Price and attack the homes of a public data set, and write a page about it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with make_progress_bar() as bar:
         task = bar.add_task("reading", total=1.0)
         data_sets = read_data_set(files, data_format)
         if first_day is not None:
@@ -86,15 +84,5 @@ def read_data_set(paths: Sequence[Path], data_format: DataSetFormat) -> tuple[Ho
     return read_citylearn(paths[0]) if data_format is DataSetFormat.CITYLEARN else (read_eco(paths[0]),)
 
 
-def main() -> None:
-    """Run the command. Print an error of its files in one line, and exit with status 2."""
-    try:
-        app()
-    except (MurmurateError, OSError) as error:
-        message = describe_os_error(error) if isinstance(error, OSError) else str(error)
-        typer.echo(f"research.real_homes: {message}", err=True)
-        sys.exit(2)
-
-
 if __name__ == "__main__":
-    main()
+    run_program(app, "research.real_homes")

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from murmurate.lab.metrics import Estimate
-from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title
+from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title, style_axes
 from murmurate.units import WH_PER_KWH
 from research.real_homes.homes_report import DayExample
 from research.real_homes.occupancy_attack import AttackEstimate, OccupancyAttack
@@ -58,7 +58,7 @@ def _draw_errors(axes: Axes, zone: ZoneErrors) -> None:
     kind = "measured" if zone.data.measured else "modelled"
     subtitle = f"{len(zone.data.households)} {kind} homes, {zone.counted_weeks} weeks; bars: 95 %"
     set_axes_title(axes, zone.data.name, f"{subtitle}; blue: shows no exact reading")
-    _tidy(axes)
+    style_axes(axes)
 
 
 def draw_attack_figure_of_homes(attack: OccupancyAttack) -> Figure:
@@ -96,7 +96,7 @@ def _draw_by_size(axes: Axes, attack: OccupancyAttack, choose: Callable[[AttackE
     names = [f"{zone.homes}" if zone.homes > 1 else "1, or all\nothers known" for zone in attack.zones]
     axes.set_xticks(place, names)
     axes.set_xlabel("homes in the zone")
-    _tidy(axes)
+    style_axes(axes)
 
 
 def draw_day_figure(day: DayExample) -> Figure:
@@ -121,7 +121,7 @@ def draw_day_figure(day: DayExample) -> Figure:
     for axes in (top, middle, bottom):
         _shade_away(axes, day, width)
         axes.set_ylabel("kWh")
-        _tidy(axes)
+        style_axes(axes)
     top.set_ylim(bottom=0)
     middle.set_ylim(0, 1.35 * max(demand.max(), predicted.max()))
     for axes in (middle, bottom):
@@ -141,10 +141,3 @@ def _shade_away(axes: Axes, day: DayExample, width: float) -> None:
     if day.home is not None:
         for slot in np.flatnonzero(~day.home):
             axes.axvspan(slot * width, (slot + 1) * width, color=_SHADE_COLOR, lw=0, zorder=0)
-
-
-def _tidy(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(colors=TEXT_COLOR)
-    axes.xaxis.label.set_color(TEXT_COLOR)
-    axes.yaxis.label.set_color(TEXT_COLOR)

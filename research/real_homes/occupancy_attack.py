@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.audit import adversary
-from murmurate.lab.audit.attack_result import estimate_auc
-from murmurate.lab.metrics import Estimate, estimate_mean
+from murmurate.lab.audit.attack_result import Estimate, estimate_auc
 from murmurate.prediction.calendar import DayType
 from murmurate.units import BoolArray, FloatArray, IntArray
 from research.data_sets.homes_data import HomesData
+from research.metrics import estimate_mean
 from research.real_homes.release_noise import ExampleNoise
 from research.real_homes.trial_knowledge import split_trial
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from murmurate.lab.metrics import Estimate
+from murmurate.lab.audit.attack_result import Estimate
 from research.real_homes.figures import draw_attack_figure_of_homes, draw_day_figure, draw_error_figure
 from research.real_homes.homes_report import HomesReport, report_numbers
 from research.real_homes.occupancy_attack import OccupancyAttack, ZoneAttack

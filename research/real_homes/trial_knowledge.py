@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murmurate.errors import ReadingError
-from murmurate.lab.evaluate.sample_moments import SampleMoments, make_sensor
+from murmurate.lab.evaluate.public_knowledge import SampleMoments, make_sensor
 from murmurate.prediction.calendar import CalendarSlots
 from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.prediction.sensor import ClippedSensor

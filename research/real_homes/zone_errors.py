@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from murmurate.lab.metrics import Estimate
+from murmurate.lab.audit.attack_result import Estimate
 from murmurate.prediction.calendar import CalendarSlots
 from murmurate.prediction.forecast import degrees_below_base, fit_forecast
 from murmurate.prediction.structural_filter import STATES

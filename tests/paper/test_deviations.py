@@ -7,28 +7,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.paper_interpretations import paper_interpretation
-from tests.support.quadratic_cost import QuadraticCost
-
-from murmurate.household.consumption import EMPTY_PRICE_HISTORY, RowSelector, TableConsumption
-from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel, per_interval_probability
-from murmurate.lab.metrics import paper_rmsre, rms_relative_error
-from murmurate.lab.paper.experiment import (
+from research.metrics import paper_rmsre, rms_relative_error
+from research.paper.algorithm1 import log_likelihood, run_algorithm_1
+from research.paper.experiment import (
     PAPER_BLOWFISH_RMSRE,
     PAPER_NAIVE_RMSRE,
     ExperimentSettings,
     blowfish_sensitivity,
     run_seed,
 )
-from murmurate.lab.paper.simulate_day import simulate_day
-from murmurate.lab.paper.simulated_zones import (
+from research.paper.simulated_zones import (
     PAPER_INTERPRETATIONS,
     paper_calendar,
     sample_paper_chains,
+    simulate_day,
 )
+from tests.support.paper_interpretations import paper_interpretation
+from tests.support.quadratic_cost import QuadraticCost
+
+from murmurate.household.consumption import EMPTY_PRICE_HISTORY, RowSelector, TableConsumption
+from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel, per_interval_probability
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import SeededNoise, laplace_log_pmf
-from murmurate.privacy.paper_algorithm1 import log_likelihood, run_algorithm_1
 from murmurate.privacy.policy import Policy, ProtectionRule, kappa, sensitivity_schedule
 from murmurate.release import protect
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from murmurate.lab.paper.experiment import (
+from research.paper.experiment import (
     PAPER_BLOWFISH_RMSRE,
     PAPER_NAIVE_RMSRE,
     PRICING_RULES,
@@ -11,7 +10,7 @@ from murmurate.lab.paper.experiment import (
     run_experiment,
     summarize_seeds,
 )
-from murmurate.lab.paper.simulated_zones import PAPER_INTERPRETATIONS
+from research.paper.simulated_zones import PAPER_INTERPRETATIONS
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from research.paper.algorithm1 import run_algorithm_1
 
 from murmurate.errors import ModelError
 from murmurate.household.consumption import EMPTY_PRICE_HISTORY, TableConsumption
 from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel, sample_occupancy
 from murmurate.privacy.calibration import laplace_scales
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise
-from murmurate.privacy.paper_algorithm1 import run_algorithm_1
 from murmurate.privacy.policy import Policy, ProtectionRule, kappa, sensitivity_schedule
 from tests.support.tiny_models import CURVE, EPSILON, consumption_laws, model_classes
 

@@ -39,7 +39,6 @@ NEEDS = {
     "keys": (["keys"], "psycopg", "service"),
     "landing": (["landing"], "psycopg", "service"),
     "open": (["plan.json"], "psycopg", "service"),
-    "paper": ([], "matplotlib", "lab"),
     "plan": (["zone.toml"], "scipy", "plan"),
     "postgres": ([], "psycopg", "demo"),
     "purge": (["landing"], "psycopg", "service"),

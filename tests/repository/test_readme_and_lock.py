@@ -11,7 +11,6 @@ import murmurate.commands
 
 ROOT = Path(__file__).parents[2]
 DEVIATIONS = ROOT / "docs" / "explanation" / "deviations.md"
-COMMAND = Path(sys.executable).with_name("murmurate")
 
 
 def test_every_deviation_is_pinned_by_a_test_that_exists():
@@ -66,42 +65,6 @@ for command in {commands}:
 """
     assert len(commands) > 20
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr == ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--epsilon", "half"], 'murmurate: epsilon is half: must be a finite number such as 0.5 or "1/3"'),
-        (["--epsilon", "-1"], "murmurate: epsilon is -1: must lie between 1e-06 and 100, for example 0.5"),
-        (["--epsilon", "1e99999"], 'murmurate: epsilon is 1e99999: must be a finite number such as 0.5 or "1/3"'),
-        (
-            ["--out", f"{__file__}/below"],
-            f"murmurate: {__file__}/below is not in a folder: part of this path is a file; choose another path",
-        ),
-    ],
-)
-def test_a_wrong_option_is_answered_in_one_line(options, says, tmp_path):
-    done = subprocess.run(
-        [COMMAND, "paper", "--seeds", "1", *options], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.strip() == says
-
-
-@pytest.mark.slow
-def test_the_experiment_writes_what_it_promises(tmp_path):
-    options = ["--seeds", "2", "-N", "30", "-T", "100", "--epsilon", "1/3", "--jobs", "1", "--out", "deep/er"]
-    done = subprocess.run([COMMAND, "paper", *options], capture_output=True, text=True, cwd=tmp_path, check=True)
-    written = {path.name for path in (tmp_path / "deep" / "er").iterdir()}
-    pictures = {
-        f"{name}.{kind}"
-        for name in ("occupancy", "consumption", "rates", "rmsre", "leakage")
-        for kind in ("png", "svg")
-    }
-    assert written == pictures | {"results.json"}
-    for words in ("the paper, one run", "1.149", "1.089", "Not private", "epsilon T in all", "deep/er"):
-        assert words in done.stdout
 
 
 def test_the_readme_is_one_screen():

@@ -38,7 +38,7 @@ def test_the_tutorial_runs_as_written_and_prints_what_it_shows(tmp_path):
         assert "Traceback" not in done.stderr, (line, done.stderr)
         if not line.startswith("murmurate audit"):  # whose numbers are drawn; another machine may round one otherwise
             assert prints(done.stdout + done.stderr, lines), (line, lines, done.stdout, done.stderr)
-    for name in ("plan.json", "audit/report.md"):
+    for name in ("plan.json", "audit/index.html"):
         assert name in TUTORIAL.read_text(encoding="utf-8")
         assert (tmp_path / name).stat().st_size > 0, name
 

@@ -7,12 +7,11 @@ In the zone itself neighbours stay home or away for hours, and this adversary do
 
 import numpy as np
 import pytest
+from research.paper.simulated_zones import sample_paper_zone, simulate_day
 from tests.support.paper_interpretations import paper_interpretation
 
 from murmurate.audit.adversary import auc, auc_bound, filtered_log_odds, public_log_ratio, smoothed_log_odds
 from murmurate.household.occupancy import occupancy_probability
-from murmurate.lab.paper.simulate_day import simulate_day
-from murmurate.lab.paper.simulated_zones import sample_paper_zone
 
 FIRST, TEN, LAST = 24, 40, 72  # 6:00, 10:00 and 18:00: the morning does not depend on the night, nor 16:00 on the noon
 WH = 25  # laws are coarsened to 25 Wh, so that a test is quick

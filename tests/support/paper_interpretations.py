@@ -1,6 +1,6 @@
 """Ways to read the paper's experiment, by name."""
 
-from murmurate.lab.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperInterpretation
+from research.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperInterpretation
 
 
 def paper_interpretation(name: str) -> PaperInterpretation:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -40,9 +38,8 @@ def run_backtest_command(
     require_lab()
     if readings.suffix == ".parquet":
         require_parquet()
-    from murmurate.commands.backtest import BackTestFiles, back_test_bills  # noqa: PLC0415
+    from murmurate.commands.backtest import back_test_bills  # noqa: PLC0415
     from murmurate.lab.backtest.zone_back_test import BackTestOptions  # noqa: PLC0415
 
-    files = BackTestFiles(plan=plan_file, readings=readings, out=out, households=households)
     options = BackTestOptions(lead=lead, draws=draws, seed=seed, above_percent=above)
-    back_test_bills(files, options, command=shlex.join(["murmurate", *sys.argv[1:]]), as_json=as_json)
+    back_test_bills(plan_file, readings, options, out=out, households=households, as_json=as_json)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -226,7 +224,6 @@ def run_evaluate_command(
             jobs=jobs,
             readings=readings,
             quick=quick,
-            command=shlex.join(["murmurate", *sys.argv[1:]]),
             as_json=as_json,
         )
     )

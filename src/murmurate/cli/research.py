@@ -1,4 +1,4 @@
-"""Commands for research: paper, habits."""
+"""The command for research: habits."""
 
 from __future__ import annotations
 
@@ -7,25 +7,7 @@ from typing import Annotated
 
 import typer
 
-from murmurate.cli.app import EVALUATE, app, require_lab, require_planning
-
-
-@app.command(name="paper", rich_help_panel=EVALUATE, epilog="Example: murmurate paper --seeds 1000 --out out/")
-def run_paper_command(
-    seeds: Annotated[int, typer.Option(help="Independent repetitions of the experiment.", min=1)] = 1000,
-    households: Annotated[int, typer.Option("--households", "-N", help="Households in the zone.", min=1)] = 1000,
-    intervals: Annotated[int, typer.Option("--intervals", "-T", help="Quarter hours, from midnight.", min=1)] = 96,
-    epsilon: Annotated[str, typer.Option(help="Privacy parameter of one interval.")] = "0.5",
-    out: Annotated[Path, typer.Option(help="Folder for figures and results.json.", file_okay=False)] = Path("out"),
-    jobs: Annotated[int, typer.Option(help="Processes; 0 uses every core. The result is the same.", min=0)] = 0,
-) -> None:
-    """Repeat the paper's experiment over many seeds and in each reading of its text."""
-    require_lab()
-    from murmurate.commands.paper import reproduce_paper  # noqa: PLC0415
-
-    reproduce_paper(
-        seeds=seeds, households=households, intervals=intervals, epsilon=epsilon, out=out, jobs=jobs or None
-    )
+from murmurate.cli.app import EVALUATE, app, require_planning
 
 
 @app.command(

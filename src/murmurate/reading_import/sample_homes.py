@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from murmurate.lab.evaluate.homes import Homes
-from murmurate.lab.evaluate.season import draw_season
+from murmurate.lab.evaluate.homes import Homes, draw_season
 from murmurate.reading_import.local_time import local_midnight
 from murmurate.time_zones import load_time_zone
 from murmurate.units import IntArray

@@ -56,7 +56,7 @@ MISTAKES = [
     Mistake("murmurate audit later.json", "a plan of format 7", "make it again with murmurate plan"),
     Mistake("murmurate audit utf16-plan.json", "utf16-plan.json is UTF-16", AS_UTF_8),
     Mistake("murmurate audit plan.json --out file/audit", "file/audit", "part of this path is a file; choose another"),
-    # evaluate, paper
+    # evaluate
     Mistake("murmurate evaluate --readings gone.csv", "'gone.csv' does not exist", HELP),
     Mistake("murmurate evaluate --readings one-day.csv", "1 whole day long", "must cover 35 days"),
     Mistake("murmurate evaluate --readings mark-one-day.csv", "1 whole day long", "must cover 35 days"),
@@ -65,7 +65,6 @@ MISTAKES = [
     Mistake("murmurate evaluate --readings fake.parquet", "no Parquet file", "a CSV must end in .csv"),
     Mistake("murmurate evaluate --quick --sizes many", "sizes is 'many'", "for example 300,1000,10000"),
     Mistake("murmurate evaluate --quick --supply free", "supply is free", "must be linear or convex"),
-    Mistake("murmurate paper --epsilon 0 --seeds 1", "epsilon is 0", "for example 0.5"),
     # forecasts and habits
     Mistake("murmurate forecast", "source is missing", "must be one of --h25 3500"),
     Mistake("murmurate forecast --history history.csv", "--households is missing", "--households 1000"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from murmurate.commands.plan import print_plan
+from murmurate.commands.plan import make_plan_report
 from murmurate.commands.zone_inputs import read_meter_summary
 from murmurate.errors import MeterError
 from murmurate.planning.household_bounds import MeterSummary
@@ -153,7 +153,7 @@ def test_what_cannot_be_planned_is_said_in_one_line(arguments, says, tmp_path):
 
 def printed(plan):
     console = Console(width=100, record=True, file=io.StringIO())
-    print_plan(plan, console)
+    make_plan_report(plan).print_brief(console)
     return " ".join(console.export_text().split())
 
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from research.paper.simulated_zones import RedrawnConsumption
 
 from murmurate.errors import ModelError
 from murmurate.household.consumption import EMPTY_PRICE_HISTORY, RowSelector, TableConsumption, UniformConsumption
-from murmurate.lab.paper.simulated_zones import RedrawnConsumption
 
 EVENING = RowSelector(period=(0, 1), price_steps=(100, 200), price_window=2)
 

@@ -8,15 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from murmurate.lab.backtest.replayed_prices import draw_noise, replay_prices
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.support.predicted_zones import FIRST, plan_text
 
 from murmurate.errors import ReadingError, TariffError
-from murmurate.lab.backtest.bill_statistics import change_percent, measure_bills, noise_deviation
-from murmurate.lab.backtest.bills import Rate, make_bills
+from murmurate.lab.backtest.bills import (
+    Rate,
+    ReplayedPrices,
+    change_percent,
+    make_bills,
+    measure_change,
+    measure_noise,
+    noise_deviation,
+)
 from murmurate.lab.backtest.past_readings import PastReadings, read_past_readings
-from murmurate.lab.backtest.replayed_prices import ReplayedPrices, draw_noise, replay_prices
-from murmurate.lab.backtest.zone_back_test import BackTestOptions, ZonePlan, back_test_zone
+from murmurate.lab.backtest.zone_back_test import BackTestOptions, ZonePlan, back_test_zone, draw_noise, replay_prices
 from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
@@ -73,15 +80,15 @@ def test_a_world_computed_by_hand():
     assert_allclose(bills.noise[:, 0], [[0.1, 0.1], [-0.1, -0.1]])
     assert_allclose(noise_deviation(bills), [np.sqrt(0.02)] * 2)
     assert_allclose(bills.day_noise_variance, [0.01, 0.01])  # 0.02 on the second day, none on the first
-    found = measure_bills(bills, prices, above_percent=5)
-    assert found.flat_price == pytest.approx(1.6 / 6)
+    assert bills.factors[Rate.FLAT] == pytest.approx(1.6 / 6)
     assert_allclose(change_percent(bills, Rate.PRIVATE), [3.125, -6.25])
-    assert found.changes["private price"].households_above == 0
-    assert found.changes["exact data"].households_above == 1
-    assert found.changes["private price"].percent[1] == pytest.approx((3.125 - 6.25) / 2)
-    assert found.noise.period_percent == pytest.approx(100 * np.sqrt(0.02) * (1 / 1.0 + 1 / 0.4) / 2)
-    assert found.noise.mean_percent == pytest.approx(0)
-    assert found.noise.mean_percent_error == pytest.approx(100 * 0.2 / 1.4)
+    private, exact = (measure_change(bills, rate, above_percent=5) for rate in (Rate.PRIVATE, Rate.EXACT))
+    assert (private.households_above, exact.households_above) == (0, 1)
+    assert private.percent[1] == pytest.approx((3.125 - 6.25) / 2)
+    noise = measure_noise(bills, prices)
+    assert noise.period_percent == pytest.approx(100 * np.sqrt(0.02) * (1 / 1.0 + 1 / 0.4) / 2)
+    assert noise.mean_percent == pytest.approx(0)
+    assert noise.mean_percent_error == pytest.approx(100 * 0.2 / 1.4)
 
 
 worlds = st.integers(0, 2**32 - 1).map(np.random.default_rng)
@@ -252,7 +259,7 @@ def test_the_whole_back_test_of_a_predicted_plan():
     options = BackTestOptions(lead=2, draws=4, seed=1, above_percent=5)
     test = back_test_zone(plan, past(energy_wh, FIRST, 3600), options, steps.append)
     assert sum(steps) == len(energy_wh)
-    noise = test.statistics.noise
+    noise = test.noise
     assert 0 < noise.period_percent < noise.day_percent < noise.interval_percent  # it averages out
     assert test.period == ("2025-11-24", "2025-12-14")
     document = test.to_document()

@@ -9,12 +9,10 @@ from numpy.testing import assert_array_equal
 
 from murmurate.errors import ReadingError
 from murmurate.lab.evaluate.evaluation import evaluate_region
-from murmurate.lab.evaluate.homes import Homes
-from murmurate.lab.evaluate.promised_noise import PromisedNoise
+from murmurate.lab.evaluate.homes import Homes, draw_season
+from murmurate.lab.evaluate.promised_noise import NoiseLaw, PromisedNoise
 from murmurate.lab.evaluate.readings_file import HouseholdReadings, _to_intervals, read_households
-from murmurate.lab.evaluate.readings_region import choose_sizes, region_of_readings
-from murmurate.lab.evaluate.season import draw_season
-from murmurate.lab.evaluate.simulated_noise import NoiseLaw
+from murmurate.lab.evaluate.region import choose_sizes, region_of_readings
 from murmurate.lab.evaluate.zone_pricing import Setting, Way
 
 DAY = 96

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from research.paper.algorithm1 import run_algorithm_1
 from tests.support.audited_zone import attacks, plan, weaker
 
 from murmurate.audit import adversary
@@ -23,7 +24,6 @@ from murmurate.lab.audit.simulated_zone import (
     zone_occupancy_model,
 )
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise, laplace_log_pmf
-from murmurate.privacy.paper_algorithm1 import run_algorithm_1
 
 HONEST = {
     "an interval": {},

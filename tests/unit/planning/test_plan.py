@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
+from research.paper.simulated_zones import paper_calendar, paper_habits
 
 from murmurate.errors import MeterError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains
-from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from murmurate.planning.plan import load_plan, make_plan, prove_plan
 from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.planning.utility import plan_utility

@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.support.zone_views import view_of, with_terms
 from tests.unit.public_api.test_pages import BASE, KEY, NOW_S, Parsed
 
-from murmurate.commands.plan import print_plan
+from murmurate.commands.plan import make_plan_report
 from murmurate.planning import promise_text
 from murmurate.planning.plan import make_plan
 from murmurate.planning.promise_text import describe_promises
@@ -170,7 +170,7 @@ def stated_on_the_plan_page(terms, language):
 
 def stated_in_the_terminal(plan):
     console = Console(width=100, record=True, file=io.StringIO())
-    print_plan(plan, console)
+    make_plan_report(plan).print_brief(console)
     shown = console.export_text()
     rows_and_notes = re.split(r"─{9,} *\n", shown)[1].partition("Noise:")[0]
     basis = shown.partition("Stands on:")[2].partition("Does not cover:")[0]
@@ -262,7 +262,7 @@ def test_terminal_zone_page_and_plan_page_say_the_same_about_what_a_promise_stan
     plan = plans["learned"]
     terms = ReleaseTerms.from_json(plan.to_json())
     console = Console(width=100, record=True, file=io.StringIO())
-    print_plan(plan, console)
+    make_plan_report(plan).print_brief(console)
     terminal = " ".join(console.export_text().split())
     basis = describe_promises(terms, ENGLISH).basis
     assert len(basis) == 3

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from research.command_line import run_program
 from research.data_sets.citylearn import read_citylearn
 from research.data_sets.homes_data import HomesData
 from research.real_homes import page_text
-from research.real_homes.__main__ import app, main
+from research.real_homes.__main__ import app
 from research.real_homes.homes_report import evaluate_homes, report_numbers
 from research.real_homes.occupancy_attack import attack_occupancy
 from research.real_homes.page import render_page
@@ -21,7 +22,7 @@ from tests.support.made_wheel import write_made_wheel
 from typer.testing import CliRunner
 
 from murmurate.errors import ReadingError
-from murmurate.lab.metrics import Estimate
+from murmurate.lab.audit.attack_result import Estimate
 
 HOURS = 20 * 7 * 24 + 24
 NOISE = ExampleNoise.of_example(3600)
@@ -249,7 +250,7 @@ def test_an_error_of_a_file_is_one_line_with_its_remedy(tmp_path, monkeypatch, c
     (tmp_path / "file").write_text("no wheel\n", encoding="utf-8")
     monkeypatch.setattr("sys.argv", ["real_homes", str(tmp_path / "file")])
     with pytest.raises(SystemExit) as ended:
-        main()
+        run_program(app, "research.real_homes")
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert ended.value.code == 2
     assert "file is not a ZIP file" in line

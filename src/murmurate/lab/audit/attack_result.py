@@ -1,4 +1,4 @@
-"""The result of one attack, and whether it exceeds the bound of the plan.
+"""The result of one attack, the bounds that a plan claims, and whether the result exceeds them.
 
 A verdict against a plan is wrong with probability at most `failure`. It uses exact binomial bounds for an epsilon
 (`audit.event_search`) and Hoeffding's bound for an AUC. Each attack gets a share of the error probability, so that the
@@ -14,16 +14,34 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from murmurate.audit.adversary import refutes_auc_bound
-from murmurate.audit.event_search import CellCounts, bound_epsilon_below
+from murmurate.audit.adversary import auc_bound, refutes_auc_bound
+from murmurate.audit.event_search import CellCounts, bound_epsilon_below, log_ratio_bound
 from murmurate.lab.audit.claimed_bounds import max_auc
+from murmurate.lab.audit.simulated_zone import AuditScenario, noise_log_pmf
 from murmurate.lab.metrics import Estimate
+from murmurate.planning.privacy_cost import kind_leakage, kind_losses
+from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
+from murmurate.privacy.divergence import GaussianCurve
+from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
 from murmurate.units import BoolArray, FloatArray, IntArray
 
 FAMILYWISE_ERROR_RATE = 1e-5  # probability that any verdict of a run is against a plan that keeps its promise
 MAX_AUC_SAMPLES = 1_000_000  # of each distribution, for the estimate of an AUC
+_MAX_SAMPLES = 10**12
 
 Candidate = tuple[list[str], CellCounts]  # a description of each candidate, and its counts
+
+
+class Estimate(NamedTuple):
+    """A mean with its 95 % confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        return self.high - self.mean if np.isinf(self.high) else (self.high - self.low) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,3 +148,83 @@ def judge_score_auc(attack: AttackResult, away: FloatArray, home: FloatArray, fa
     limit = None if attack.bound is None else max_auc(attack.bound, attack.delta)
     judged = judge_auc(replace(attack, auc_bound=limit), estimate, failure)
     return replace(judged, auc_by_interval=())
+
+
+class IntervalBound(NamedTuple):
+    """The largest allowed leakage of one release about the target."""
+
+    t: int  # the interval of the day with the least noise
+    epsilon: float
+    delta: float
+
+
+def max_auc(epsilon: float, delta: float) -> float:
+    """Return the largest AUC against (epsilon, delta): the area under y = e^eps x + delta, its mirror image and 1."""
+    if not delta:
+        return auc_bound(epsilon)
+    x = (1 - delta) * (1 - auc_bound(epsilon))  # where the two lines meet, at y = 1 - x
+    return x * (delta + 1 - x) / 2 + (1 - delta - x) * (2 - x) / 2 + delta
+
+
+def interval_loss_bounds(scene: AuditScenario) -> FloatArray:
+    """Return the largest loss of each release under pure noise: the loss at its scale, or the promise if smaller."""
+    plan = scene.plan
+    losses = kind_losses(plan.zone, plan.noise, scene.kind)
+    promised = [cost.spent for cost in plan.costs if isinstance(cost.promise, IntervalPromise)]
+    return np.where(scene.kind.public, 0.0, np.minimum(losses, min(promised, default=np.inf)))
+
+
+def interval_bound(scene: AuditScenario) -> IntervalBound:
+    """Return the interval of the day with the least noise, and the (epsilon, delta) that the plan allows it."""
+    plan = scene.plan
+    t = int(np.where(scene.hidden, plan.scale_wh, np.inf).argmin())
+    pure = [cost.spent for cost in plan.costs if isinstance(cost.promise, IntervalPromise | MomentPromise)]
+    if plan.noise.is_pure:
+        pure.append(float(interval_loss_bounds(scene)[t]))
+    if pure:
+        return IntervalBound(t, min(pure), 0.0)
+    delta = max(float(cost.promise.delta) for cost in plan.costs if isinstance(cost.promise, WindowPromise))
+    sigma = float(plan.scale_wh[t])
+    curve = GaussianCurve(scene.kind.bound_wh, sigma)
+    return IntervalBound(t, PldAccountant().epsilon([(PrivacyEvent((curve,)), 1)], delta), delta)
+
+
+def stream_bounds(scene: AuditScenario) -> tuple[float | None, float | None]:
+    """Return bounds on the leakage and the AUC of a day of prices about one moment; None if there is no bound.
+
+    Both hold against an attacker who knows the habits of the target. A window of a day or more bounds the AUC too,
+    because it protects all occupancies of the day together.
+    """
+    plan, leakage = scene.plan, np.inf
+    moments = [cost.spent for cost in plan.costs if isinstance(cost.promise, MomentPromise)]
+    if moments:
+        leakage = min(moments)
+    elif plan.noise.is_pure:
+        leakage = kind_leakage(plan.zone, scene.kind, interval_loss_bounds(scene))
+    windows = [
+        max_auc(cost.spent, float(cost.promise.delta))
+        for cost in plan.costs
+        if isinstance(cost.promise, WindowPromise) and cost.promise.intervals >= plan.zone.intervals_per_day
+    ]
+    auc_limit = min(auc_bound(leakage), *windows, 1.0)
+    return leakage if np.isfinite(leakage) else None, auc_limit if auc_limit < 1 else None
+
+
+def samples_to_detect_skipped_noise(scene: AuditScenario, chance: float, failure: float) -> int | None:
+    """Return the samples per distribution that usually detect noise that is skipped with this probability.
+
+    The event is that the noisy reading equals the reading. The function uses expected counts. The result is None if
+    10**12 samples do not detect it, because the skipped noise stays within the bound.
+    """
+    t, epsilon, delta = interval_bound(scene)
+    noise_wh = np.array([0, scene.kind.bound_wh])
+    reach = int(40 * scene.plan.scale_wh[t] + scene.plan.core_wh[t]) + 1
+    log_pmf = noise_log_pmf(scene.plan, t)
+    at_zero, at_bound = np.exp(log_pmf(noise_wh)) / np.exp(log_pmf(np.arange(-reach, reach + 1))).sum()
+    chances = np.array([chance + (1 - chance) * at_zero, (1 - chance) * at_bound])
+    samples = 1000
+    while samples < _MAX_SAMPLES:
+        if log_ratio_bound((chances * samples).astype(np.int64), np.full(2, samples), failure, delta) > epsilon:
+            return samples
+        samples += samples // 10
+    return None

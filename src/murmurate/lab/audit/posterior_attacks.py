@@ -14,13 +14,14 @@ import numpy as np
 
 from murmurate.audit import adversary
 from murmurate.household.occupancy import log_joint_chain
-from murmurate.lab.audit.attack_result import AttackResult, estimate_auc, judge_auc
-from murmurate.lab.audit.claimed_bounds import stream_bounds
-from murmurate.lab.audit.noise_model import group_intervals_by_noise, noise_log_pmf, normal_and_laplace
+from murmurate.lab.audit.attack_result import AttackResult, estimate_auc, judge_auc, stream_bounds
 from murmurate.lab.audit.simulated_zone import (
     AuditScenario,
     coarsen_distribution,
+    group_intervals_by_noise,
+    noise_log_pmf,
     noisy_demand,
+    normal_and_laplace,
     rest_demand_moments,
     worst_case_history,
     zone_occupancy_model,

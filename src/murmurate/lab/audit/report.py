@@ -1,203 +1,37 @@
-"""The reports of `murmurate audit`: a table, Markdown, JSON and a figure."""
+"""The report of `murmurate audit`: what each attacker achieved, beside the most that the plan allows."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from murmurate import __version__
 from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, AttackResult
-from murmurate.lab.audit.figure import draw_attack_figure
 from murmurate.lab.audit.run_attacks import audit_samples_needed
 from murmurate.lab.audit.simulated_zone import target_kinds
+from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title, style_axes
+from murmurate.lab.report import Report
 from murmurate.planning.plan import Plan
 from murmurate.planning.release_terms import compute_plan_digest
 
 AUDIT_SEED = 1
-_DRAWS_PER_SKIP = 1000  # one of so many draws is skipped, in the sentence on the power of the audit
+_DRAWS_PER_SKIP = 1000  # the sentence on the power of the audit is about noise that is skipped once in this many draws
 _NO_BETTER_THAN_GUESSING = "no better than guessing"
-ATTACK_COLUMNS = ("attack", "AUC, 95 %", "at most", "evidence", "at most", "verdict")
+_COLUMNS = ("attack", "AUC, 95 %", "at most", "evidence", "at most", "verdict")
+_BROKEN_COLOR = "#b3261e"
+_NO_NOISE_COLOR = "#c9d1d9"
 
 
-def write_audit_report(plan: Plan, attacks: tuple[AttackResult, ...], days: int, samples: int, out: Path) -> None:
-    """Write `report.md`, `audit.json` and the figure."""
-    (out / "report.md").write_text(markdown_report(plan, attacks, days, samples), encoding="utf-8")
-    (out / "audit.json").write_text(json_report(plan, attacks, days, samples), encoding="utf-8")
-    drawn = draw_attack_figure(plan, worst_results(attacks), days)
-    for kind in ("png", "svg"):
-        drawn.savefig(out / f"attacks.{kind}", dpi=200, metadata={"Date": None} if kind == "svg" else None)
-
-
-def report_heading(plan: Plan, days: int, samples: int) -> str:
-    zone = plan.zone
-    duration = "one day" if days == 1 else f"{days:,} days"
-    return f"Audit of {zone.name}: {zone.household_count:,} households, {duration}, {samples:,} samples"
-
-
-def worst_results(attacks: tuple[AttackResult, ...]) -> list[AttackResult]:
-    """Return the worst target of each attack, each followed by the same attack without noise."""
-    shown = []
-    for name in dict.fromkeys(attack.name for attack in attacks):
-        alike = [attack for attack in attacks if attack.name == name]
-        worst = max((attack for attack in alike if attack.noise), key=lambda attack: attack.severity)
-        shown.append(worst)
-        shown += [attack for attack in alike if not attack.noise and attack.target == worst.target]
-    return shown
-
-
-def attack_table(attacks: tuple[AttackResult, ...]) -> Table:
-    """Return a table with one row per attack, within 80 columns."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(ATTACK_COLUMNS):
-        table.add_column(name, justify="left" if number in {0, 5} else "right", no_wrap=True)
-    for attack in worst_results(attacks):
-        table.add_row(*_cells(attack), style="red" if not attack.ok else "" if attack.noise else "dim")
-    return table
-
-
-def _cells(attack: AttackResult) -> tuple[str, ...]:
-    name = attack.name if attack.noise else "without noise"
-    if not attack.was_run:
-        return name, "", "", "", "", "not run"
-    return (
-        name,
-        _format_auc(attack),
-        "" if attack.auc is None else _format_bound(attack, attack.auc_bound),
-        _format_measured(attack),
-        "" if attack.measured is None else _format_bound(attack, attack.bound),
-        _attack_verdict(attack),
-    )
-
-
-def _format_auc(attack: AttackResult) -> str:
-    if attack.auc is None:
-        return ""
-    return (
-        f"{attack.auc.mean:.3f} ± {attack.auc.half_width:.3f}"
-        if attack.better_than_guessing
-        else _NO_BETTER_THAN_GUESSING
-    )
-
-
-def _format_measured(attack: AttackResult) -> str:
-    if attack.measured is None:
-        return ""
-    if attack.measured == 0:
-        return "none"
-    letter = {"posterior shift": "shift", "epsilon": "eps"}[attack.quantity]
-    return f"{letter} {attack.measured:.3f}" if np.isfinite(attack.measured) else "certainty"
-
-
-def _format_bound(attack: AttackResult, bound: float | None) -> str:
-    if bound is None:
-        return "no bound" if attack.noise else ""
-    return f"{bound:.3f}"
-
-
-def _attack_verdict(attack: AttackResult) -> str:
-    if not attack.noise:
-        return ""
-    if attack.auc_bound is None and attack.bound is None:
-        return "no bound"
-    return "within" if attack.ok else "BROKEN"
-
-
-def summary_sentences(plan: Plan, attacks: tuple[AttackResult, ...], samples: int) -> list[str]:
-    """Return sentences on the results of the attackers, the verdict, and attacks that were not run."""
-    shown = worst_results(attacks)
-    subjects = {
-        "public": "A neighbour who has the model and the prices",
-        "strong": "An attacker who knows all other readings",
-    }
-    ranked = {attack.name for attack in shown if attack.auc is not None}
-    sentences = [_success_sentence(subject, name, shown) for name, subject in subjects.items() if name in ranked]
-    broken = [_describe_violation(attack) for attack in shown if not attack.ok]
-    sentences.append(
-        f"Broken by {'; '.join(broken)}. Do not publish under this plan."
-        if broken
-        else "No attack passed the plan's bound. That alone proves nothing; the plan's proof does."
-    )
-    sentences.append(
-        f"All verdicts together convict a plan that keeps its promise with a chance below {FAMILYWISE_ERROR_RATE:g}."
-    )
-    sentences.append(_targets_sentence(plan))
-    needed = audit_samples_needed(plan, 1 / _DRAWS_PER_SKIP)
-    if needed is not None:
-        sentences.append(
-            f"Noise that is skipped once in {_DRAWS_PER_SKIP:,} draws is found from about {_round_up(needed):,} "
-            f"samples on; this run had {samples:,}."
-        )
-    sentences += [f"{attack.name}: {attack.note}." for attack in shown if attack.note]
-    return sentences
-
-
-def _targets_sentence(plan: Plan) -> str:
-    models = {kind.name: len(kind.models) for kind in target_kinds(plan.zone)}
-    names = ", ".join(name if count == 1 else f"{name} ({count} models)" for name, count in models.items())
-    if sum(models.values()) == 1:
-        return f"Target: {names}."
-    return f"Targets: {names}. Each row shows the one that gave most away."
-
-
-def _round_up(number: int) -> int:
-    """Round up to two significant digits."""
-    step: int = 10 ** max(0, len(str(number)) - 2)
-    return -(-number // step) * step
-
-
-def _success_sentence(words: str, name: str, shown: list[AttackResult]) -> str:
-    noised, bare = (attack for attack in shown if attack.name == name)
-    allowed = "" if noised.auc_bound is None else f" (at most {100 * noised.auc_bound:.1f} % allowed)"
-    without = f"; without noise it is right {_success_rate(bare)} of the time" if bare.better_than_guessing else ""
-    if noised.better_than_guessing:
-        success = f"{words} tells home from away {_success_rate(noised)} of the time"
-        return f"{success}{allowed}{without}. Guessing is right 50 %."
-    either = without or ", with noise or without"
-    return f"{words} does no better than guessing whether the target is home{either}."
-
-
-def _success_rate(attack: AttackResult) -> str:
-    return "" if attack.auc is None else f"{100 * attack.auc.mean:.1f} %"
-
-
-def _describe_violation(attack: AttackResult) -> str:
-    facts = attack.best_statistic and f", {attack.best_statistic}"
-    measured = (
-        ""
-        if attack.measured is None
-        else f": {_format_measured(attack)}, at most {_format_bound(attack, attack.bound)}"
-    )
-    return f"{attack.name} ({attack.target}{facts}{measured})"
-
-
-def markdown_report(plan: Plan, attacks: tuple[AttackResult, ...], days: int, samples: int) -> str:
-    """Return `report.md`, with the rows of every target."""
-    lines = [f"# {report_heading(plan, days, samples)}", ""]
-    lines += [f"Noise: discrete {plan.distribution.value}, plan {compute_plan_digest(plan.to_document())[:16]}."]
-    lines += ["Promises: " + "; ".join(f"{c.promise} (costs {c.spent:.4g})" for c in plan.costs) + "."]
-    kinds = ", ".join(f"{kind.name} (up to {kind.bound_wh:,} Wh)" for kind in target_kinds(plan.zone))
-    lines += [f"Attacked: {kinds}.", ""]
-    names = (*ATTACK_COLUMNS[:1], "target", "knows", *ATTACK_COLUMNS[1:], "most telling")
-    lines += [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
-    for attack in attacks:
-        name, *rest = _cells(attack)
-        lines.append(f"| {' | '.join([name.strip(), attack.target, attack.knows, *rest, attack.best_statistic])} |")
-    lines += ["", *(f"- {sentence}" for sentence in summary_sentences(plan, attacks, samples))]
-    return "\n".join([*lines, "", "![attacks](attacks.svg)", ""])
-
-
-def json_report(plan: Plan, attacks: tuple[AttackResult, ...], days: int, samples: int) -> str:
-    """Return `audit.json`: every number of the report; null if it was not measured or has no bound."""
-    document: dict[str, Any] = {
+def make_audit_report(plan: Plan, attacks: tuple[AttackResult, ...], days: int, samples: int) -> Report:
+    """Return the report of some attacks on a plan. A number is null if it was not measured or has no bound."""
+    zone, digest = plan.zone, compute_plan_digest(plan.to_document())
+    numbers = {
         "murmurate": __version__,
         "test_only": True,
-        "plan": compute_plan_digest(plan.to_document()),
+        "plan": digest,
         "days": days,
         "samples": samples,
         "seed": AUDIT_SEED,
@@ -213,13 +47,184 @@ def json_report(plan: Plan, attacks: tuple[AttackResult, ...], days: int, sample
             for attack in attacks
         ],
     }
-    return json.dumps(_without_infinities(document), indent=1, allow_nan=False) + "\n"
+    duration = "one day" if days == 1 else f"{days:,} days"
+    title = f"Audit of {zone.name}: {zone.household_count:,} households, {duration}, {samples:,} samples"
+    report, shown = Report(title, numbers, "audit.json"), worst_results(attacks)
+    report.add_text(f"Noise: discrete {plan.distribution.value}, plan {digest[:16]}.", brief=False)
+    promises = "; ".join(f"{cost.promise} (costs {cost.spent:.4g})" for cost in plan.costs)
+    report.add_text(f"Promises: {promises}.", brief=False)
+    kinds = ", ".join(f"{kind.name} (up to {kind.bound_wh:,} Wh)" for kind in target_kinds(zone))
+    report.add_text(f"Attacked: {kinds}.", brief=False)
+    report.add_table(
+        _COLUMNS, [attack_cells(attack) for attack in shown], kinds=[_row_kind(attack) for attack in shown]
+    )
+    report.add_list(summary_sentences(plan, attacks, samples))
+    report.add_figure("attacks", draw_attack_figure(plan, shown, days), "Success of each attacker, and leakage by hour")
+    report.add_heading("Every target")
+    rows = []
+    for attack in attacks:
+        name, *cells = attack_cells(attack)
+        rows.append([name, attack.target, attack.knows, *cells, attack.best_statistic])
+    names = (_COLUMNS[0], "target", "knows", *_COLUMNS[1:], "most telling")
+    report.add_table(names, rows, kinds=[_row_kind(attack) for attack in attacks], brief=False)
+    return report
 
 
-def _without_infinities(value: Any) -> Any:
-    """Replace infinities, which JSON does not support, by the text "infinite"."""
-    if isinstance(value, dict):
-        return {key: _without_infinities(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_infinities(item) for item in value]
-    return "infinite" if isinstance(value, float) and not np.isfinite(value) else value
+def worst_results(attacks: tuple[AttackResult, ...]) -> list[AttackResult]:
+    """Return the worst target of each attack, each followed by the same attack without noise."""
+    shown = []
+    for name in dict.fromkeys(attack.name for attack in attacks):
+        alike = [attack for attack in attacks if attack.name == name]
+        worst = max((attack for attack in alike if attack.noise), key=lambda attack: attack.severity)
+        shown.append(worst)
+        shown += [attack for attack in alike if not attack.noise and attack.target == worst.target]
+    return shown
+
+
+def _row_kind(attack: AttackResult) -> str:
+    return "broken" if not attack.ok else "" if attack.noise else "muted"
+
+
+def attack_cells(attack: AttackResult) -> tuple[str, ...]:
+    """Return the row of an attack."""
+    name = attack.name if attack.noise else "without noise"
+    if not attack.was_run:
+        return name, "", "", "", "", "not run"
+    no_bound = "no bound" if attack.noise else ""
+    auc, auc_bound, verdict = "", "", ""
+    if attack.auc is not None:
+        measured_auc = f"{attack.auc.mean:.3f} ± {attack.auc.half_width:.3f}"
+        auc = measured_auc if attack.better_than_guessing else _NO_BETTER_THAN_GUESSING
+        auc_bound = no_bound if attack.auc_bound is None else f"{attack.auc_bound:.3f}"
+    if attack.noise:
+        verdict = "within" if attack.ok else "BROKEN"
+        verdict = "no bound" if attack.auc_bound is None and attack.bound is None else verdict
+    bound = no_bound if attack.bound is None else f"{attack.bound:.3f}"
+    return name, auc, auc_bound, _format_measured(attack), "" if attack.measured is None else bound, verdict
+
+
+def _format_measured(attack: AttackResult) -> str:
+    if not attack.measured:
+        return "" if attack.measured is None else "none"
+    letter = {"posterior shift": "shift", "epsilon": "eps"}[attack.quantity]
+    return f"{letter} {attack.measured:.3f}" if np.isfinite(attack.measured) else "certainty"
+
+
+def summary_sentences(plan: Plan, attacks: tuple[AttackResult, ...], samples: int) -> list[str]:
+    """Return sentences on the results of the attackers, the verdict, and attacks that were not run."""
+    shown = worst_results(attacks)
+    subjects = {
+        "public": "A neighbour who has the model and the prices",
+        "strong": "An attacker who knows all other readings",
+    }
+    sentences = []
+    for name, subject in subjects.items():
+        alike = [attack for attack in shown if attack.name == name]
+        if any(attack.auc is not None for attack in alike):
+            sentences.append(_success_sentence(subject, *alike))
+    broken = [_describe_violation(attack) for attack in shown if not attack.ok]
+    sentences.append(
+        f"Broken by {'; '.join(broken)}. Do not publish under this plan."
+        if broken
+        else "No attack passed the plan's bound. That alone proves nothing; the plan's proof does."
+    )
+    sentences.append(
+        f"All verdicts together convict a plan that keeps its promise with a chance below {FAMILYWISE_ERROR_RATE:g}."
+    )
+    models = {kind.name: len(kind.models) for kind in target_kinds(plan.zone)}
+    names = ", ".join(name if count == 1 else f"{name} ({count} models)" for name, count in models.items())
+    is_only = sum(models.values()) == 1
+    sentences.append(
+        f"Target: {names}." if is_only else f"Targets: {names}. Each row shows the one that gave most away."
+    )
+    needed = audit_samples_needed(plan, 1 / _DRAWS_PER_SKIP)
+    if needed is not None:
+        step = 10 ** max(0, len(str(needed)) - 2)  # two digits are shown
+        shown_needed = f"{-(-needed // step) * step:,}"
+        sentences.append(
+            f"Noise that is skipped once in {_DRAWS_PER_SKIP:,} draws is found from about {shown_needed} samples on; "
+            f"this run had {samples:,}."
+        )
+    return sentences + [f"{attack.name}: {attack.note}." for attack in shown if attack.note]
+
+
+def _describe_violation(attack: AttackResult) -> str:
+    measured, bound = attack_cells(attack)[3:5]
+    statistic = attack.best_statistic and f", {attack.best_statistic}"
+    return f"{attack.name} ({attack.target}{statistic}{measured and f': {measured}, at most {bound}'})"
+
+
+def _success_sentence(words: str, noised: AttackResult, bare: AttackResult) -> str:
+    rates = ["" if attack.auc is None else f"{100 * attack.auc.mean:.1f} %" for attack in (noised, bare)]
+    allowed = "" if noised.auc_bound is None else f" (at most {100 * noised.auc_bound:.1f} % allowed)"
+    without = f"; without noise it is right {rates[1]} of the time" if bare.better_than_guessing else ""
+    if noised.better_than_guessing:
+        return f"{words} tells home from away {rates[0]} of the time{allowed}{without}. Guessing is right 50 %."
+    return f"{words} does no better than guessing whether the target is home{without or ', with noise or without'}."
+
+
+def draw_attack_figure(plan: Plan, attacks: list[AttackResult], days: int) -> Figure:
+    """Draw the AUC of each adversary with its bound, and the posterior shift of the strong adversary by hour."""
+    ranked = [attack for attack in attacks if attack.auc is not None]
+    drawn = Figure(figsize=(11, max(4.6, 0.46 * len(ranked) + 1.6)), layout="constrained")
+    left, right = drawn.subplots(1, 2, width_ratios=(1.15, 1))
+    _draw_auc(left, ranked)
+    _draw_shift_by_hour(right, attacks, plan.zone.intervals_per_day)
+    set_axes_title(left, "Telling home from away", f"{days:,} days; whiskers: 95 %; 0.5 is guessing")
+    set_axes_title(right, "What a day of prices reveals of one moment", "largest change of the log odds, over all days")
+    for axes in (left, right):
+        style_axes(axes)
+    return drawn
+
+
+def _draw_auc(axes: Axes, attacks: list[AttackResult]) -> None:
+    for row, attack in enumerate(attacks):
+        if attack.auc is None:
+            continue
+        if attack.better_than_guessing:
+            colour = _NO_NOISE_COLOR if not attack.noise else PRIVATE_COLOR if attack.ok else _BROKEN_COLOR
+            axes.barh(row, attack.auc.mean - 0.5, left=0.5, height=0.55, color=colour, lw=0)
+            axes.plot([attack.auc.low, attack.auc.high], [row, row], color=TEXT_COLOR, lw=1.4)
+        else:
+            axes.text(
+                0.01 + max(0.5, attack.auc_bound or 0.5),
+                row,
+                _NO_BETTER_THAN_GUESSING,
+                va="center",
+                color=MUTED_COLOR,
+                fontsize=9,
+            )
+        if attack.auc_bound is not None:
+            axes.plot([attack.auc_bound] * 2, [row - 0.4, row + 0.4], color=NAIVE_COLOR, lw=3, solid_capstyle="butt")
+    axes.plot([], [], color=NAIVE_COLOR, lw=3, label="the plan's bound")
+    axes.axvline(0.5, color=TEXT_COLOR, lw=1)
+    names = [attack.name if attack.noise else "without noise" for attack in attacks]
+    axes.set_yticks(range(len(attacks)), names)
+    for label, attack in zip(axes.get_yticklabels(), attacks, strict=True):
+        label.set_fontsize(10 if attack.noise else 8.5)
+    axes.invert_yaxis()
+    ends = [end for a in attacks if a.auc for end in (a.auc.high, a.auc_bound or 0.5)]
+    axes.set_xlim(0.5, min(1.02, max([0.7, *ends]) + 0.03))
+    axes.set_xlabel("area under the ROC curve")
+    axes.legend(frameon=False, fontsize=9, labelcolor=TEXT_COLOR, loc="lower right")
+
+
+def _draw_shift_by_hour(axes: Axes, attacks: list[AttackResult], day: int) -> None:
+    hours = np.arange(day) * 24 / day
+    looks = {"strong": (PRIVATE_COLOR, "its usual habits"), "extreme": (TEXT_COLOR, "the most revealing habits")}
+    top, bound = 0.0, None
+    for attack in attacks:
+        if attack.name in looks and attack.shift_by_interval:
+            colour, words = looks[attack.name]
+            axes.plot(hours, attack.shift_by_interval, color=colour, lw=1.8, label=words)
+            top, bound = max(top, *attack.shift_by_interval), attack.bound
+    if bound is not None:
+        axes.axhline(bound, color=NAIVE_COLOR, lw=3)
+        axes.text(0.2, 1.02 * bound, "the plan's bound", va="bottom", color=MUTED_COLOR, fontsize=9)
+    axes.set_xlim(0, 24)
+    axes.set_xticks(range(0, 25, 4), [f"{hour:02d}:00" for hour in range(0, 25, 4)])
+    axes.set_ylim(0, 1.35 * max(top, bound or 0.0, 1e-6))
+    axes.set_xlabel("time of day")
+    axes.set_ylabel("posterior shift of the strong adversary")
+    if top:
+        axes.legend(frameon=False, fontsize=9, labelcolor=TEXT_COLOR, loc="upper right", ncols=2)

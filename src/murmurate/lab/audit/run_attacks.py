@@ -6,9 +6,12 @@ keep the claims. The target is each kind of household with secret occupancy, und
 
 from __future__ import annotations
 
-from murmurate.lab.audit import posterior_attacks, release_attacks, stream_attacks
-from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, AttackResult
-from murmurate.lab.audit.claimed_bounds import samples_to_detect_skipped_noise
+from murmurate.lab.audit import posterior_attacks, release_attacks
+from murmurate.lab.audit.attack_result import (
+    FAMILYWISE_ERROR_RATE,
+    AttackResult,
+    samples_to_detect_skipped_noise,
+)
 from murmurate.lab.audit.simulated_zone import (
     AuditProgress,
     AuditScenario,
@@ -33,10 +36,10 @@ _ATTACKS_ON_KINDS = (
     release_attacks.single_release_attacks,
     release_attacks.price_attack,
     release_attacks.differencing_attack,
-    stream_attacks.successive_releases_attack,
-    stream_attacks.window_attack,
+    release_attacks.successive_releases_attack,
+    release_attacks.window_attack,
 )  # of each kind
-_ATTACKS_PER_KIND = 8  # attacks of `_ON_RELEASES`, not counting windows, and `joint`
+_ATTACKS_PER_KIND = 8  # attacks of `_ATTACKS_ON_KINDS`, not counting windows, and `joint`
 _SIMULATION_SHARE = 0.1  # share of the progress
 
 

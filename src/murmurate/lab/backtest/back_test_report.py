@@ -1,4 +1,4 @@
-"""What a back-test found, in sentences and tables."""
+"""The report of `murmurate backtest`: what homes would have paid, and how much of that is noise."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import os
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
-from murmurate.lab.backtest.bill_statistics import change_percent, noise_deviation
-from murmurate.lab.backtest.bills import Rate
+from murmurate.lab.backtest.bills import Rate, change_percent, noise_deviation
 from murmurate.lab.backtest.zone_back_test import ZoneBackTest, describe_curve
+from murmurate.lab.plot_style import MUTED_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title, style_axes
+from murmurate.lab.report import Report
 
 _OWNER_ONLY = 0o600
-RATE_EXPLANATIONS = {
+_LOOKS = {
+    Rate.FORECAST: (MUTED_COLOR, "--", 1.6),
+    Rate.EXACT: (TEXT_COLOR, ":", 2.2),
+    Rate.PRIVATE: (PRIVATE_COLOR, "-", 2.2),
+}
+_RATE_EXPLANATIONS = {
     Rate.FLAT: "one price at all times",
     Rate.FORECAST: "from the plan's public forecast; no meter is read",
     Rate.PRIVATE: "from the forecast and releases with the plan's noise",
     Rate.EXACT: "the same without noise; not private",
 }
-NOT_SHOWN = (
+_NOT_SHOWN = (
     "What people would have done. They are billed for what they used; prices change what people use.",
     "A forecast on days that it does not know, if the one of the plan was fitted on this period.",
     "Network charges, taxes and fixed charges: only energy at the rate curve is billed.",
@@ -27,28 +36,70 @@ NOT_SHOWN = (
 )
 
 
-def source_sentence(test: ZoneBackTest, file: str) -> str:
+def make_back_test_report(test: ZoneBackTest, file: str) -> Report:
+    """Return the report of a back-test. `file` is the name of the readings."""
+    money, numbers = test.currency, test.to_document()
+    report = Report(f"What homes of {test.plan.terms.zone} would have paid", numbers)
+    report.add_text(_describe_source(test, file))
+    report.add_list(_describe_rules(test))
+    described = "Change of bills over homes, and noise over longer and longer periods"
+    report.add_figure("bills", draw_bills_figure(test), described)
+    report.add_heading("Bills compared with a flat rate")
+    changes = [f"{share}, {unit}" for unit in (money, "%") for share in ("lowest 5 %", "median", "highest 5 %")]
+    columns = ["rate", "times", f"median bill, {money}", *changes, f"homes over {test.options.above_percent:g} % more"]
+    median_flat = float(np.median(test.bills.totals(Rate.FLAT)))
+    rows = [[Rate.FLAT.value, "", f"{median_flat:,.2f}", *[""] * 7]]
+    for rate, change in test.changes.items():
+        changed = [format_signed(value, 2) for value in change.money]
+        changed += [format_signed(value, 1) for value in change.percent]
+        shown = [f"{test.bills.factors[rate]:.3f}", f"{change.median_bill:,.2f}", *changed]
+        rows.append([rate.value, *shown, f"{change.households_above:,}"])
+    report.add_table(columns, rows, kinds=["", "", "private", ""])
+    report.add_list([f"{rate.value}: {text}." for rate, text in _RATE_EXPLANATIONS.items()], brief=False)
+    explained = (
+        "times: what the prices of the rate are multiplied by. Lowest and highest 5 %: one home in twenty is below "
+    )
+    report.add_text(f"{explained}or above.", brief=False, muted=True)
+    report.add_heading("What the noise alone does to a bill")
+    report.add_list(_describe_noise(test))
+    report.add_heading("By month")
+    explained = "The bill of the mean home. Noise: standard deviation of a month's bill, median home."
+    report.add_text(explained, brief=False, muted=True)
+    columns = ["month", "days", "kWh", *(f"{rate.value}, {money}" for rate in Rate), "noise, ± %"]
+    rows = []
+    for month in numbers["months"]:
+        bills = [f"{bill:,.2f}" for bill in month["bills"].values()]
+        energy, noise = f"{month['energy_kwh']:,.0f}", f"{month['noise_percent']:.2f}"
+        rows.append([month["month"], str(month["days"]), energy, *bills, noise])
+    report.add_table(columns, rows, brief=False)
+    report.add_heading("What this does not show")
+    report.add_list(_NOT_SHOWN, brief=False)
+    warning = "This page comes from readings without any protection. Do not publish it without thought."
+    report.add_text(warning, brief=False, muted=True)
+    return report
+
+
+def _describe_source(test: ZoneBackTest, file: str) -> str:
     """Return what was billed."""
     readings, (first_day, last_day) = test.readings, test.period
-    without = f" {readings.left_out:,} more were left out: over 10 % of their readings are missing." * bool(
-        readings.left_out
-    )
-    filled = f" {readings.filled:,} missing readings were filled in." * bool(readings.filled)
-    filled += " Each meter is taken for a household: the file names none." * readings.is_by_meter
-    return (
+    said = (
         f"{readings.households:,} households, {first_day} to {last_day} ({int(test.bills.days.sum())} days), "
-        f"{test.bills.energy_kwh.sum():,.0f} kWh, from {file}.{without}{filled}"
+        f"{test.bills.energy_kwh.sum():,.0f} kWh, from {file}."
     )
+    if readings.left_out:
+        said += f" {readings.left_out:,} more were left out: over 10 % of their readings are missing."
+    if readings.filled:
+        said += f" {readings.filled:,} missing readings were filled in."
+    return said + " Each meter is taken for a household: the file names none." * readings.is_by_meter
 
 
-def rules_sentences(test: ZoneBackTest) -> list[str]:
+def _describe_rules(test: ZoneBackTest) -> list[str]:
     """Return how bills were computed."""
-    plan, currency, statistics = test.plan, test.currency, test.statistics
-    curve = describe_curve(plan.terms.curve, currency)
+    plan, currency, bills = test.plan, test.currency, test.bills
     equal = (
-        f"Each rate collects the same from all homes together, {statistics.revenue:,.2f} {currency}, which is what the "
+        f"Each rate collects the same from all homes together, {bills.revenue:,.2f} {currency}, which is what the "
         "private price collects; the prices of the others are multiplied by one number for that. The flat rate is "
-        f"{statistics.flat_price:.4f} {currency}/kWh."
+        f"{bills.factors[Rate.FLAT]:.4f} {currency}/kWh."
     )
     by_kind = test.readings.kinds and len(plan.bounds) > 1
     bounds = [f"{wh:,} Wh ({kind})" for kind, wh in plan.bounds.items()] if by_kind else [f"{plan.bound_wh:,} Wh"]
@@ -58,6 +109,7 @@ def rules_sentences(test: ZoneBackTest) -> list[str]:
         f" The demand is multiplied by {times:.3f}: the plan is made for {plan.households:,} households, and these are "
         f"readings of {test.readings.households:,}."
     )
+    curve = describe_curve(plan.terms.curve, currency)
     return [
         f"Rate curve: {curve}. A price is made {test.options.lead} intervals before it is paid.",
         equal,
@@ -65,34 +117,14 @@ def rules_sentences(test: ZoneBackTest) -> list[str]:
     ]
 
 
-def change_cells(test: ZoneBackTest) -> list[list[str]]:
-    """Return a row of cells for each rate, below `change_columns`."""
-    statistics = test.statistics
-    rows = [[Rate.FLAT.value, "", f"{_median_flat(test):,.2f}", *[""] * 7]]
-    for rate in (Rate.FORECAST, Rate.PRIVATE, Rate.EXACT):
-        change = statistics.changes[rate.value]
-        money = [_signed(value, 2) for value in change.money]
-        percent = [_signed(value, 1) for value in change.percent]
-        shown = [f"{statistics.factors[rate.value]:.3f}", f"{change.median_bill:,.2f}", *money, *percent]
-        rows.append([rate.value, *shown, f"{change.households_above:,}"])
-    return rows
-
-
-def change_columns(test: ZoneBackTest) -> list[str]:
-    """Return the names of the columns."""
-    money, above = test.currency, test.statistics.above_percent
-    changes = [f"{share}, {unit}" for unit in (money, "%") for share in ("lowest 5 %", "median", "highest 5 %")]
-    return ["rate", "times", f"median bill, {money}", *changes, f"homes over {above:g} % more"]
-
-
-def noise_sentences(test: ZoneBackTest) -> list[str]:
+def _describe_noise(test: ZoneBackTest) -> list[str]:
     """Return what the noise alone does to bills."""
-    noise, currency = test.statistics.noise, test.currency
+    noise, currency = test.noise, test.currency
     months = dict.fromkeys(f"{end(noise.month_percent):.2f}" for end in (min, max))
     averaged = (
-        f"Noise moves the price of an interval by {noise.interval_percent:.1f} % (standard deviation, beside the same "
-        f"plan without noise). It averages out over time: the bill of a day moves by {noise.day_percent:.2f} %, of a "
-        f"month by {' to '.join(months)} %, of the whole period by {noise.period_percent:.2f} % or "
+        f"Noise moves the price of an interval by {noise.interval_percent:.1f} % (standard deviation, compared with "
+        f"the same plan without noise). It averages out over time: the bill of a day moves by {noise.day_percent:.2f} "
+        f"%, of a month by {' to '.join(months)} %, of the whole period by {noise.period_percent:.2f} % or "
         f"{noise.period_money:.2f} {currency} (median home), at most {noise.largest_period_percent:.2f} % (the home "
         "that it moves most)."
     )
@@ -103,20 +135,47 @@ def noise_sentences(test: ZoneBackTest) -> list[str]:
     return [averaged, common]
 
 
-def month_cells(test: ZoneBackTest) -> tuple[list[str], list[list[str]]]:
-    """Return names of columns, and a row for each month: the bill of the mean home."""
-    names = ["month", "days", "kWh", *(f"{rate.value}, {test.currency}" for rate in Rate), "noise, ± %"]
-    rows = [
-        [
-            each.month,
-            str(each.days),
-            f"{each.energy_kwh:,.0f}",
-            *(f"{each.bills[rate.value]:,.2f}" for rate in Rate),
-            f"{each.noise_percent:.2f}",
-        ]
-        for each in test.statistics.months
-    ]
-    return names, rows
+def draw_bills_figure(test: ZoneBackTest) -> Figure:
+    """Draw homes by the change of their bill, and the noise in a price, a day, a month and the period."""
+    drawn = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = drawn.subplots(1, 2, width_ratios=(1.35, 1))
+    _plot_changes(left, test)
+    _plot_noise(right, test)
+    for axes in (left, right):
+        style_axes(axes)
+    return drawn
+
+
+def _plot_changes(axes: Axes, test: ZoneBackTest) -> None:
+    share = 100 * (np.arange(test.readings.households) + 0.5) / test.readings.households
+    for rate, (color, style, width) in _LOOKS.items():
+        axes.plot(np.sort(change_percent(test.bills, rate)), share, color=color, ls=style, lw=width, label=rate.value)
+    axes.axvline(0, color=TEXT_COLOR, lw=0.8)
+    axes.set_ylim(0, 100)
+    axes.grid(color="#e6eaee", lw=0.8)
+    axes.set_xlabel("change of the bill compared with a flat rate, %")
+    axes.set_ylabel("% of homes with this change or less")
+    axes.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=TEXT_COLOR)
+    subtitle = "all rates collect the same; right of 0: more than at the flat rate"
+    set_axes_title(axes, "Who pays more, who pays less", subtitle)
+
+
+def _plot_noise(axes: Axes, test: ZoneBackTest) -> None:
+    noise = test.noise
+    of_month = float(np.average(noise.month_percent, weights=test.bills.days))
+    values = {
+        "price of an\ninterval": noise.interval_percent,
+        "bill of\na day": noise.day_percent,
+        "bill of\na month": of_month,
+        f"bill of {int(test.bills.days.sum())}\ndays": noise.period_percent,
+    }
+    bars = axes.bar(range(len(values)), list(values.values()), color=PRIVATE_COLOR, width=0.6)
+    axes.bar_label(bars, [f"{value:.2g} %" for value in values.values()], padding=3, color=TEXT_COLOR, fontsize=9)
+    axes.set_xticks(range(len(values)), list(values), fontsize=9)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.margins(y=0.12)
+    axes.set_ylabel("standard deviation, %")
+    set_axes_title(axes, "What the noise alone does", "compared with the same plan without noise; bills: median home")
 
 
 def write_household_bills(test: ZoneBackTest, path: Path) -> None:
@@ -134,13 +193,10 @@ def write_household_bills(test: ZoneBackTest, path: Path) -> None:
             rows.writerow([name, energy, *(f"{column[at]:.4f}" for column in columns)])
 
 
-def _median_flat(test: ZoneBackTest) -> float:
-    return float(np.median(test.bills.totals(Rate.FLAT)))
+def format_signed(value: float, digits: int) -> str:
+    """Return a change with its sign; without one if it is 0 after rounding.
 
-
-def _signed(value: float, digits: int) -> str:
-    """
-    >>> _signed(-0.004, 2), _signed(12.345, 1)
+    >>> format_signed(-0.004, 2), format_signed(12.345, 1)
     ('0.00', '+12.3')
     """
     rounded = round(value, digits)

@@ -1,4 +1,4 @@
-"""Bills of each household under several rates that collect the same, and what the noise alone does to them.
+"""Bills of each household under several rates that collect the same, how they differ, and how much of that is noise.
 
 The private price collects what it collects. The prices of every other rate are multiplied by one number, so that all
 households together pay the same under each rate: what differs is who pays it. Sums are whole numbers of ticks times
@@ -10,15 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murmurate.errors import TariffError
 from murmurate.lab.backtest.past_readings import PastReadings
-from murmurate.lab.backtest.replayed_prices import ReplayedPrices
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, WH_PER_KWH, FloatArray, IntArray
+
+_QUANTILES = (0.05, 0.5, 0.95)
 
 
 class Rate(Enum):
@@ -28,6 +30,14 @@ class Rate(Enum):
     FORECAST = "forecast only"
     PRIVATE = "private price"
     EXACT = "exact data"
+
+
+class ReplayedPrices(NamedTuple):
+    """Prices of each interval [ticks]."""
+
+    forecast: IntArray  # [interval] from public numbers alone
+    exact: IntArray  # [interval] from releases without noise
+    private: IntArray  # [interval, draw] from releases with noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +66,9 @@ class Bills:
 def make_bills(readings: PastReadings, prices: ReplayedPrices, tick: Fraction, time_zone: str) -> Bills:
     """Return the bills of past readings. The first draw of noise is the private price that is billed."""
     columns = np.concatenate([prices.forecast[:, None], prices.exact[:, None], prices.private], axis=1)
-    days = _local_days(readings, time_zone)
+    start_s = (readings.first_interval + np.arange(readings.intervals)) * readings.interval_s
+    offset_min = np.array([utc_offset_min(time_zone, at_s) for at_s in start_s.tolist()], np.int64)
+    days = (start_s + 60 * offset_min) // SECONDS_PER_DAY  # local days, counted from 1970-01-01
     money, energy_wh, day_variance = _sum_by_month(readings, columns.astype(np.float64), days)
     money = money * float(tick / WH_PER_KWH)
     forecast, exact, private = money[..., 0], money[..., 1], money[..., 2]
@@ -66,10 +78,10 @@ def make_bills(readings: PastReadings, prices: ReplayedPrices, tick: Fraction, t
     factors = {Rate.FLAT: revenue / float(energy_wh.sum() / WH_PER_KWH), Rate.PRIVATE: 1.0}
     factors |= {rate: revenue / float(each.sum()) for rate, each in ((Rate.FORECAST, forecast), (Rate.EXACT, exact))}
     as_charged = {Rate.FLAT: energy_wh / WH_PER_KWH, Rate.FORECAST: forecast, Rate.PRIVATE: private, Rate.EXACT: exact}
-    names, lengths = _count_days(days)
+    months, lengths = np.unique(_months_of(np.unique(days)), return_counts=True)
     return Bills(
-        months=names,
-        days=lengths,
+        months=tuple(str(month) for month in months),
+        days=lengths.astype(np.int64),
         energy_kwh=energy_wh / WH_PER_KWH,
         by_rate={rate: factors[rate] * as_charged[rate] for rate in Rate},
         factors=factors,
@@ -101,18 +113,78 @@ def _sum_by_month(
     return money, energy, variance / len(starts)
 
 
-def _local_days(readings: PastReadings, time_zone: str) -> IntArray:
-    """The local day of each interval, counted from 1970-01-01."""
-    start_s = (readings.first_interval + np.arange(readings.intervals)) * readings.interval_s
-    offset_min = np.array([utc_offset_min(time_zone, at_s) for at_s in start_s.tolist()], np.int64)
-    return np.asarray((start_s + 60 * offset_min) // SECONDS_PER_DAY)
-
-
 def _months_of(day: IntArray) -> NDArray[np.datetime64]:
     return day.astype("datetime64[D]").astype("datetime64[M]")
 
 
-def _count_days(day: IntArray) -> tuple[tuple[str, ...], IntArray]:
-    """The names of the months, and how many days of each there are."""
-    month, count = np.unique(_months_of(np.unique(day)), return_counts=True)
-    return tuple(str(each) for each in month), count.astype(np.int64)
+@dataclass(frozen=True, slots=True)
+class BillChange:
+    """Change of bills compared with the flat rate, over households: 5 %, median, 95 %."""
+
+    median_bill: float
+    money: tuple[float, float, float]
+    percent: tuple[float, float, float]
+    households_above: int  # that pay more than the threshold more
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseEffect:
+    """What the noise alone does: the private price compared with the same plan without noise, as charged.
+
+    Standard deviations are over draws of the noise. Those of bills are of the median household.
+    """
+
+    interval_percent: float  # of the price of an interval
+    day_percent: float  # of the bill of a day
+    month_percent: tuple[float, ...]  # of the bill of each month
+    period_percent: float  # of the bill of the whole period
+    period_money: float
+    largest_period_percent: float  # the household that it moves most
+    mean_percent: float  # of the mean over draws, of all bills together
+    mean_percent_error: float  # its standard error
+
+
+def change_percent(bills: Bills, rate: Rate) -> FloatArray:
+    """Return by how many percent each household pays more than at the flat rate [household]; 0 without any use."""
+    return _percent(bills.totals(rate) - bills.totals(Rate.FLAT), bills.totals(Rate.FLAT))
+
+
+def noise_deviation(bills: Bills) -> FloatArray:
+    """Return the standard deviation of each bill of the whole period that the noise alone makes [household]."""
+    return np.asarray(bills.noise.sum(axis=1).std(axis=0, ddof=1))
+
+
+def measure_change(bills: Bills, rate: Rate, above_percent: float) -> BillChange:
+    """Return how bills differ from those at the flat rate. `above_percent` is how much more counts as much more."""
+    change, percent = bills.totals(rate) - bills.totals(Rate.FLAT), change_percent(bills, rate)
+    money, shares = (np.quantile(values, _QUANTILES).tolist() for values in (change, percent))
+    return BillChange(
+        median_bill=float(np.median(bills.totals(rate))),
+        money=(money[0], money[1], money[2]),
+        percent=(shares[0], shares[1], shares[2]),
+        households_above=int((percent > above_percent).sum()),
+    )
+
+
+def measure_noise(bills: Bills, prices: ReplayedPrices) -> NoiseEffect:
+    """Return what the noise alone does to prices and bills."""
+    exact = bills.exact_as_charged
+    period, by_month = noise_deviation(bills), bills.noise.std(axis=0, ddof=1)
+    period_percent = _percent(period, exact.sum(axis=0))
+    all_percent = 100 * bills.noise.sum(axis=(1, 2)) / exact.sum()
+    price_difference = (prices.private - prices.exact[:, None]).astype(np.float64)
+    return NoiseEffect(
+        interval_percent=float(100 * np.sqrt(np.mean(price_difference**2)) / prices.exact.mean()),
+        day_percent=float(np.median(_percent(np.sqrt(bills.day_noise_variance), exact.sum(axis=0) / bills.days.sum()))),
+        month_percent=tuple(float(np.median(_percent(sd, bill))) for sd, bill in zip(by_month, exact, strict=True)),
+        period_percent=float(np.median(period_percent)),
+        period_money=float(np.median(period)),
+        largest_period_percent=float(period_percent.max()),
+        mean_percent=float(all_percent.mean()),
+        mean_percent_error=float(all_percent.std(ddof=1) / np.sqrt(len(all_percent))),
+    )
+
+
+def _percent(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Parts of wholes in percent; 0 where there is no whole."""
+    return np.asarray(100 * np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))

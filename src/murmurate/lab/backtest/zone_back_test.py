@@ -1,10 +1,14 @@
-"""Replay a plan over past readings, bill every household, and describe what was done."""
+"""Replay a plan over past readings and bill every household.
+
+The functions of the service predict the prices, each from the releases up to `lead` intervals before it. Several draws
+of noise are replayed at once, and with them the same plan without noise and without releases.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,22 +16,39 @@ import numpy as np
 
 from murmurate import __version__
 from murmurate.errors import ReadingError
-from murmurate.lab.backtest.bill_statistics import BillStatistics, measure_bills
-from murmurate.lab.backtest.bills import Bills, make_bills
+from murmurate.lab.backtest.bills import (
+    BillChange,
+    Bills,
+    NoiseEffect,
+    Rate,
+    ReplayedPrices,
+    make_bills,
+    measure_change,
+    measure_noise,
+)
 from murmurate.lab.backtest.past_readings import PastReadings
 from murmurate.lab.backtest.replayed_prices import draw_noise, replay_prices
 from murmurate.planning.household_bounds import round_household_count
 from murmurate.planning.release_terms import ReleaseTerms, parse_plan
+from murmurate.prediction.zone_prediction import (
+    PooledDeviation,
+    ZonePrediction,
+    advance_states,
+    measure_zones,
+    predict_zones,
+)
 from murmurate.pricing.rate import RateCurve
+from murmurate.privacy.noise import NoiseDistribution, SeededNoise
 from murmurate.time_zones import utc_offset_min
-from murmurate.units import IntArray
+from murmurate.units import FloatArray, IntArray
 
 _MAX_RATIO = 2  # of households of the plan to those with readings, or the other way round
+_FORECAST, _EXACT, _PRIVATE = 0, 1, slice(2, None)  # columns of prices that are replayed together
 
 
 @dataclass(frozen=True, slots=True)
 class ZonePlan:
-    """A plan, with what a back-test needs beside the terms of a release."""
+    """A plan, with what a back-test needs in addition to the terms of a release."""
 
     terms: ReleaseTerms
     households: int
@@ -81,7 +102,8 @@ class ZoneBackTest:
     readings: PastReadings
     options: BackTestOptions
     bills: Bills
-    statistics: BillStatistics
+    changes: dict[Rate, BillChange]  # without the flat rate
+    noise: NoiseEffect
 
     @property
     def currency(self) -> str:
@@ -90,10 +112,12 @@ class ZoneBackTest:
     @property
     def period(self) -> tuple[str, str]:
         """The first and the last local day."""
-        length, first = self.readings.interval_s, self.readings.first_interval
-        ends = (first, first + self.readings.intervals - 1)
-        first_day, last_day = (_local_date(at * length, self.plan.time_zone) for at in ends)
-        return first_day, last_day
+        first, days = self.readings.first_interval, []
+        for interval in (first, first + self.readings.intervals - 1):
+            at_s = interval * self.readings.interval_s
+            local = datetime.fromtimestamp(at_s, UTC) + timedelta(minutes=utc_offset_min(self.plan.time_zone, at_s))
+            days.append(f"{local:%Y-%m-%d}")
+        return days[0], days[1]
 
     def to_document(self) -> dict[str, Any]:
         """Return `results.json`. It has no number of a single household."""
@@ -116,7 +140,22 @@ class ZoneBackTest:
             "lead": self.options.lead,
             "draws": self.options.draws,
             "seed": self.options.seed,
-            **self.statistics.to_document(),
+            "revenue": self.bills.revenue,
+            "flat_price": self.bills.factors[Rate.FLAT],
+            "factors": {rate.value: self.bills.factors[rate] for rate in self.changes},
+            "above_percent": self.options.above_percent,
+            "changes": {rate.value: asdict(change) for rate, change in self.changes.items()},
+            "noise": asdict(self.noise),
+            "months": [
+                {
+                    "month": month,
+                    "days": int(self.bills.days[at]),
+                    "energy_kwh": float(self.bills.energy_kwh[at].mean()),
+                    "bills": {rate.value: float(self.bills.by_rate[rate][at].mean()) for rate in Rate},
+                    "noise_percent": self.noise.month_percent[at],
+                }
+                for at, month in enumerate(self.bills.months)
+            ],
         }
 
 
@@ -132,7 +171,9 @@ def back_test_zone(
     noise_wh = draw_noise(terms, first, readings.intervals, options.draws, options.seed)
     prices = replay_prices(terms, first, demand_wh, noise_wh, lead=options.lead, progress=progress)
     bills = make_bills(readings, prices, terms.curve.tick, plan.time_zone)
-    return ZoneBackTest(plan, readings, options, bills, measure_bills(bills, prices, options.above_percent))
+    rates = [rate for rate in Rate if rate is not Rate.FLAT]
+    changes = {rate: measure_change(bills, rate, options.above_percent) for rate in rates}
+    return ZoneBackTest(plan, readings, options, bills, changes, measure_noise(bills, prices))
 
 
 def describe_curve(curve: RateCurve, currency: str) -> str:
@@ -155,6 +196,66 @@ def describe_curve(curve: RateCurve, currency: str) -> str:
     return f"{text}; {stated}" if stated else text
 
 
-def _local_date(at_s: int, time_zone: str) -> str:
-    local = datetime.fromtimestamp(at_s, UTC) + timedelta(minutes=utc_offset_min(time_zone, at_s))
-    return f"{local:%Y-%m-%d}"
+def draw_noise(terms: ReleaseTerms, first_interval: int, intervals: int, draws: int, seed: int) -> IntArray:
+    """Return the noise of a plan for a simulation [Wh: interval, draw]."""
+    slot = np.array([terms.slot_of_day(first_interval + t) for t in range(intervals)])
+    shape = (intervals, draws)
+    scale_wh = np.broadcast_to(terms.scale_wh[slot, None], shape)
+    huber = terms.distribution is NoiseDistribution.HUBER
+    core_wh = np.broadcast_to(terms.core_wh[slot, None], shape) if huber else None
+    return SeededNoise(seed).draw(terms.distribution, scale_wh, core_wh)
+
+
+def replay_prices(
+    terms: ReleaseTerms,
+    first_interval: int,
+    demand_wh: IntArray,
+    noise_wh: IntArray,
+    *,
+    lead: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> ReplayedPrices:
+    """Return the prices under a plan, from past demand [interval] and noise [interval, draw].
+
+    A price paid in an interval is made from releases up to `lead` intervals before it. The demand is taken as that at
+    the plan's reference price. `progress` is called with the number of intervals since the call before.
+    """
+    released = np.concatenate([demand_wh[:, None] * np.array([0, 1]), demand_wh[:, None] + noise_wh], axis=1)
+    if terms.prediction is None:
+        prices = _echo_prices(terms, first_interval, released, lead)
+        progress(len(demand_wh))
+    else:
+        expected_wh = _predict_demand(terms.prediction, first_interval, released, lead, progress)
+        met = terms.prediction.price_response.meet(terms.curve, expected_wh.ravel())
+        prices = met.reshape(expected_wh.shape)
+    return ReplayedPrices(prices[:, _FORECAST], prices[:, _EXACT], prices[:, _PRIVATE])
+
+
+def _echo_prices(terms: ReleaseTerms, first_interval: int, released_wh: IntArray, lead: int) -> IntArray:
+    """Prices of a plan without prediction: the last release alone, and the forecast where there is none."""
+    slot = np.array([terms.slot_of_day(first_interval + t) for t in range(len(released_wh))])
+    prices = np.repeat(terms.forecast_ticks[slot, None], released_wh.shape[1], axis=1)
+    made = terms.curve.price_ticks(released_wh[: len(released_wh) - lead, _EXACT:])
+    prices[lead:, _EXACT:] = made
+    return prices
+
+
+def _predict_demand(
+    zone: ZonePrediction, first_interval: int, released_wh: IntArray, lead: int, progress: Callable[[int], None]
+) -> FloatArray:
+    """The demand that prices are made for [interval, column]. The first column uses no release."""
+    columns = released_wh.shape[1]
+    zones, states = [zone] * columns, np.zeros((columns, len(zone.model.keep)), np.int64)
+    usable, as_it_is = np.arange(columns) != _FORECAST, np.ones(columns)
+    alone = PooledDeviation(np.zeros(columns), np.zeros(columns, np.bool_))
+    expected = np.zeros(released_wh.shape)
+    for t in range(min(lead, len(expected))):  # before the first release takes effect
+        expected[t] = predict_zones(zones, states, first_interval + t, 0)
+    for t in range(len(expected) - lead):
+        interval = first_interval + t
+        shown = measure_zones(zones, interval, released_wh[t], usable, as_it_is)
+        states = advance_states(zones, states, interval, shown, alone)
+        expected[t + lead] = predict_zones(zones, states, interval, lead)
+        progress(1)
+    progress(min(lead, len(expected)))
+    return expected

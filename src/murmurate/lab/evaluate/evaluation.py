@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import call
 from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.lab.evaluate.comparison import SizeComparison, WayResult, measure_ways
 from murmurate.lab.evaluate.parallel import run_tasks
-from murmurate.lab.evaluate.promised_noise import PromisedNoise
+from murmurate.lab.evaluate.promised_noise import NoiseLaw, PromisedNoise
 from murmurate.lab.evaluate.public_knowledge import SLOTS
 from murmurate.lab.evaluate.region import Region
-from murmurate.lab.evaluate.supply import Supply
+from murmurate.lab.evaluate.ways import Supply, meeting_price, price_season, waste
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
 from murmurate.units import FloatArray
 
@@ -23,6 +23,75 @@ LESS_USE = 0.85  # what everybody uses after the change, relative to before
 STRONG_ANSWER = 0.3  # elasticity in the test of prices that demand answers to strongly
 _CHANGE_AFTER = 0.4  # of the days that count
 _NOISE_SEED = 7
+_DAYS_PER_YEAR = 365
+
+
+@dataclass(frozen=True, slots=True)
+class WayResult:
+    """One way in zones of one size, in the intervals that count: means over zones."""
+
+    way: Way
+    error: float  # rms of the demand that was priced, relative to the mean demand
+    error_se: float  # its standard error over zones
+    predicted_error: float | None  # what the filter says about itself
+    loss: float  # welfare lost to the best price, money per household and year
+    price_step_sd: float  # standard deviation of the change of price from one interval to the next [money/kWh]
+    bill: float  # of a mean household [money/year]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one zone only, and so no standard error."""
+        return bool(np.isnan(self.error_se))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeComparison:
+    """Zones of one size with one noise: which bound was chosen, and how each way did."""
+
+    homes: int
+    bound_wh: int
+    results: dict[Way, WayResult]
+
+    @property
+    def value_of_data(self) -> float:
+        """Share of what exact data, predicted, add to the forecast: 0 to 1, in squares of the error."""
+        forecast, private, exact = (self.results[way].error for way in (Way.FORECAST, Way.PRIVATE, Way.EXACT))
+        return (forecast**2 - private**2) / (forecast**2 - exact**2)
+
+
+def measure_ways(
+    pricing: ZonePricing,
+    ways: Collection[Way],
+    noise: NoiseLaw | None = None,
+    bound: int = 0,
+    seed: int = 0,
+    counted: slice | None = None,
+) -> dict[Way, WayResult]:
+    """Play the season in some ways. `counted`: the intervals that count, if others than the region's."""
+    season, setting, homes = pricing.season, pricing.setting, pricing.group.homes
+    still, answering, counted = slice(0, pricing.zones), slice(pricing.zones, None), counted or pricing.region.counted
+    load = (season.demand_wh / season.mean_wh)[counted, answering]
+    best = meeting_price(setting.supply, load, setting.elasticity)
+    kwh_per_home = season.mean_wh.mean() / 1000 / homes
+    found = {}
+    for way in ways:
+        pricing_way, predicted_error = pricing.make_way(way, noise, bound, seed)
+        played = price_season(season, pricing_way, pricing.forecast_price, pricing.elasticity)
+        demand_wh = season.demand_wh[counted, still]
+        wrong_wh = played.estimate_wh[counted, still] - demand_wh
+        error = np.sqrt(np.mean(wrong_wh**2, axis=0)) / demand_wh.mean(axis=0)
+        price, used = played.price[counted, answering], played.demand_wh[counted, answering]
+        lost = waste(setting.supply, load, price, best, setting.elasticity)
+        found[way] = WayResult(
+            way=way,
+            error=float(np.sqrt(np.mean(error**2))),
+            error_se=float(error.std(ddof=1) / np.sqrt(len(error))) if len(error) > 1 else float("nan"),
+            predicted_error=predicted_error,
+            loss=float(lost.mean() * kwh_per_home * SLOTS * _DAYS_PER_YEAR),
+            price_step_sd=float(np.diff(price, axis=0).std()),
+            bill=float((used / 1000 / homes * price).mean() * SLOTS * _DAYS_PER_YEAR),
+        )
+    return found
 
 
 class StressResult(NamedTuple):
@@ -71,19 +140,6 @@ class Evaluation:
         return tuple(self.comparisons)
 
 
-class _Task(NamedTuple):
-    region: Region  # with the zones of one size
-    homes: int
-    setting: Setting
-    noise: PromisedNoise | None  # None: the ways that use no noise
-    stress: bool = False  # whether to measure worse conditions too
-
-
-class _Measured(NamedTuple):
-    comparison: SizeComparison
-    stress: SizeStress | None
-
-
 def evaluate_region(
     region: Region,
     promises: Sequence[PromisedNoise],
@@ -96,18 +152,17 @@ def evaluate_region(
     tasks = []
     for homes in region.zones:
         small = region.with_size(homes)
-        tasks += [
-            _Task(small, homes, setting, noise, stress=number == 0) for number, noise in enumerate((*promises, None))
-        ]
-    found = iter(run_tasks(_run_task, tasks, jobs, lambda _: progress()))
+        for number, noise in enumerate((*promises, None)):
+            tasks.append(partial(_measure_size, small, homes, setting, noise, with_stress=number == 0))
+    found = iter(run_tasks(call, tasks, jobs, lambda _: progress()))
     comparisons: dict[int, tuple[SizeComparison, ...]] = {}
     stress: dict[int, SizeStress] = {}
     for homes in region.zones:
-        each, without = [next(found) for _ in promises], next(found).comparison.results
-        stress.update((homes, one.stress) for one in each if one.stress is not None)
+        each, (without, _) = [next(found) for _ in promises], next(found)
+        stress.update((homes, measured) for _, measured in each if measured is not None)
         comparisons[homes] = tuple(
-            SizeComparison(homes, one.bound_wh, _in_order(without | one.results))
-            for one in (measured.comparison for measured in each)
+            SizeComparison(homes, one.bound_wh, {way: (without.results | one.results)[way] for way in Way})
+            for one, _ in each
         )
     return Evaluation(
         promises=tuple(promises),
@@ -126,36 +181,31 @@ def count_tasks(sizes: int, promises: int) -> int:
     return sizes * (promises + 1)
 
 
-def _in_order(results: dict[Way, WayResult]) -> dict[Way, WayResult]:
-    return {way: results[way] for way in Way}
+def _measure_size(
+    region: Region, homes: int, setting: Setting, noise: PromisedNoise | None, *, with_stress: bool
+) -> tuple[SizeComparison, SizeStress | None]:
+    """Measure zones of one size: the ways that use this noise, or those that use none; and worse conditions."""
+    pricing = ZonePricing(region, homes, setting)
+    ways = [way for way in Way if way.uses_noise == (noise is not None)]
+    if noise is None:
+        return SizeComparison(homes, 0, measure_ways(pricing, ways)), None
+    law, bound = noise.law, pricing.choose_bound(noise.law)
+    comparison = SizeComparison(homes, bound, measure_ways(pricing, ways, law, bound, _NOISE_SEED))
+    if not with_stress:
+        return comparison, None
 
-
-def _run_task(task: _Task) -> _Measured:
-    pricing = ZonePricing(task.region, task.homes, task.setting)
-    if task.noise is None:
-        ways = [way for way in Way if not way.uses_noise]
-        return _Measured(SizeComparison(task.homes, 0, measure_ways(pricing, ways)), None)
-    bound = pricing.choose_bound(task.noise.law)
-    ways = [way for way in Way if way.uses_noise]
-    results = measure_ways(pricing, ways, task.noise.law, bound, _NOISE_SEED)
-    stress = _measure_stress(task, task.noise, bound) if task.stress else None
-    return _Measured(SizeComparison(task.homes, bound, results), stress)
-
-
-def _measure_stress(task: _Task, noise: PromisedNoise, bound: int) -> SizeStress:
-    region, homes, setting = task.region, task.homes, task.setting
-    at = _change_at(region)
-    strong = Setting(Supply.CONVEX, STRONG_ANSWER, STRONG_ANSWER, setting.lead)
-
-    def measure(pricing: ZonePricing, other: Way, counted: slice | None = None) -> StressResult:
-        both = measure_ways(pricing, (Way.PRIVATE, other), noise.law, bound, _NOISE_SEED, counted)
+    def measure(worse: ZonePricing, other: Way, counted: slice | None = None) -> StressResult:
+        both = measure_ways(worse, (Way.PRIVATE, other), law, bound, _NOISE_SEED, counted)
         return StressResult(both[Way.PRIVATE], both[other])
 
-    return SizeStress(
+    at = _change_at(region)
+    strong = Setting(Supply.CONVEX, STRONG_ANSWER, STRONG_ANSWER, setting.lead)
+    stress = SizeStress(
         measure(ZonePricing(region, homes, setting, forecast_factor=WRONG_LEVEL), Way.FORECAST),
         measure(ZonePricing(region, homes, setting, change=partial(_use_less, at)), Way.FORECAST, slice(at, None)),
         measure(ZonePricing(region, homes, strong), Way.EXACT_ECHO),
     )
+    return comparison, stress
 
 
 def _change_at(region: Region) -> int:

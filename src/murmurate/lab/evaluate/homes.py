@@ -1,4 +1,9 @@
-"""Simulated homes: occupancy, appliances, electric heat, cars and water heaters, a quarter of an hour at a time."""
+"""Simulated homes in a winter: occupancy, appliances, electric heat, cars and water heaters, a quarter hour at a time.
+
+A season has the days and their types, the temperature, and the deviations that many homes share. Random numbers come
+from the raw bits of a generator: sixteen bits make a number, so that a draw costs a quarter of what the functions of a
+generator take. They are not for the noise of a release.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,132 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from murmurate.lab.evaluate.random_stream import Float32Array, RandomStream
-from murmurate.lab.evaluate.season import Season
-from murmurate.prediction.calendar import DayType
+from murmurate.prediction.calendar import CalendarSlots, DayType
 from murmurate.prediction.forecast import HEATING_BASE_C
-from murmurate.units import QUARTER_HOURS_PER_DAY, FloatArray
+from murmurate.units import QUARTER_HOURS_PER_DAY, FloatArray, IntArray
 
+Float32Array = NDArray[np.float32]
+DAYS = 70
 MAX_READING_WH = 5500  # what a connection carries in a quarter of an hour
 _SLOTS = QUARTER_HOURS_PER_DAY
+_WEEK = (DayType.WORKDAY,) * 5 + (DayType.SATURDAY, DayType.SUNDAY)
+_HOLIDAYS = (0, 14, 33, 61)  # days of the season, a Monday first
+_VALUES = 1 << 16
+_NORMAL = ndtri((np.arange(_VALUES) + 0.5) / _VALUES).astype(np.float32)
 _SPREAD = 1.15  # sd of the log of what a home uses beyond its base, while people are at home
 _APPLIANCE_INTERVALS = 4
 _KEEP = float(np.exp(-0.25 / 0.85))  # how long it stays that way: 51 minutes
+
+
+class SharedShock(NamedTuple):
+    """A deviation that all homes of a region or zone share."""
+
+    sd: float
+    hours: float  # time constant
+
+
+USE_SHOCKS = (SharedShock(0.040, 4.0), SharedShock(0.045, 36.0), SharedShock(0.030, 240.0))
+OCCUPANCY_SHOCK = SharedShock(0.35, 30.0)  # on the log odds of being home
+LEVEL_SHOCK = SharedShock(0.02, 360.0)
+DRIFT_SD = 0.035  # of habits from year to year: of the level, and of each of four harmonics of the day
+ZONE_SHOCKS = (SharedShock(0.015, 6.0), SharedShock(0.02, 168.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Season:
+    """Public conditions and shared shocks of a region, by interval."""
+
+    day_type: IntArray
+    temperature_c: FloatArray  # as it was
+    forecast_c: FloatArray  # as it was forecast, about 1 K off
+    use_factor: FloatArray  # of what homes use while people are at home
+    level_factor: FloatArray  # of all that homes use, except heat and cars
+    log_odds_home: FloatArray  # added to the log odds of being home
+
+    @property
+    def intervals(self) -> int:
+        return len(self.day_type)
+
+    @property
+    def calendar(self) -> CalendarSlots:
+        """Where its intervals fall in the calendar: all in one month, as far as the forecast is concerned."""
+        slot = np.arange(self.intervals) % _SLOTS
+        return CalendarSlots(np.zeros_like(slot), self.day_type, slot, _SLOTS)
+
+
+def draw_shock(rng: np.random.Generator, shock: SharedShock, intervals: int, shape: tuple[int, ...] = ()) -> FloatArray:
+    """Return a stationary AR(1) deviation [interval, ...]."""
+    keep = float(np.exp(-0.25 / shock.hours))
+    fresh = rng.normal(size=(intervals, *shape)) * shock.sd * np.sqrt(1 - keep**2)
+    fresh[0] = rng.normal(size=shape) * shock.sd
+    for t in range(1, intervals):
+        fresh[t] += keep * fresh[t - 1]
+    return np.asarray(fresh)
+
+
+def _drift(rng: np.random.Generator, hour: FloatArray) -> FloatArray:
+    """How habits of this year differ from those of other years, by time of day."""
+    drift = rng.normal() * DRIFT_SD + np.zeros_like(hour)
+    for turns in (1, 2):
+        angle = 2 * np.pi * turns * hour / 24
+        drift += DRIFT_SD * (rng.normal() * np.cos(angle) + rng.normal() * np.sin(angle))
+    return drift
+
+
+def draw_season(rng: np.random.Generator, *, days: int = DAYS, shock_factor: float = 1.0) -> Season:
+    """Return the conditions of some days. `shock_factor` multiplies what homes share."""
+    intervals = days * _SLOTS
+    hour = np.arange(intervals) % _SLOTS / 4
+    day = np.arange(intervals) // _SLOTS
+    day_type = np.array([DayType.SUNDAY if d in _HOLIDAYS else _WEEK[d % 7] for d in range(days)])[day]
+    temperature = 4.0 + 2.5 * np.cos(2 * np.pi * (hour - 15) / 24) + draw_shock(rng, SharedShock(3.5, 80.0), intervals)
+    for begin in rng.choice(days - 5, size=2, replace=False):  # cold snaps
+        temperature[(day >= begin) & (day < begin + 4)] -= 7.0
+    shocks = [draw_shock(rng, SharedShock(shock_factor * s.sd, s.hours), intervals) for s in USE_SHOCKS]
+    use = np.asarray(1.0 + sum(shocks))
+    level = 1.0 + draw_shock(rng, SharedShock(shock_factor * LEVEL_SHOCK.sd, LEVEL_SHOCK.hours), intervals)
+    odds = draw_shock(rng, SharedShock(shock_factor * OCCUPANCY_SHOCK.sd, OCCUPANCY_SHOCK.hours), intervals)
+    for snow in rng.choice(days, size=3, replace=False):  # people stay at home
+        odds[(day == snow) & (hour > 6)] += 0.8
+    for match in rng.choice(days, size=4, replace=False):  # television
+        use[(day == match) & (hour >= 20) & (hour < 22)] += 0.08
+    return Season(
+        day_type=day_type,
+        temperature_c=temperature,
+        forecast_c=temperature + draw_shock(rng, SharedShock(1.0, 18.0), intervals),
+        use_factor=np.maximum(use, 0.2),
+        level_factor=level * (1 + _drift(rng, hour)),
+        log_odds_home=odds,
+    )
+
+
+class RandomStream:
+    """Draws from one generator."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def normal(self, count: int) -> Float32Array:
+        """Return standard normal numbers, each one of 65,536 quantiles."""
+        return np.take(_NORMAL, self._bits(count), mode="wrap")  # quicker than a check of each
+
+    def uniform(self, count: int) -> Float32Array:
+        """Return numbers between 0 and 1."""
+        return (self._bits(count).astype(np.float32) + np.float32(0.5)) * np.float32(1 / _VALUES)
+
+    def pick(self, count: int, chance: float) -> NDArray[np.intp]:
+        """Return some of the numbers below `count`, each with a chance and independent of the others.
+
+        A number may be there twice: so many that are thrown at random that a number is missed with 1 - chance.
+        """
+        thrown = int(self._rng.poisson(-count * np.log1p(-chance)))
+        return (self._bits(thrown).astype(np.intp) * count) >> 16
+
+    def _bits(self, count: int) -> NDArray[np.uint16]:
+        raw = self._rng.bit_generator.random_raw(-(-count // 4))
+        return np.asarray(raw, np.uint64).view(np.uint16)[:count]
 
 
 class HomeShares(NamedTuple):

@@ -1,14 +1,57 @@
-"""A region whose zones are priced: what happens in them, and what the public knows before."""
+"""A region whose zones are priced: simulated homes, or the readings of a user.
+
+Simulated: a consented sample of the year before, zones of several sizes, and their sums for each bound. Homes are
+simulated in blocks, each with its own seed, so the number of processes changes nothing.
+
+Readings: zones are groups of households, drawn at random. Forecasts are fitted week by week on what came before. What
+the filter knows comes from the first four weeks, and only the days after them count. The filter runs from the third
+week on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from murmurate.lab.evaluate.clipped_sums import BOUNDS_WH
-from murmurate.lab.evaluate.public_knowledge import PublicKnowledge
-from murmurate.units import FloatArray
+from murmurate.errors import ReadingError
+from murmurate.lab.evaluate.homes import (
+    DAYS,
+    USUAL_SHARES,
+    ZONE_SHOCKS,
+    Float32Array,
+    Homes,
+    HomeShares,
+    Season,
+    SharedShock,
+    draw_season,
+    draw_shock,
+)
+from murmurate.lab.evaluate.parallel import run_tasks
+from murmurate.lab.evaluate.public_knowledge import (
+    BOUNDS_WH,
+    SLOTS,
+    UNKNOWN_COLD_K,
+    MomentSums,
+    PublicKnowledge,
+    sum_clipped,
+)
+from murmurate.lab.evaluate.readings_file import HouseholdReadings
+from murmurate.prediction.calendar import CalendarSlots, locate_intervals
+from murmurate.prediction.forecast import degrees_below_base, fit_forecasts
+from murmurate.units import FloatArray, IntArray
+
+WARM_UP_DAYS = 28  # the filter learns; only the days after it count
+_BLOCK = 10_000  # homes that are simulated together
+_LEVEL_KNOWN = 0.03  # how well the level of a zone is known to the public, relative
+_ZONES_UP_TO = ((1_000, 16), (3_000, 10))  # of zones up to this size, so many are simulated; of larger ones:
+_MIN_ZONES = 5
+LEARNING_DAYS, FIRST_FIT_DAYS = 28, 14
+_USUAL_SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+_MAX_ZONES = 16  # of one size
+
+Progress = Callable[[int], None]  # is told how many homes are done
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,3 +87,252 @@ class Region:
         """The region with the zones of one size: all that an evaluation of them needs."""
         zones = {homes: self.zones[homes]}
         return Region(self.known, self.expected_wh, self.cold_k, self.counted, self.whole, zones)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSize:
+    """How many homes are simulated, and for how long."""
+
+    sample: int = 20_000  # homes that consented, the year before
+    whole: int = 100_000  # homes of the region, whose zones' releases are pooled
+    zones: int | None = None  # of each size; None: more of the small ones
+    days: int = DAYS
+
+    def zones_of(self, homes: int) -> int:
+        """How many zones of a size are simulated."""
+        if self.zones is not None:
+            return self.zones
+        return next((zones for size, zones in _ZONES_UP_TO if homes <= size), _MIN_ZONES)
+
+    def homes_of(self, sizes: Sequence[int]) -> int:
+        """How many homes are simulated for zones of these sizes."""
+        return self.sample + self.whole + sum(self.zones_of(size) * size for size in sizes if size < self.whole)
+
+
+USUAL_REGION = RegionSize()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Some homes that are simulated together: of the sample, of a part of a zone, or of some zones."""
+
+    seed: np.random.SeedSequence
+    homes: int  # of each zone, or of its part
+    season: Season
+    zones: int = 1
+    heat: FloatArray | None = None  # share of homes [zone]; None: as usual
+    car: FloatArray | None = None
+    zone_factor: FloatArray | None = None  # shocks of zones [interval, zone]; None: homes of the sample
+
+    @property
+    def count(self) -> int:
+        return self.homes * self.zones
+
+    def draw_homes(self) -> Homes:
+        shares = USUAL_SHARES
+        if self.heat is not None and self.car is not None:
+            shares = HomeShares(heat=np.repeat(self.heat, self.homes), car=np.repeat(self.car, self.homes))
+        return Homes.draw(np.random.Generator(np.random.SFC64(self.seed)), self.count, shares)
+
+
+def simulate_region(
+    seed: int,
+    sizes: Sequence[int],
+    *,
+    shock_factor: float = 1.0,
+    scale: RegionSize = USUAL_REGION,
+    jobs: int = 1,
+    progress: Progress = lambda _: None,
+) -> Region:
+    """Simulate a region. Zones as large as the region are the region itself, with shocks of their own."""
+    year_before, this_year, sample_seed, whole_seed, *size_seeds = np.random.SeedSequence(seed).spawn(4 + len(sizes))
+    sample_season, season = (
+        draw_season(np.random.default_rng(its), days=scale.days, shock_factor=shock_factor)
+        for its in (year_before, this_year)
+    )
+    sample = [_Block(its_seed, count, sample_season) for its_seed, count in _split(sample_seed, scale.sample)]
+    drawn = {0: _draw_whole(whole_seed, season, scale.whole)}
+    for size, its_seed in zip(sizes, size_seeds, strict=True):
+        if size < scale.whole:
+            drawn[size] = _draw_zones(its_seed, season, size, scale.zones_of(size), shock_factor)
+    blocks = [*sample, *(block for group in drawn.values() for block in group)]
+    found = run_tasks(_simulate_block, blocks, jobs, lambda block: progress(block.count))
+    moments = sum((each for each in found if isinstance(each, MomentSums)), start=MomentSums(season.intervals))
+    parts = iter([each for each in found if not isinstance(each, MomentSums)])
+    sums = {size: [next(parts) for _ in group] for size, group in drawn.items()}
+    whole = _make_group(scale.whole, np.asarray(sum(sums[0])), None)
+    groups = {}
+    for size, its_seed in zip(sizes, size_seeds, strict=True):
+        rng = np.random.default_rng(its_seed)
+        if size >= scale.whole:
+            groups[size] = _spread_zones(rng, whole, size, scale.zones_of(size), shock_factor)
+        else:
+            groups[size] = _make_group(size, _join(sums[size], scale.zones_of(size)), rng)
+    return _with_knowledge(season, sample_season, moments, whole, groups)
+
+
+def _with_knowledge(
+    season: Season, sample_season: Season, moments: MomentSums, whole: ZoneGroup, groups: dict[int, ZoneGroup]
+) -> Region:
+    sample = moments.to_moments()
+    known = PublicKnowledge.from_sample(sample, sample_season.calendar, sample_season.forecast_c)
+    expected = [
+        known.sensors[bound].forecast.demand_wh(season.calendar, season.forecast_c) for bound in sample.bounds_wh
+    ]
+    return Region(
+        known=known,
+        expected_wh=np.stack(expected, axis=1),
+        cold_k=degrees_below_base(season.forecast_c),
+        counted=slice(WARM_UP_DAYS * SLOTS, None),
+        whole=whole,
+        zones=groups,
+    )
+
+
+def _split(seed: np.random.SeedSequence, homes: int) -> list[tuple[np.random.SeedSequence, int]]:
+    counts = [min(_BLOCK, homes - first) for first in range(0, homes, _BLOCK)]
+    return list(zip(seed.spawn(len(counts)), counts, strict=True))
+
+
+def _draw_whole(seed: np.random.SeedSequence, season: Season, homes: int) -> list[_Block]:
+    """The homes of the region as one zone without shocks of its own."""
+    nothing = np.ones((season.intervals, 1))
+    return [_Block(its_seed, count, season, zone_factor=nothing) for its_seed, count in _split(seed, homes)]
+
+
+def _draw_zones(
+    seed: np.random.SeedSequence, season: Season, homes: int, zones: int, shock_factor: float
+) -> list[_Block]:
+    """Zones that differ in what their homes have, each with shocks of its own: several in a block, or in parts."""
+    rng = np.random.default_rng(seed)
+    factor = 1 + _zone_shocks(rng, season.intervals, shock_factor, zones)
+    heat, car = rng.uniform(0.17, 0.33, zones), rng.uniform(0.07, 0.17, zones)
+    together = max(1, _BLOCK // homes)
+    blocks = []
+    for first, its_seed in zip(range(0, zones, together), seed.spawn(-(-zones // together)), strict=True):
+        some = slice(first, min(first + together, zones))
+        blocks += [
+            _Block(part_seed, part, season, some.stop - first, heat[some], car[some], factor[:, some])
+            for part_seed, part in _split(its_seed, homes)
+        ]
+    return blocks
+
+
+def _join(parts: list[FloatArray], zones: int) -> FloatArray:
+    """The sums of all zones [interval, zone, bound] from those of blocks."""
+    if len(parts) <= zones:
+        return np.concatenate(parts, axis=1)
+    each = len(parts) // zones
+    return np.concatenate([sum(parts[n : n + each]) for n in range(0, len(parts), each)], axis=1)
+
+
+def _simulate_block(block: _Block) -> MomentSums | FloatArray:
+    """The moments of homes of the sample, or the sums of homes of zones [interval, zone, bound]."""
+    homes, season = block.draw_homes(), block.season
+    if block.zone_factor is not None:
+        found = np.zeros((season.intervals, block.zones, len(BOUNDS_WH)))
+        for t, factor in enumerate(block.zone_factor):
+            one = float(factor[0]) if block.zones == 1 else np.repeat(factor.astype(np.float32), block.homes)
+            found[t] = sum_clipped(homes.step(season, t, one), block.zones)
+        return found
+    sums = MomentSums(season.intervals)
+    sums.homes = block.count
+    yesterday = np.zeros((SLOTS, block.count), np.float32)
+    for t in range(season.intervals):
+        used = homes.step(season, t)
+        sums.add_interval(t, used, yesterday[t % SLOTS])
+        yesterday[t % SLOTS] = used
+    return sums
+
+
+def _make_group(homes: int, demand_wh: FloatArray, rng: np.random.Generator | None) -> ZoneGroup:
+    """Zones whose level the public knows to some percent; exactly, without `rng`."""
+    level = demand_wh[:, :, -1].mean(axis=0) / homes
+    if rng is not None:
+        level = level * (1 + _LEVEL_KNOWN * rng.normal(size=len(level)))
+    return ZoneGroup(homes, level, demand_wh)
+
+
+def _spread_zones(
+    rng: np.random.Generator, region: ZoneGroup, homes: int, zones: int, shock_factor: float
+) -> ZoneGroup:
+    """Large zones: sums of the region, each with shocks of its own that move all readings alike."""
+    factor = 1 + _zone_shocks(rng, len(region.demand_wh), shock_factor, zones)
+    return _make_group(homes, np.rint(region.demand_wh * (homes / region.homes) * factor[:, :, None]), rng)
+
+
+def _zone_shocks(rng: np.random.Generator, intervals: int, shock_factor: float, zones: int) -> FloatArray:
+    """Shocks of each zone [interval, zone]."""
+    scaled = [SharedShock(shock_factor * shock.sd, shock.hours) for shock in ZONE_SHOCKS]
+    return np.asarray(sum(draw_shock(rng, shock, intervals, (zones,)) for shock in scaled))
+
+
+def choose_sizes(households: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes that are wanted, or those of which there are two zones or more, and that of the whole file.
+
+    Raises ReadingError if a zone would have more homes than there are.
+
+    >>> choose_sizes(2500, ())
+    (100, 300, 1000, 2500)
+    """
+    if max(wanted, default=0) > households:
+        found = f"{max(wanted):,} homes, with readings of {households:,} households"
+        raise ReadingError("sizes", found, f"must be at most {households:,}; leave --sizes out to see which do")
+    return wanted or (*(size for size in _USUAL_SIZES if 2 * size <= households), households)
+
+
+def region_of_readings(readings: HouseholdReadings, sizes: Sequence[int], seed: int) -> Region:
+    """Return the region of some readings, with zones of some sizes: see `choose_sizes`."""
+    energy, begin = readings.energy_wh, FIRST_FIT_DAYS * SLOTS
+    interval = readings.first_day * SLOTS + np.arange(len(energy))
+    when = locate_intervals(interval, SLOTS)
+    moments = _learn(energy[: LEARNING_DAYS * SLOTS])
+    known = PublicKnowledge.from_sample(moments.to_moments(), when[: LEARNING_DAYS * SLOTS], first_days=FIRST_FIT_DAYS)
+    whole = _make_zones(energy, np.arange(readings.households)[None])
+    expected = _roll_forecasts(whole[:, 0] / readings.households, when, begin)
+    rng = np.random.default_rng(seed)
+    groups = {size: _draw_group(energy, size, expected, rng) for size in sizes}
+    level = np.array([expected[:, -1].mean()])
+    return Region(
+        known=known,
+        expected_wh=expected,
+        cold_k=np.full(len(expected), UNKNOWN_COLD_K),
+        counted=slice(LEARNING_DAYS * SLOTS - begin, None),
+        whole=ZoneGroup(readings.households, level, whole[begin:]),
+        zones=groups,
+    )
+
+
+def _learn(energy_wh: Float32Array) -> MomentSums:
+    """Sums over all households, from which the moments of the first weeks follow."""
+    sums = MomentSums(len(energy_wh))
+    sums.homes = energy_wh.shape[1]
+    for t, used in enumerate(energy_wh):
+        sums.add_interval(t, used, energy_wh[t - SLOTS] if t >= SLOTS else np.zeros_like(used))
+    return sums
+
+
+def _make_zones(energy_wh: Float32Array, members: IntArray) -> FloatArray:
+    """Sums of zones [interval, zone, bound] from their households [zone, household]."""
+    order = members.ravel()
+    return np.array([sum_clipped(used[order], len(members)) for used in energy_wh])
+
+
+def _draw_group(energy_wh: Float32Array, size: int, expected_wh: FloatArray, rng: np.random.Generator) -> ZoneGroup:
+    """Zones of households drawn without repetition. Their level is that of the first four weeks."""
+    households = energy_wh.shape[1]
+    zones = min(households // size, _MAX_ZONES)
+    demand = _make_zones(energy_wh, rng.permutation(households)[: zones * size].reshape(zones, size))
+    before = slice(0, LEARNING_DAYS * SLOTS)
+    share = demand[before, :, -1].mean(axis=0) / size / energy_wh[before].mean(dtype=np.float64)
+    return ZoneGroup(size, share * expected_wh[:, -1].mean(), demand[FIRST_FIT_DAYS * SLOTS :])
+
+
+def _roll_forecasts(mean_wh: FloatArray, when: CalendarSlots, begin: int) -> FloatArray:
+    """Forecasts of a mean household for each week after `begin`, fitted on all before it [interval, bound]."""
+    found = np.zeros((len(mean_wh) - begin, len(BOUNDS_WH)))
+    for start in range(begin, len(mean_wh), 7 * SLOTS):
+        now = slice(start, min(start + 7 * SLOTS, len(mean_wh)))
+        fitted = fit_forecasts(mean_wh[:start], when[:start])
+        found[now.start - begin : now.stop - begin] = np.stack([one.demand_wh(when[now]) for one in fitted], axis=1)
+    return found

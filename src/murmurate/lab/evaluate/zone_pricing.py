@@ -13,14 +13,14 @@ from functools import partial
 
 import numpy as np
 
-from murmurate.lab.evaluate.clipped_sums import BOUNDS_WH
-from murmurate.lab.evaluate.public_knowledge import SLOTS
+from murmurate.lab.evaluate.promised_noise import NoiseLaw, pooled_deviation
+from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, SLOTS
 from murmurate.lab.evaluate.region import Region, ZoneGroup
-from murmurate.lab.evaluate.simulated_noise import NoiseLaw, pooled_deviation
-from murmurate.lab.evaluate.supply import Supply, meeting_price
-from murmurate.lab.evaluate.ways import Echo, FixedPrices, Predicted, PricingWay, ZoneSeason
+from murmurate.lab.evaluate.supply import Supply
+from murmurate.lab.evaluate.ways import Echo, FixedPrices, Predicted, PricingWay, Supply, ZoneSeason
 from murmurate.prediction.sensor import TriedBound, find_highest_as_good, find_least_error, try_bounds
 from murmurate.prediction.structural_filter import STATES, StructuralFilter
+from murmurate.prediction.zone_prediction import meeting_price
 from murmurate.units import FloatArray
 
 _EXACT_BOUND = BOUNDS_WH[-1]

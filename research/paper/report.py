@@ -1,4 +1,4 @@
-"""The output of `murmurate paper`: a table and `results.json`."""
+"""The output of the paper's experiment: a table and `results.json`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from murmurate import __version__
-from murmurate.lab.metrics import Estimate
-from murmurate.lab.paper.experiment import (
+from murmurate.lab.audit.attack_result import Estimate
+from research.paper.experiment import (
     PAPER_BLOWFISH_RMSRE,
     PAPER_NAIVE_RMSRE,
     ExperimentSettings,
     ExperimentSummary,
 )
-from murmurate.lab.paper.simulated_zones import HABIT_STD, PaperInterpretation
+from research.paper.simulated_zones import HABIT_STD, PaperInterpretation
 
 PAPER_GAIN = 1 - PAPER_BLOWFISH_RMSRE / PAPER_NAIVE_RMSRE
 

@@ -7,29 +7,18 @@ random numbers (common random numbers), and with independent ones, like a single
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from murmurate.errors import MurmurateError
-from murmurate.lab.metrics import Estimate, estimate_gain, estimate_mean, estimate_proportion, paper_rmsre
-from murmurate.lab.paper.simulate_day import SimulatedDay, simulate_day
-from murmurate.lab.paper.simulated_zones import (
-    PAPER_INTERPRETATIONS,
-    BoundInterpretation,
-    PaperInterpretation,
-    PaperZone,
-    RedrawnConsumption,
-    forecast_demand,
-    sample_paper_zone,
-)
+from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.privacy.calibration import (
     MAX_EPSILON,
     MIN_EPSILON,
@@ -41,16 +30,27 @@ from murmurate.privacy.noise import SeededNoise
 from murmurate.privacy.policy import Policy, ProtectionRule, kappa, sensitivity_schedule
 from murmurate.release import protect
 from murmurate.units import FloatArray, IntArray
+from research.metrics import estimate_gain, estimate_mean, estimate_proportion, paper_rmsre
+from research.paper.simulated_zones import (
+    PAPER_INTERPRETATIONS,
+    BoundInterpretation,
+    PaperInterpretation,
+    PaperZone,
+    RedrawnConsumption,
+    SimulatedDay,
+    forecast_demand,
+    sample_paper_zone,
+    simulate_day,
+)
 
 PAPER_BLOWFISH_RMSRE = 1.089e-3
 PAPER_NAIVE_RMSRE = 1.149e-3
 _SEEDS_PER_CHUNK = 10
-SeedChunk = tuple[PaperInterpretation, range]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSettings:
-    """The settings of `murmurate paper`."""
+    """The settings of the experiment."""
 
     seeds: int = 1000
     households: int = 1000
@@ -128,40 +128,25 @@ def rmsre_by_rule(interpretation: PaperInterpretation, settings: ExperimentSetti
 
 
 def run_experiment(
-    settings: ExperimentSettings, jobs: int | None = None, progress: Callable[[int], None] = lambda _: None
+    settings: ExperimentSettings, jobs: int = 0, progress: Callable[[int], None] = lambda _: None
 ) -> dict[PaperInterpretation, FloatArray]:
     """Return RMSRE [seed, rule] of every interpretation. `progress` gets the number of finished runs.
 
-    The result depends on the seeds, not on the number of jobs.
+    `jobs` is the number of processes, 0: one for each core. The result depends on the seeds, not on `jobs`.
     """
-    pieces = [
+    chunks = [
         (reading, range(first, min(first + _SEEDS_PER_CHUNK, settings.seeds)))
         for first in range(0, settings.seeds, _SEEDS_PER_CHUNK)
         for reading in PAPER_INTERPRETATIONS
     ]
+    found = run_tasks(partial(_run_chunk, settings), chunks, jobs, lambda chunk: progress(len(chunk[1])))
     errors = {reading: np.zeros((settings.seeds, len(PRICING_RULES))) for reading in PAPER_INTERPRETATIONS}
-    for reading, seeds, rows in _run_chunks(settings, pieces, jobs or len(os.sched_getaffinity(0))):
+    for (reading, seeds), rows in zip(chunks, found, strict=True):
         errors[reading][seeds.start : seeds.stop] = rows
-        progress(len(seeds))
     return errors
 
 
-def _run_chunks(
-    settings: ExperimentSettings, chunks: list[SeedChunk], jobs: int
-) -> Iterator[tuple[PaperInterpretation, range, FloatArray]]:
-    if jobs == 1:
-        yield from ((*piece, _chunk_rmsre(settings, piece)) for piece in chunks)
-        return
-    pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
-    try:
-        futures = {pool.submit(_chunk_rmsre, settings, piece): piece for piece in chunks}
-        for future in as_completed(futures):
-            yield (*futures[future], future.result())
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _chunk_rmsre(settings: ExperimentSettings, chunk: SeedChunk) -> FloatArray:
+def _run_chunk(settings: ExperimentSettings, chunk: tuple[PaperInterpretation, range]) -> FloatArray:
     reading, seeds = chunk
     return np.stack([rmsre_by_rule(reading, settings, seed) for seed in seeds])
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from murmurate.lab.audit.attack_result import Estimate
 from murmurate.units import BoolArray, FloatArray, IntArray
 
 _TWO_SIDED_95 = 1.959964
@@ -27,18 +26,6 @@ def paper_rmsre(published: IntArray, optimal: IntArray) -> float:
     0.005
     """
     return rms_relative_error(published, optimal) / float(np.sqrt(len(optimal)))
-
-
-class Estimate(NamedTuple):
-    """A mean over seeds with its 95 % confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        return self.high - self.mean if np.isinf(self.high) else (self.high - self.low) / 2
 
 
 def estimate_mean(values: FloatArray) -> Estimate:

@@ -1,4 +1,4 @@
-"""Simulated zones of the paper (section IV), one for each interpretation of its text.
+"""Simulated zones of the paper (section IV), one for each interpretation of its text, and a day in them.
 
 The paper gives the probabilities of four periods of the day, N, T, epsilon, alpha and beta. It does not give the hour
 at which the day starts, the occupancy at that hour, or the variance of habits. It leaves open whether a probability may
@@ -7,11 +7,14 @@ be zero, and whether a household draws its bound once or in every interval. A `P
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
+from murmurate.aggregation import aggregate
 from murmurate.errors import ModelError
 from murmurate.household.consumption import EMPTY_PRICE_HISTORY, ConsumptionModel, UniformConsumption
 from murmurate.household.occupancy import (
@@ -20,9 +23,10 @@ from murmurate.household.occupancy import (
     OccupancyModel,
     occupancy_probability,
     per_interval_probability,
+    sample_occupancy,
 )
 from murmurate.pricing.rate import RateCurve
-from murmurate.types import Meters
+from murmurate.types import Meters, Readings
 from murmurate.units import QUARTER_HOURS_PER_DAY, BoolArray, FloatArray, IntArray
 
 
@@ -198,3 +202,39 @@ def forecast_demand(zone: PaperZone, horizon: int) -> IntArray:
     means = (zone.consumption.mean_wh(interval, EMPTY_PRICE_HISTORY) for interval in range(horizon))
     expected = [(1 - p) @ away + p @ active for p, (away, active) in zip(home, means, strict=True)]
     return np.rint(expected).astype(np.int64)
+
+
+PublishPrice = Callable[[int, IntArray], IntArray]  # (interval, demand_wh [1]) -> price_ticks [1]
+
+
+class SimulatedDay(NamedTuple):
+    """The simulated day of a zone, including its confidential data."""
+
+    occupied: BoolArray  # [interval, household]
+    energy_wh: IntArray  # [interval, household]
+    demand_wh: IntArray  # [interval]
+    price_ticks: IntArray  # [interval]
+
+
+def simulate_day(
+    zone: PaperZone,
+    horizon: int,
+    occupancy_rng: np.random.Generator,
+    consumption_rng: np.random.Generator,
+    publish: PublishPrice | None = None,
+) -> SimulatedDay:
+    """Sample occupancy and consumption. With `publish`, consumption may respond to the published prices.
+
+    Without `publish`, consumption does not depend on prices, and `price_ticks` are the optimal prices.
+    """
+    occupied = sample_occupancy(zone.theta.models[0], horizon, occupancy_rng)
+    energy_wh = np.zeros(occupied.shape, np.int64)
+    demand_wh, price_ticks = np.zeros(horizon, np.int64), np.zeros(horizon, np.int64)
+    all_meters = np.arange(len(zone.meters))
+    for t in range(horizon):
+        past_ticks = price_ticks[: t if publish else 0]
+        energy_wh[t] = zone.consumption.sample(occupied[t], t, past_ticks, consumption_rng)
+        demand = aggregate([Readings(meter=all_meters, energy_wh=energy_wh[t])], zone.meters).energy_wh
+        demand_wh[t] = demand[0]
+        price_ticks[t] = (publish(t, demand) if publish else zone.curve.price_ticks(demand))[0]
+    return SimulatedDay(occupied, energy_wh, demand_wh, price_ticks)

@@ -1,4 +1,4 @@
-"""The three figures of the paper, and a fourth: the errors over many seeds."""
+"""The three figures of the paper, the errors over many seeds, and what endless releases reveal about one moment."""
 
 from __future__ import annotations
 
@@ -9,25 +9,43 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from murmurate.household.occupancy import occupancy_probability
-from murmurate.lab.paper.experiment import PAPER_BLOWFISH_RMSRE, PAPER_NAIVE_RMSRE, PRICING_RULES, ExperimentRun
-from murmurate.lab.paper.simulated_zones import PERIOD_NAMES, PaperInterpretation, forecast_demand, paper_calendar
-from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, OPTIMAL_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title
+from murmurate.household.occupancy import OccupancyChains, occupancy_probability
+from murmurate.lab.plot_style import (
+    MUTED_COLOR,
+    NAIVE_COLOR,
+    OPTIMAL_COLOR,
+    PRIVATE_COLOR,
+    TEXT_COLOR,
+    set_axes_title,
+    style_axes,
+)
+from murmurate.privacy.leakage import epsilon_for_leakage, periodic_distributions, periodic_leakage
 from murmurate.units import QUARTER_HOURS_PER_DAY, FloatArray, IntArray
+from research.paper.experiment import PAPER_BLOWFISH_RMSRE, PAPER_NAIVE_RMSRE, PRICING_RULES, ExperimentRun
+from research.paper.related_mechanisms import cao_leakage, group_privacy_scale, markov_quilt_scale
+from research.paper.simulated_zones import (
+    PERIOD_NAMES,
+    PaperInterpretation,
+    forecast_demand,
+    paper_calendar,
+    paper_habits,
+)
 
+_POINTS = 60  # of a curve of leakage
 _PERIOD_COLORS = ("#fff4d6", "#ffffff", "#eaf3fb", "#eceef2")
 
 
 def write_paper_figures(
     interpretation: PaperInterpretation, run: ExperimentRun, rows: dict[PaperInterpretation, FloatArray], folder: Path
 ) -> list[Path]:
-    """Write the four figures as PNG and SVG. The first three show one run of one interpretation."""
+    """Write the figures as PNG and SVG. The first three show one run of one interpretation."""
     which = f'one run (seed 0) of the interpretation "{interpretation.name}", {len(run.zone.meters):,} households'
     figures = {
         "occupancy": occupancy_figure(run, which),
         "consumption": consumption_figure(run, which),
         "rates": rates_figure(run, which),
         "rmsre": rmsre_figure(rows),
+        "leakage": leakage_figure(),
     }
     written = []
     for name, figure in figures.items():
@@ -79,7 +97,7 @@ def rates_figure(run: ExperimentRun, subtitle: str) -> Figure:
     lower.plot(hours, (run.blowfish_alone - optimal) * tick, color=PRIVATE_COLOR, lw=1.2)
     lower.set(ylabel="error [money/kWh]")
     for axes in (upper, lower):
-        _style_axes(axes, len(hours))
+        _shade_periods(axes, len(hours))
     lower.set_xlabel("time of day")
     _name_periods(upper, len(hours))
     _legend(upper)
@@ -133,7 +151,7 @@ def rmsre_figure(rows: dict[PaperInterpretation, FloatArray]) -> Figure:
 def _day_axes(heading: str, subtitle: str, horizon: int) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots()
-    _style_axes(axes, horizon)
+    _shade_periods(axes, horizon)
     axes.set_xlabel("time of day")
     _name_periods(axes, horizon)
     set_axes_title(axes, heading, subtitle)
@@ -145,18 +163,15 @@ def _hours(values: FloatArray | IntArray) -> FloatArray:
     return hours
 
 
-def _style_axes(axes: Axes, horizon: int) -> None:
-    """Shade the four periods, and hide the upper and right spines."""
+def _shade_periods(axes: Axes, horizon: int) -> None:
+    """Shade the four periods of the day, and name the hours."""
     for start, stop, period in _period_spans(horizon):
         axes.axvspan(start / 4, stop / 4, color=_PERIOD_COLORS[period], lw=0, zorder=0)
     hours = horizon * 24 / QUARTER_HOURS_PER_DAY
     ticks = np.arange(0, hours + 0.1, 3 if hours <= 48 else 24)
     axes.set_xlim(0, hours)
     axes.set_xticks(ticks, [f"{int(h % 24):02d}:00" for h in ticks])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(colors=TEXT_COLOR)
-    axes.xaxis.label.set_color(TEXT_COLOR)
-    axes.yaxis.label.set_color(TEXT_COLOR)
+    style_axes(axes)
 
 
 def _name_periods(axes: Axes, horizon: int) -> None:
@@ -185,3 +200,77 @@ def _period_spans(horizon: int) -> list[tuple[int, int, int]]:
 
 def _legend(axes: Axes) -> None:
     axes.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=TEXT_COLOR)
+
+
+def leakage_figure() -> Figure:
+    """Draw what endless releases reveal about one moment, and the noise that limits it."""
+    chains = _periodic_paper_chains()
+    figure = Figure(figsize=(12, 4.9), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    _draw_leakage(left, chains)
+    _draw_scales(right, chains)
+    return figure
+
+
+def _periodic_paper_chains() -> OccupancyChains:
+    """Return the paper's chain with its four periods, unperturbed habits and its periodic prior."""
+    calendar = paper_calendar()
+    arrive, leave = (chances[:, None] for chances in paper_habits())
+    anywhere = OccupancyChains.independent(initial=[0.5], arrive=arrive, leave=leave, period=calendar)
+    laws, _ = periodic_distributions(anywhere, len(calendar))
+    home = np.exp(laws.belief[0, 1])
+    return OccupancyChains.independent(initial=home, arrive=arrive, leave=leave, period=calendar)
+
+
+def _draw_leakage(axes: Axes, chains: OccupancyChains) -> None:
+    at = 0.5  # the paper's epsilon
+    epsilon = np.sort(np.append(np.geomspace(0.01, 1, _POINTS), at))
+    day = np.ones(QUARTER_HOURS_PER_DAY)
+    exact = np.array([periodic_leakage(chains, e).max() for e in epsilon])
+    cao = np.array([cao_leakage(chains, e * day).max() for e in epsilon])
+    lines = (
+        (epsilon * QUARTER_HOURS_PER_DAY, MUTED_COLOR, "--", "sum over a day, ε T"),
+        (cao, NAIVE_COLOR, "-", "Cao et al. (2017)"),
+        (exact, PRIVATE_COLOR, "-", "exact (ours)"),
+        (epsilon, TEXT_COLOR, ":", "one release alone, ε"),
+    )
+    for leaked, colour, style, label in lines:
+        axes.plot(epsilon, leaked, color=colour, ls=style, lw=2.4, label=label)
+    for leaked, colour, above in (
+        (exact, PRIVATE_COLOR, False),
+        (cao, NAIVE_COLOR, True),
+        (lines[0][0], MUTED_COLOR, True),
+    ):
+        value = float(leaked[epsilon == at][0])
+        axes.plot(at, value, "o", color=colour, ms=6)
+        offset, side = ((-6, 7), "right") if above else ((6, -13), "left")
+        axes.annotate(
+            f"{value:.3g}", (at, value), offset, textcoords="offset points", ha=side, color=colour, weight="bold"
+        )
+    axes.set(xscale="log", yscale="log", xlim=(0.01, 1), ylim=(0.008, 120))
+    axes.set_xticks([0.01, 0.05, 0.1, 0.5, 1], ["0.01", "0.05", "0.1", "0.5", "1"])
+    axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
+    axes.set_xlabel("ε of each release (a quarter hour)")
+    axes.set_ylabel("leakage of one moment, over endless releases", color=TEXT_COLOR)
+    axes.legend(frameon=False, loc="lower right", fontsize=10, labelcolor=TEXT_COLOR)
+    style_axes(axes)
+    set_axes_title(axes, "Leakage of one moment over endless releases")
+
+
+def _draw_scales(axes: Axes, chains: OccupancyChains) -> None:
+    ours = 1 / epsilon_for_leakage(chains, 1.0)
+    bars = (
+        ("group privacy\n(one day only)", group_privacy_scale(1.0, QUARTER_HOURS_PER_DAY), MUTED_COLOR),
+        ("Markov quilt\n(Song et al. 2017)", markov_quilt_scale(chains, 1.0), NAIVE_COLOR),
+        ("moment + range\n(ours)", ours, PRIVATE_COLOR),
+    )
+    for place, (_, scale, colour) in enumerate(bars):
+        axes.barh(place, scale, color=colour, height=0.58)
+        axes.text(scale + 1.5, place, f"{scale:.1f}", va="center", color=TEXT_COLOR, fontsize=12, weight="bold")
+    axes.set_yticks(range(len(bars)), [label for label, _, _ in bars], fontsize=10.5)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 112)
+    axes.set_xlabel("scale b of the noise, in units of a household's bound u", color=TEXT_COLOR)
+    style_axes(axes)
+    axes.tick_params(axis="y", length=0)
+    set_axes_title(axes, "Noise that limits the leakage of every moment to 1")

@@ -1,22 +1,31 @@
+"""The paper's experiment: simulated days, its estimates, and what the program prints and writes."""
+
 import json
+import os
+import subprocess
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
+from research.metrics import estimate_gain, estimate_mean, estimate_proportion
+from research.paper import report
+from research.paper.experiment import PRICING_RULES, ExperimentSettings, run_seed, summarize_seeds
+from research.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperZone, forecast_demand, simulate_day
 from tests.support.paper_interpretations import paper_interpretation
 
 from murmurate.errors import MurmurateError
 from murmurate.household.consumption import RowSelector, UniformConsumption
 from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel
-from murmurate.lab.metrics import estimate_gain, estimate_mean, estimate_proportion
-from murmurate.lab.paper import report
-from murmurate.lab.paper.experiment import PRICING_RULES, ExperimentSettings, run_seed, summarize_seeds
-from murmurate.lab.paper.simulate_day import simulate_day
-from murmurate.lab.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperZone, forecast_demand
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import SeededNoise
 from murmurate.release import protect
 from murmurate.types import Meters
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = [sys.executable, "-m", "research.paper"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 
 
 def zone_that_answers_to_prices():
@@ -119,3 +128,41 @@ def test_wrong_settings_say_what_is_allowed(setting, says):
     with pytest.raises(MurmurateError) as caught:
         ExperimentSettings(**setting)
     assert str(caught.value) == says
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--epsilon", "half"], 'research.paper: epsilon is half: must be a finite number such as 0.5 or "1/3"'),
+        (["--epsilon", "-1"], "research.paper: epsilon is -1: must lie between 1e-06 and 100, for example 0.5"),
+        (["--epsilon", "1e99999"], 'research.paper: epsilon is 1e99999: must be a finite number such as 0.5 or "1/3"'),
+        (
+            ["--out", f"{__file__}/below"],
+            f"research.paper: {__file__}/below is not in a folder: part of this path is a file; choose another path",
+        ),
+    ],
+)
+def test_a_wrong_option_is_answered_in_one_line(options, says, tmp_path):
+    done = subprocess.run(
+        [*PROGRAM, "--seeds", "1", *options], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip() == says
+
+
+@pytest.mark.slow
+def test_the_experiment_writes_what_it_promises(tmp_path):
+    options = ["--seeds", "2", "-N", "30", "-T", "100", "--epsilon", "1/3", "--jobs", "1", "--out", "deep/er"]
+    done = subprocess.run(
+        [*PROGRAM, *options], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=True
+    )
+    written = {path.name for path in (tmp_path / "deep" / "er").iterdir()}
+    pictures = {
+        f"{name}.{kind}"
+        for name in ("occupancy", "consumption", "rates", "rmsre", "leakage")
+        for kind in ("png", "svg")
+    }
+    assert written == pictures | {"results.json"}
+    for words in ("the paper, one run", "1.149", "1.089", "Not private", "epsilon T in all", "deep/er"):
+        assert words in done.stdout
