@@ -30,7 +30,8 @@ body{font:16px/1.5 system-ui,sans-serif;color:#22303c;background:#fff;max-width:
 h1{font-size:1.6rem;margin:0 0 .3rem}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}p,li{max-width:46rem}
 img{width:100%;height:auto}table{border-collapse:collapse;font-size:.9rem;margin:.6rem 0;width:100%}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #e6eaee}th{font-weight:600;vertical-align:bottom}
-th:first-child,td:first-child{text-align:left;padding-left:0}td{white-space:nowrap}td:first-child{min-width:12rem;white-space:normal}
+th:first-child,td:first-child{text-align:left;padding-left:0}td{white-space:nowrap}td:first-child{min-width:12rem}
+td:first-child,td:last-child{white-space:normal}
 tr.private td{background:#eaf4fb}tr.broken td{color:#b3261e}tr.muted td,.muted{color:#5d6b77}.muted{font-size:.9rem}
 summary{cursor:pointer;font-weight:600}details{margin:.5rem 0}.scroll{overflow-x:auto}
 """

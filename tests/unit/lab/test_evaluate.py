@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from murmurate.errors import ModelError
 from murmurate.lab.evaluate.evaluation import SizeComparison, measure_ways
-from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes, RandomStream, SharedShock, draw_season, draw_shock
+from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes, RandomStream, draw_season, draw_shock
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, MomentSums, SampleMoments, sum_clipped
@@ -108,7 +108,7 @@ def test_the_number_of_processes_changes_nothing(small_region):
 
 
 def test_a_shock_is_as_large_and_as_long_as_it_says():
-    drawn = draw_shock(np.random.default_rng(3), SharedShock(0.04, 5.0), 4000, (50,))
+    drawn = draw_shock(np.random.default_rng(3), 0.04, 5.0, 4000, (50,))
     assert drawn.std() == pytest.approx(0.04, rel=0.03)
     hour = np.mean(drawn[4:] * drawn[:-4]) / np.mean(drawn**2)
     assert hour == pytest.approx(np.exp(-1 / 5), abs=0.02)

@@ -55,7 +55,11 @@ def single_release_attacks(scene: AuditScenario, failure: float) -> Iterator[Att
     first, *_, last = drawn  # the two that are easiest to distinguish
     worst = drawn[first], drawn[last]
     yield interval_attack(scene, worst, failure)
-    yield _interval_attack_without_noise(scene, failure)
+    exact = tuple(np.full(scene.samples, reading) for reading in (0, top))
+    attack = replace(_single_release_result(scene, "interval", "all but the target; one demand"), bound=None, delta=0.0)
+    judged = judge_epsilon(attack, [([""], count_values(*exact))], failure / 2)
+    away, home = (readings.astype(np.float64) for readings in exact)
+    yield replace(judge_score_auc(judged, away, home, failure / 2), noise=False)
     yield value_attack(scene, drawn, failure)
     yield skipped_noise_attack(scene, worst, failure)
     yield residue_attack(scene, failure)
@@ -68,14 +72,6 @@ def interval_attack(scene: AuditScenario, outputs: tuple[IntArray, IntArray], fa
     away, home = (read(output) for output in outputs)
     judged = judge_epsilon(attack, [(["likelihood ratio"], count_values(away, home))], failure / 2)
     return judge_score_auc(judged, away, home, failure / 2)
-
-
-def _interval_attack_without_noise(scene: AuditScenario, failure: float) -> AttackResult:
-    away, home = (np.full(scene.samples, reading) for reading in (0, scene.kind.bound_wh))
-    attack = replace(_single_release_result(scene, "interval", "all but the target; one demand"), bound=None, delta=0.0)
-    judged = judge_epsilon(attack, [([""], count_values(away, home))], failure / 2)
-    ranked = judge_score_auc(judged, away.astype(np.float64), home.astype(np.float64), failure / 2)
-    return replace(ranked, noise=False)
 
 
 def value_attack(scene: AuditScenario, outputs_by_name: dict[str, IntArray], failure: float) -> AttackResult:
@@ -118,16 +114,12 @@ def residue_attack(scene: AuditScenario, failure: float) -> AttackResult:
     drawn = {shift: noisy_demand(scene, np.full(samples, shift), t) for shift in shifts}
     candidates: list[Candidate] = []
     for modulus in MODULI:
-        apart = [shift for shift in shifts if _separates_residues(shift, modulus)]
+        # each residue of a small modulus once, every residue of a large one
+        apart = [shift for shift in shifts if shift % modulus and (shift < modulus or modulus > 16)]
         if apart:
             labels = [f"0 against {shift} Wh, modulo {modulus}" for shift in apart]
             candidates.append((labels, count_residues(away_wh, [drawn[shift] for shift in apart], modulus)))
     return judge_epsilon(attack, candidates, failure)
-
-
-def _separates_residues(shift: int, modulus: int) -> bool:
-    """Whether to compare this shift: each residue of a small modulus once, every residue of a large one."""
-    return bool(shift % modulus) and (shift < modulus or modulus > 16)
 
 
 def price_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:
@@ -247,16 +239,12 @@ def window_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult
             bound=cost.spent,
             delta=float(cost.promise.delta),
         )
-        judged = judge_epsilon(attack, _window_candidates(scores), failure / 2)
-        yield judge_score_auc(judged, scores[0]["likelihood ratio"], scores[1]["likelihood ratio"], failure / 2)
-
-
-def _window_candidates(scores: list[dict[str, FloatArray]]) -> Iterator[Candidate]:
-    """Yield each statistic for each of the two hypotheses in which the target is home."""
-    away = scores[0]
-    for home, words in zip(scores[1:], ("home throughout", "home every other interval"), strict=True):
-        for statistic in away:
-            yield [f"{statistic}, {words}"], count_values(away[statistic], home[statistic])
+        away = scores[0]
+        candidates: list[Candidate] = []
+        for home, words in zip(scores[1:], ("home throughout", "home every other interval"), strict=True):
+            candidates += [([f"{name}, {words}"], count_values(away[name], home[name])) for name in away]
+        judged = judge_epsilon(attack, candidates, failure / 2)
+        yield judge_score_auc(judged, away["likelihood ratio"], scores[1]["likelihood ratio"], failure / 2)
 
 
 def _window_scores(scene: AuditScenario, times: IntArray, home: BoolArray, samples: int) -> dict[str, FloatArray]:

@@ -64,8 +64,8 @@ def make_audit_report(plan: Plan, attacks: tuple[AttackResult, ...], days: int, 
     rows = []
     for attack in attacks:
         name, *cells = attack_cells(attack)
-        rows.append([name, attack.target, attack.knows, *cells, attack.best_statistic])
-    names = (_COLUMNS[0], "target", "knows", *_COLUMNS[1:], "most telling")
+        rows.append([f"{name}: {attack.target}", *cells, attack.best_statistic, attack.knows])
+    names = ("attack: target", *_COLUMNS[1:], "most telling", "the attacker knows")
     report.add_table(names, rows, kinds=[_row_kind(attack) for attack in attacks], brief=False)
     return report
 

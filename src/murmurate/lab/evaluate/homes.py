@@ -8,7 +8,6 @@ generator take. They are not for the noise of a release.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +27,16 @@ _VALUES = 1 << 16
 _NORMAL = ndtri((np.arange(_VALUES) + 0.5) / _VALUES).astype(np.float32)
 _SPREAD = 1.15  # sd of the log of what a home uses beyond its base, while people are at home
 _APPLIANCE_INTERVALS = 4
+_TIMER_SHARE, _WATER_SHARE = 0.40, 0.20  # of cars, charged from 23:00; of homes, with a water heater on a timer
 _KEEP = float(np.exp(-0.25 / 0.85))  # how long it stays that way: 51 minutes
 
 
-class SharedShock(NamedTuple):
-    """A deviation that all homes of a region or zone share."""
-
-    sd: float
-    hours: float  # time constant
-
-
-USE_SHOCKS = (SharedShock(0.040, 4.0), SharedShock(0.045, 36.0), SharedShock(0.030, 240.0))
-OCCUPANCY_SHOCK = SharedShock(0.35, 30.0)  # on the log odds of being home
-LEVEL_SHOCK = SharedShock(0.02, 360.0)
+# Deviations that all homes of a region or zone share: standard deviation, time constant [h]
+USE_SHOCKS = ((0.040, 4.0), (0.045, 36.0), (0.030, 240.0))
+OCCUPANCY_SHOCK = (0.35, 30.0)  # on the log odds of being home
+LEVEL_SHOCK = (0.02, 360.0)
+ZONE_SHOCKS = ((0.015, 6.0), (0.02, 168.0))
 DRIFT_SD = 0.035  # of habits from year to year: of the level, and of each of four harmonics of the day
-ZONE_SHOCKS = (SharedShock(0.015, 6.0), SharedShock(0.02, 168.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,23 +61,16 @@ class Season:
         return CalendarSlots(np.zeros_like(slot), self.day_type, slot, _SLOTS)
 
 
-def draw_shock(rng: np.random.Generator, shock: SharedShock, intervals: int, shape: tuple[int, ...] = ()) -> FloatArray:
-    """Return a stationary AR(1) deviation [interval, ...]."""
-    keep = float(np.exp(-0.25 / shock.hours))
-    fresh = rng.normal(size=(intervals, *shape)) * shock.sd * np.sqrt(1 - keep**2)
-    fresh[0] = rng.normal(size=shape) * shock.sd
+def draw_shock(
+    rng: np.random.Generator, sd: float, hours: float, intervals: int, shape: tuple[int, ...] = ()
+) -> FloatArray:
+    """Return a stationary AR(1) deviation with a standard deviation and a time constant [interval, ...]."""
+    keep = float(np.exp(-0.25 / hours))
+    fresh = rng.normal(size=(intervals, *shape)) * sd * np.sqrt(1 - keep**2)
+    fresh[0] = rng.normal(size=shape) * sd
     for t in range(1, intervals):
         fresh[t] += keep * fresh[t - 1]
     return np.asarray(fresh)
-
-
-def _drift(rng: np.random.Generator, hour: FloatArray) -> FloatArray:
-    """How habits of this year differ from those of other years, by time of day."""
-    drift = rng.normal() * DRIFT_SD + np.zeros_like(hour)
-    for turns in (1, 2):
-        angle = 2 * np.pi * turns * hour / 24
-        drift += DRIFT_SD * (rng.normal() * np.cos(angle) + rng.normal() * np.sin(angle))
-    return drift
 
 
 def draw_season(rng: np.random.Generator, *, days: int = DAYS, shock_factor: float = 1.0) -> Season:
@@ -92,23 +79,28 @@ def draw_season(rng: np.random.Generator, *, days: int = DAYS, shock_factor: flo
     hour = np.arange(intervals) % _SLOTS / 4
     day = np.arange(intervals) // _SLOTS
     day_type = np.array([DayType.SUNDAY if d in _HOLIDAYS else _WEEK[d % 7] for d in range(days)])[day]
-    temperature = 4.0 + 2.5 * np.cos(2 * np.pi * (hour - 15) / 24) + draw_shock(rng, SharedShock(3.5, 80.0), intervals)
+    temperature = 4.0 + 2.5 * np.cos(2 * np.pi * (hour - 15) / 24) + draw_shock(rng, 3.5, 80.0, intervals)
     for begin in rng.choice(days - 5, size=2, replace=False):  # cold snaps
         temperature[(day >= begin) & (day < begin + 4)] -= 7.0
-    shocks = [draw_shock(rng, SharedShock(shock_factor * s.sd, s.hours), intervals) for s in USE_SHOCKS]
+    shocks = [draw_shock(rng, shock_factor * sd, hours, intervals) for sd, hours in USE_SHOCKS]
     use = np.asarray(1.0 + sum(shocks))
-    level = 1.0 + draw_shock(rng, SharedShock(shock_factor * LEVEL_SHOCK.sd, LEVEL_SHOCK.hours), intervals)
-    odds = draw_shock(rng, SharedShock(shock_factor * OCCUPANCY_SHOCK.sd, OCCUPANCY_SHOCK.hours), intervals)
+    level = 1.0 + draw_shock(rng, shock_factor * LEVEL_SHOCK[0], LEVEL_SHOCK[1], intervals)
+    odds = draw_shock(rng, shock_factor * OCCUPANCY_SHOCK[0], OCCUPANCY_SHOCK[1], intervals)
     for snow in rng.choice(days, size=3, replace=False):  # people stay at home
         odds[(day == snow) & (hour > 6)] += 0.8
     for match in rng.choice(days, size=4, replace=False):  # television
         use[(day == match) & (hour >= 20) & (hour < 22)] += 0.08
+    forecast_c = temperature + draw_shock(rng, 1.0, 18.0, intervals)
+    drift = rng.normal() * DRIFT_SD + np.zeros_like(hour)  # how habits of this year differ, by time of day
+    for turns in (1, 2):
+        angle = 2 * np.pi * turns * hour / 24
+        drift += DRIFT_SD * (rng.normal() * np.cos(angle) + rng.normal() * np.sin(angle))
     return Season(
         day_type=day_type,
         temperature_c=temperature,
-        forecast_c=temperature + draw_shock(rng, SharedShock(1.0, 18.0), intervals),
+        forecast_c=forecast_c,
         use_factor=np.maximum(use, 0.2),
-        level_factor=level * (1 + _drift(rng, hour)),
+        level_factor=level * (1 + drift),
         log_odds_home=odds,
     )
 
@@ -140,18 +132,6 @@ class RandomStream:
         return np.asarray(raw, np.uint64).view(np.uint16)[:count]
 
 
-class HomeShares(NamedTuple):
-    """Which share of homes has what: one number for all, or one for each home."""
-
-    heat: FloatArray | float = 0.25  # electric heat
-    car: FloatArray | float = 0.12
-    timer: float = 0.40  # of cars, charged from 23:00
-    water: float = 0.20  # water heater on a timer
-
-
-USUAL_SHARES = HomeShares()
-
-
 def _presence(leave: float, back: float, stay: float) -> FloatArray:
     """The chance to be home by time of day: away between two hours except for a share that stays."""
     hour = np.arange(_SLOTS) / 4
@@ -172,14 +152,10 @@ _TYPE_SHARES = (0.42, 0.20, 0.28, 0.10)
 _LOG_ODDS = np.log(PRESENCE / (1 - PRESENCE))
 
 
-def _activity() -> FloatArray:
-    """What a home uses beyond its base while people are at home, relative to its mean, by time of day."""
-    hour = np.arange(_SLOTS) / 4
-    peaks = 0.45 + 0.45 * np.exp(-(((hour - 8.0) / 2.0) ** 2)) + 0.4 * np.exp(-(((hour - 12.6) / 2.2) ** 2))
-    return np.asarray(peaks + 0.95 * np.exp(-(((hour - 19.3) / 3.0) ** 2)))
-
-
-ACTIVITY = _activity()
+# What a home uses beyond its base while people are at home, relative to its mean, by time of day: peaks at three hours
+_HOUR = np.arange(_SLOTS) / 4
+ACTIVITY = 0.45 + 0.45 * np.exp(-(((_HOUR - 8.0) / 2.0) ** 2)) + 0.4 * np.exp(-(((_HOUR - 12.6) / 2.2) ** 2))
+ACTIVITY = ACTIVITY + 0.95 * np.exp(-(((_HOUR - 19.3) / 3.0) ** 2))
 
 
 @dataclass(slots=True, eq=False)
@@ -203,11 +179,13 @@ class Homes:
         return len(self.base_wh)
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, count: int, shares: HomeShares = USUAL_SHARES) -> Homes:
-        """Draw homes from a population."""
-        water_from = np.where(rng.random(count) < shares.water, rng.integers(84, 124, count) % _SLOTS, -_SLOTS)
-        heated = rng.random(count) < shares.heat
-        cars = (rng.random(count) < shares.car) * np.where(rng.random(count) < shares.timer, 2, 1)
+    def draw(
+        cls, rng: np.random.Generator, count: int, heat: FloatArray | float = 0.25, car: FloatArray | float = 0.12
+    ) -> Homes:
+        """Draw homes from a population. `heat` and `car` are shares of homes that have one, for all or for each."""
+        water_from = np.where(rng.random(count) < _WATER_SHARE, rng.integers(84, 124, count) % _SLOTS, -_SLOTS)
+        heated = rng.random(count) < heat
+        cars = (rng.random(count) < car) * np.where(rng.random(count) < _TIMER_SHARE, 2, 1)
         return cls(
             kind=rng.choice(len(_TYPE_SHARES), size=count, p=_TYPE_SHARES).astype(np.int8),
             mean_wh=(66 * rng.lognormal(-0.18, 0.6, count)).astype(np.float32),
@@ -239,7 +217,9 @@ class Homes:
         use_factor = season.use_factor[t]
         used *= np.float32(ACTIVITY[slot] * np.exp(-(_SPREAD**2) / 2) * use_factor)
         used += self.base_wh
-        self._run_appliances(used, slot, float(use_factor))
+        picked = self.random.pick(self.count, 0.006 + 0.0055 * ACTIVITY[slot])
+        self.running = [*self.running[1:], picked[self.home[picked] > 0]]
+        used[np.concatenate(self.running)] += np.float32(190 * float(use_factor))  # once for each home
         used[self.water[slot]] += 260
         used *= np.asarray(season.level_factor[t] * zone_factor, np.float32)
         cold = max(HEATING_BASE_C - float(season.temperature_c[t]), 0.0)
@@ -260,11 +240,6 @@ class Homes:
         came = picked[now & (self.home[picked] == 0)]
         self.home[picked] = now
         return np.asarray(came)
-
-    def _run_appliances(self, used: Float32Array, slot: int, use_factor: float) -> None:
-        picked = self.random.pick(self.count, 0.006 + 0.0055 * ACTIVITY[slot])
-        self.running = [*self.running[1:], picked[self.home[picked] > 0]]
-        used[np.concatenate(self.running)] += np.float32(190 * use_factor)  # once for each home
 
     def _charge_cars(self, used: Float32Array, came: NDArray[np.intp], slot: int, day_type: int) -> None:
         """Cars are charged when people come home in the evening, or from 23:00."""

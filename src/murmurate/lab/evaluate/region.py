@@ -18,13 +18,10 @@ import numpy as np
 from murmurate.errors import ReadingError
 from murmurate.lab.evaluate.homes import (
     DAYS,
-    USUAL_SHARES,
     ZONE_SHOCKS,
     Float32Array,
     Homes,
-    HomeShares,
     Season,
-    SharedShock,
     draw_season,
     draw_shock,
 )
@@ -38,7 +35,7 @@ from murmurate.lab.evaluate.public_knowledge import (
     sum_clipped,
 )
 from murmurate.lab.evaluate.readings_file import HouseholdReadings
-from murmurate.prediction.calendar import CalendarSlots, locate_intervals
+from murmurate.prediction.calendar import locate_intervals
 from murmurate.prediction.forecast import degrees_below_base, fit_forecasts
 from murmurate.units import FloatArray, IntArray
 
@@ -50,8 +47,6 @@ _MIN_ZONES = 5
 LEARNING_DAYS, FIRST_FIT_DAYS = 28, 14
 _USUAL_SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 _MAX_ZONES = 16  # of one size
-
-Progress = Callable[[int], None]  # is told how many homes are done
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,19 +115,12 @@ class _Block:
     homes: int  # of each zone, or of its part
     season: Season
     zones: int = 1
-    heat: FloatArray | None = None  # share of homes [zone]; None: as usual
-    car: FloatArray | None = None
+    shares: tuple[FloatArray, ...] = ()  # of homes with electric heat and with a car, each [zone]; empty: as usual
     zone_factor: FloatArray | None = None  # shocks of zones [interval, zone]; None: homes of the sample
 
     @property
     def count(self) -> int:
         return self.homes * self.zones
-
-    def draw_homes(self) -> Homes:
-        shares = USUAL_SHARES
-        if self.heat is not None and self.car is not None:
-            shares = HomeShares(heat=np.repeat(self.heat, self.homes), car=np.repeat(self.car, self.homes))
-        return Homes.draw(np.random.Generator(np.random.SFC64(self.seed)), self.count, shares)
 
 
 def simulate_region(
@@ -142,19 +130,23 @@ def simulate_region(
     shock_factor: float = 1.0,
     scale: RegionSize = USUAL_REGION,
     jobs: int = 1,
-    progress: Progress = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Region:
-    """Simulate a region. Zones as large as the region are the region itself, with shocks of their own."""
+    """Simulate a region. Zones as large as the region are its sums, each with separate shocks.
+
+    `progress` gets numbers of homes. `shock_factor` multiplies what homes share.
+    """
     year_before, this_year, sample_seed, whole_seed, *size_seeds = np.random.SeedSequence(seed).spawn(4 + len(sizes))
     sample_season, season = (
-        draw_season(np.random.default_rng(its), days=scale.days, shock_factor=shock_factor)
-        for its in (year_before, this_year)
+        draw_season(np.random.default_rng(year), days=scale.days, shock_factor=shock_factor)
+        for year in (year_before, this_year)
     )
-    sample = [_Block(its_seed, count, sample_season) for its_seed, count in _split(sample_seed, scale.sample)]
-    drawn = {0: _draw_whole(whole_seed, season, scale.whole)}
-    for size, its_seed in zip(sizes, size_seeds, strict=True):
+    sample = [_Block(block_seed, count, sample_season) for block_seed, count in _split(sample_seed, scale.sample)]
+    no_shocks = np.ones((season.intervals, 1))
+    drawn = {0: [_Block(part, count, season, zone_factor=no_shocks) for part, count in _split(whole_seed, scale.whole)]}
+    for size, size_seed in zip(sizes, size_seeds, strict=True):
         if size < scale.whole:
-            drawn[size] = _draw_zones(its_seed, season, size, scale.zones_of(size), shock_factor)
+            drawn[size] = _draw_zones(size_seed, season, size, scale.zones_of(size), shock_factor)
     blocks = [*sample, *(block for group in drawn.values() for block in group)]
     found = run_tasks(_simulate_block, blocks, jobs, lambda block: progress(block.count))
     moments = sum((each for each in found if isinstance(each, MomentSums)), start=MomentSums(season.intervals))
@@ -162,26 +154,22 @@ def simulate_region(
     sums = {size: [next(parts) for _ in group] for size, group in drawn.items()}
     whole = _make_group(scale.whole, np.asarray(sum(sums[0])), None)
     groups = {}
-    for size, its_seed in zip(sizes, size_seeds, strict=True):
-        rng = np.random.default_rng(its_seed)
+    for size, size_seed in zip(sizes, size_seeds, strict=True):
+        rng, zones = np.random.default_rng(size_seed), scale.zones_of(size)
         if size >= scale.whole:
-            groups[size] = _spread_zones(rng, whole, size, scale.zones_of(size), shock_factor)
+            factor = 1 + _zone_shocks(rng, season.intervals, shock_factor, zones)
+            demand_wh = np.rint(whole.demand_wh * (size / scale.whole) * factor[:, :, None])
         else:
-            groups[size] = _make_group(size, _join(sums[size], scale.zones_of(size)), rng)
-    return _with_knowledge(season, sample_season, moments, whole, groups)
-
-
-def _with_knowledge(
-    season: Season, sample_season: Season, moments: MomentSums, whole: ZoneGroup, groups: dict[int, ZoneGroup]
-) -> Region:
-    sample = moments.to_moments()
-    known = PublicKnowledge.from_sample(sample, sample_season.calendar, sample_season.forecast_c)
-    expected = [
-        known.sensors[bound].forecast.demand_wh(season.calendar, season.forecast_c) for bound in sample.bounds_wh
-    ]
+            of_size = sums[size]
+            each = max(1, len(of_size) // zones)  # blocks of one zone
+            demand_wh = np.concatenate([sum(of_size[n : n + each]) for n in range(0, len(of_size), each)], axis=1)
+        groups[size] = _make_group(size, demand_wh, rng)
+    known_moments = moments.to_moments()
+    known = PublicKnowledge.from_sample(known_moments, sample_season.calendar, sample_season.forecast_c)
+    forecasts = [known.sensors[bound].forecast for bound in known_moments.bounds_wh]
     return Region(
         known=known,
-        expected_wh=np.stack(expected, axis=1),
+        expected_wh=np.stack([each.demand_wh(season.calendar, season.forecast_c) for each in forecasts], axis=1),
         cold_k=degrees_below_base(season.forecast_c),
         counted=slice(WARM_UP_DAYS * SLOTS, None),
         whole=whole,
@@ -194,41 +182,28 @@ def _split(seed: np.random.SeedSequence, homes: int) -> list[tuple[np.random.See
     return list(zip(seed.spawn(len(counts)), counts, strict=True))
 
 
-def _draw_whole(seed: np.random.SeedSequence, season: Season, homes: int) -> list[_Block]:
-    """The homes of the region as one zone without shocks of its own."""
-    nothing = np.ones((season.intervals, 1))
-    return [_Block(its_seed, count, season, zone_factor=nothing) for its_seed, count in _split(seed, homes)]
-
-
 def _draw_zones(
     seed: np.random.SeedSequence, season: Season, homes: int, zones: int, shock_factor: float
 ) -> list[_Block]:
-    """Zones that differ in what their homes have, each with shocks of its own: several in a block, or in parts."""
+    """Return zones with separate shocks that differ in what their homes have: several in a block, or in parts."""
     rng = np.random.default_rng(seed)
     factor = 1 + _zone_shocks(rng, season.intervals, shock_factor, zones)
     heat, car = rng.uniform(0.17, 0.33, zones), rng.uniform(0.07, 0.17, zones)
     together = max(1, _BLOCK // homes)
     blocks = []
-    for first, its_seed in zip(range(0, zones, together), seed.spawn(-(-zones // together)), strict=True):
+    for first, block_seed in zip(range(0, zones, together), seed.spawn(-(-zones // together)), strict=True):
         some = slice(first, min(first + together, zones))
         blocks += [
-            _Block(part_seed, part, season, some.stop - first, heat[some], car[some], factor[:, some])
-            for part_seed, part in _split(its_seed, homes)
+            _Block(part_seed, part, season, some.stop - first, (heat[some], car[some]), factor[:, some])
+            for part_seed, part in _split(block_seed, homes)
         ]
     return blocks
 
 
-def _join(parts: list[FloatArray], zones: int) -> FloatArray:
-    """The sums of all zones [interval, zone, bound] from those of blocks."""
-    if len(parts) <= zones:
-        return np.concatenate(parts, axis=1)
-    each = len(parts) // zones
-    return np.concatenate([sum(parts[n : n + each]) for n in range(0, len(parts), each)], axis=1)
-
-
 def _simulate_block(block: _Block) -> MomentSums | FloatArray:
     """The moments of homes of the sample, or the sums of homes of zones [interval, zone, bound]."""
-    homes, season = block.draw_homes(), block.season
+    rng, season = np.random.Generator(np.random.SFC64(block.seed)), block.season
+    homes = Homes.draw(rng, block.count, *(np.repeat(share, block.homes) for share in block.shares))
     if block.zone_factor is not None:
         found = np.zeros((season.intervals, block.zones, len(BOUNDS_WH)))
         for t, factor in enumerate(block.zone_factor):
@@ -253,18 +228,9 @@ def _make_group(homes: int, demand_wh: FloatArray, rng: np.random.Generator | No
     return ZoneGroup(homes, level, demand_wh)
 
 
-def _spread_zones(
-    rng: np.random.Generator, region: ZoneGroup, homes: int, zones: int, shock_factor: float
-) -> ZoneGroup:
-    """Large zones: sums of the region, each with shocks of its own that move all readings alike."""
-    factor = 1 + _zone_shocks(rng, len(region.demand_wh), shock_factor, zones)
-    return _make_group(homes, np.rint(region.demand_wh * (homes / region.homes) * factor[:, :, None]), rng)
-
-
 def _zone_shocks(rng: np.random.Generator, intervals: int, shock_factor: float, zones: int) -> FloatArray:
     """Shocks of each zone [interval, zone]."""
-    scaled = [SharedShock(shock_factor * shock.sd, shock.hours) for shock in ZONE_SHOCKS]
-    return np.asarray(sum(draw_shock(rng, shock, intervals, (zones,)) for shock in scaled))
+    return np.asarray(sum(draw_shock(rng, shock_factor * sd, hours, intervals, (zones,)) for sd, hours in ZONE_SHOCKS))
 
 
 def choose_sizes(households: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -286,10 +252,18 @@ def region_of_readings(readings: HouseholdReadings, sizes: Sequence[int], seed: 
     energy, begin = readings.energy_wh, FIRST_FIT_DAYS * SLOTS
     interval = readings.first_day * SLOTS + np.arange(len(energy))
     when = locate_intervals(interval, SLOTS)
-    moments = _learn(energy[: LEARNING_DAYS * SLOTS])
+    moments = MomentSums(LEARNING_DAYS * SLOTS)
+    moments.homes = readings.households
+    for t, used in enumerate(energy[: LEARNING_DAYS * SLOTS]):
+        moments.add_interval(t, used, energy[t - SLOTS] if t >= SLOTS else np.zeros_like(used))
     known = PublicKnowledge.from_sample(moments.to_moments(), when[: LEARNING_DAYS * SLOTS], first_days=FIRST_FIT_DAYS)
     whole = _make_zones(energy, np.arange(readings.households)[None])
-    expected = _roll_forecasts(whole[:, 0] / readings.households, when, begin)
+    mean_wh = whole[:, 0] / readings.households  # of a household
+    expected = np.zeros((len(mean_wh) - begin, len(BOUNDS_WH)))
+    for start in range(begin, len(mean_wh), 7 * SLOTS):  # each week is forecast from all before it
+        now = slice(start, min(start + 7 * SLOTS, len(mean_wh)))
+        fitted = fit_forecasts(mean_wh[:start], when[:start])
+        expected[now.start - begin : now.stop - begin] = np.stack([one.demand_wh(when[now]) for one in fitted], axis=1)
     rng = np.random.default_rng(seed)
     groups = {size: _draw_group(energy, size, expected, rng) for size in sizes}
     level = np.array([expected[:, -1].mean()])
@@ -301,15 +275,6 @@ def region_of_readings(readings: HouseholdReadings, sizes: Sequence[int], seed: 
         whole=ZoneGroup(readings.households, level, whole[begin:]),
         zones=groups,
     )
-
-
-def _learn(energy_wh: Float32Array) -> MomentSums:
-    """Sums over all households, from which the moments of the first weeks follow."""
-    sums = MomentSums(len(energy_wh))
-    sums.homes = energy_wh.shape[1]
-    for t, used in enumerate(energy_wh):
-        sums.add_interval(t, used, energy_wh[t - SLOTS] if t >= SLOTS else np.zeros_like(used))
-    return sums
 
 
 def _make_zones(energy_wh: Float32Array, members: IntArray) -> FloatArray:
@@ -326,13 +291,3 @@ def _draw_group(energy_wh: Float32Array, size: int, expected_wh: FloatArray, rng
     before = slice(0, LEARNING_DAYS * SLOTS)
     share = demand[before, :, -1].mean(axis=0) / size / energy_wh[before].mean(dtype=np.float64)
     return ZoneGroup(size, share * expected_wh[:, -1].mean(), demand[FIRST_FIT_DAYS * SLOTS :])
-
-
-def _roll_forecasts(mean_wh: FloatArray, when: CalendarSlots, begin: int) -> FloatArray:
-    """Forecasts of a mean household for each week after `begin`, fitted on all before it [interval, bound]."""
-    found = np.zeros((len(mean_wh) - begin, len(BOUNDS_WH)))
-    for start in range(begin, len(mean_wh), 7 * SLOTS):
-        now = slice(start, min(start + 7 * SLOTS, len(mean_wh)))
-        fitted = fit_forecasts(mean_wh[:start], when[:start])
-        found[now.start - begin : now.stop - begin] = np.stack([one.demand_wh(when[now]) for one in fitted], axis=1)
-    return found
