@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from murmurate.errors import ReadingError
 from murmurate.lab.report import make_progress_bar
@@ -20,8 +19,7 @@ from research.data_sets.homes_data import HomesData
 from research.data_sets.irish_trial import read_irish_trial
 from research.data_sets.low_carbon_london import read_low_carbon_london
 from research.real_homes.homes_report import evaluate_homes
-from research.real_homes.page import NUMBERS_NAME, PAGE_NAME, write_homes_page
-from research.real_homes.page_text import attack_sentences, error_sentences
+from research.real_homes.page import make_homes_report
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -65,12 +63,9 @@ def evaluate_data_set(
         def show_progress(what: str, share: float) -> None:
             bar.update(task, advance=share, description=what)
 
-        report = evaluate_homes(data_sets, targets, show_progress)
-        write_homes_page(report, out)
-    console = Console(width=min(100, Console().width), highlight=False)
-    sentences = error_sentences(report.zones) + ([] if report.attack is None else attack_sentences(report.attack))
-    console.print("\n\n".join(sentences), markup=False)
-    console.print(f"\n{PAGE_NAME} and {NUMBERS_NAME} are in {out}/", markup=False, soft_wrap=True)
+        found = evaluate_homes(data_sets, targets, show_progress)
+    out.mkdir(parents=True, exist_ok=True)
+    make_homes_report(found).write_and_print(out, as_json=False, program="python -m research.real_homes")
 
 
 def read_data_set(paths: Sequence[Path], data_format: DataSetFormat) -> tuple[HomesData, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,9 +108,9 @@ def _show_day(zone: ZoneErrors, first: int, household: int) -> DayExample:
     return DayExample(zone, data.households[household], first, data.energy_wh[day, household].astype(np.float64), home)
 
 
-def report_numbers(report: HomesReport) -> str:
+def report_numbers(report: HomesReport) -> dict[str, Any]:
     """Return `homes.json`: every number of the page."""
-    document: dict[str, Any] = {
+    return {
         "murmurate": __version__,
         "test_only": True,
         "seed": HOMES_SEED,
@@ -121,7 +120,6 @@ def report_numbers(report: HomesReport) -> str:
         "zones": [_zone_numbers(zone) for zone in report.zones],
         "attack": None if report.attack is None else _attack_numbers(report.attack),
     }
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def _zone_numbers(zone: ZoneErrors) -> dict[str, Any]:

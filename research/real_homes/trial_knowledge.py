@@ -114,10 +114,26 @@ def candidate_bounds(energy_wh: IntArray) -> list[int]:
 
 def measure_moments(energy_wh: IntArray, slots_per_day: int) -> SampleMoments:
     """Return means and variances over households at several bounds, the last of which clips nothing."""
-    readings = energy_wh.astype(np.float64)
-    low = candidate_bounds(energy_wh)[:-1]
-    bounds = [bound for bound in low if _shows_enough(readings, bound, slots_per_day)]
-    return SampleMoments.from_readings(energy_wh, bounds, slots_per_day)
+    used, largest = energy_wh.astype(np.float64), int(energy_wh.max())
+    low = [bound for bound in candidate_bounds(energy_wh)[:-1] if _shows_enough(used, bound, slots_per_day)]
+    bounds = (*(bound for bound in low if bound < largest), largest)
+    clipped = [np.minimum(used, bound) for bound in bounds]
+    mean = np.stack([each.mean(axis=1) for each in clipped], axis=1)
+    below = np.stack([np.where(used < bound, used, 0.0).mean(axis=1) for bound in bounds], axis=1)
+    below[:, -1] = mean[:, -1]
+    variance = np.stack([each.var(axis=1) for each in clipped], axis=1)
+    cross = np.stack([(each * used).mean(axis=1) for each in clipped], axis=1)
+    later, earlier = used[slots_per_day:], used[:-slots_per_day]
+    again = (later * earlier).mean(axis=1) - later.mean(axis=1) * earlier.mean(axis=1)
+    return SampleMoments(
+        bounds_wh=bounds,
+        households=used.shape[1],
+        mean_wh=mean,
+        below_wh=below,
+        variance=variance,
+        covariance=cross - mean * mean[:, -1:],
+        lasting=float(np.clip(again.mean() / max(float(variance[slots_per_day:, -1].mean()), 1e-9), 0.0, 0.99)),
+    )
 
 
 def _shows_enough(readings: FloatArray, bound_wh: int, slots_per_day: int) -> bool:

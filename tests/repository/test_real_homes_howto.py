@@ -43,8 +43,8 @@ def test_the_page_runs_as_written_on_a_made_wheel(tmp_path):
             ["bash", "-ec", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, (command, done.stdout, done.stderr)
-        assert "homes.html and homes.json are in homes/" in done.stdout
-    page = (tmp_path / "homes" / "homes.html").read_text(encoding="utf-8")
+        assert "The page is homes/index.html; figures and homes.json are in the same folder." in done.stdout
+    page = (tmp_path / "homes" / "index.html").read_text(encoding="utf-8")
     assert "3 measured and 9 modelled homes" in page
     zones = json.loads((tmp_path / "homes" / "homes.json").read_text(encoding="utf-8"))["zones"]
     assert [zone["name"].split(",")[0] for zone in zones] == [

@@ -147,7 +147,7 @@ class Report:
             return
         console = make_console()
         self.print_brief(console)
-        written = f"\nThe page is {out / PAGE_NAME}; figures and {self.numbers_name} are beside it."
+        written = f"\nThe page is {out / PAGE_NAME}; figures and {self.numbers_name} are in the same folder."
         console.print(Text(written), soft_wrap=True)
 
 

@@ -135,22 +135,6 @@ def test_a_plan_from_a_shared_table_is_made_for_its_own_households(tmp_path):
     assert [(kind.count, kind.bound_wh) for kind in kinds] == [(10, 1001), (5, 7000)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "murmurate: a zone file is needed; murmurate plan --example > zone.toml writes one to begin with"),
-        (["nowhere.toml"], "murmurate: nowhere.toml is not there"),
-        (["wrong.toml"], "murmurate: wrong.toml:5: promise is 'any moment 1': must read like"),
-    ],
-)
-def test_what_cannot_be_planned_is_said_in_one_line(arguments, says, tmp_path):
-    (tmp_path / "wrong.toml").write_text(EXAMPLE_ZONE_FILE.replace("any moment: 1", "any moment 1"), encoding="utf-8")
-    done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith(says), done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 def printed(plan):
     console = Console(width=100, record=True, file=io.StringIO())
     make_plan_report(plan).print_brief(console)

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from murmurate.lab.evaluate.supply import Supply, answer, waste
 from numpy.testing import assert_array_equal
 
-from murmurate.errors import ModelError
 from murmurate.lab.evaluate.evaluation import SizeComparison, measure_ways
 from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes, RandomStream, draw_season, draw_shock
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
-from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, MomentSums, SampleMoments, sum_clipped
+from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, MomentSums, sum_clipped
 from murmurate.lab.evaluate.region import RegionSize, simulate_region
 from murmurate.lab.evaluate.ways import Supply, answer, price_season, waste
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
@@ -191,15 +190,3 @@ def test_the_error_is_that_of_demand_which_does_not_answer(small_region):
 
 def test_a_gaussian_law_has_its_standard_deviation():
     assert NoiseLaw.gaussian(21.85).sd == pytest.approx(21.85, rel=1e-3)
-
-
-def test_moments_of_a_sample_are_those_of_its_readings():
-    slots = 24
-    readings = np.rint(np.random.default_rng(5).gamma(1.5, 250, (42 * slots, 60))).astype(np.int64)
-    sample = SampleMoments.from_readings(readings, (300, 1000, 100_000), slots)
-    assert sample.bounds_wh == (300, 1000, readings.max())
-    assert np.allclose(sample.mean_wh[:, 1], np.minimum(readings, 1000).mean(axis=1))
-    assert np.allclose(sample.variance[:, 2], readings.var(axis=1))
-    assert 0 <= sample.lasting < 0.2  # households of the sample are alike
-    with pytest.raises(ModelError, match="five weeks"):
-        SampleMoments.from_readings(readings[:slots], (300,), slots)

@@ -1,6 +1,5 @@
 """The page on real homes, from made ones: errors, the attack, sentences that follow from numbers, and the command."""
 
-import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from research.real_homes import page_text
 from research.real_homes.__main__ import app
 from research.real_homes.homes_report import evaluate_homes, report_numbers
 from research.real_homes.occupancy_attack import attack_occupancy
-from research.real_homes.page import render_page
+from research.real_homes.page import make_homes_report
 from research.real_homes.release_noise import ExampleNoise
 from research.real_homes.trial_knowledge import drop_useless_weather, measure_moments, split_trial
 from research.real_homes.zone_errors import LEAD, HomesWay, measure_zone_errors
@@ -183,7 +182,7 @@ def test_half_hours_of_london_are_evaluated_through_a_clock_change(tmp_path):
     done = CliRunner().invoke(app, [str(tmp_path / "lcl.csv"), *options])
     assert done.exit_code == 0, (done.output, done.exception)
     assert "Low Carbon London, 4 measured homes" in done.stdout
-    page = (tmp_path / "page" / "homes.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert "intervals of 30 minutes" in page
     assert "this was not measured" in page
 
@@ -208,12 +207,12 @@ def test_the_attack_would_notice_releases_without_their_noise():
 
 
 def test_the_page_needs_nothing_else_and_has_every_number(report):
-    page = render_page(report)
-    assert page == render_page(report)
+    page = make_homes_report(report).to_html("made")
+    assert page == make_homes_report(report).to_html("made")
     assert not re.search(r'(src|href)="(?!data:)', page)
     assert page.count("data:image/svg+xml") == 3
     assert "3 measured and 3 modelled homes" in page
-    document = json.loads(report_numbers(report))
+    document = report_numbers(report)
     assert document["test_only"] is True
     assert [zone["households"] for zone in document["zones"]] == [3, 3]
     for zone in document["zones"]:

@@ -7,7 +7,6 @@ noise. Readings are clipped at several bounds, and each bound has its sums, mome
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,7 @@ from murmurate.prediction.structural_filter import (
     fit_common,
     make_filter,
 )
-from murmurate.units import QUARTER_HOURS_PER_DAY, FloatArray, IntArray
+from murmurate.units import QUARTER_HOURS_PER_DAY, FloatArray
 
 SLOTS = QUARTER_HOURS_PER_DAY
 UNKNOWN_COLD_K = 8.0  # as cold as usual: the filter then has no response to cold
@@ -114,36 +113,6 @@ class SampleMoments:
         """Standard deviation of a household around what is usual for it, relative to the mean."""
         variance = float(self.variance[:, -1].mean()) * (1 - self.lasting)
         return float(np.sqrt(variance) / self.mean_wh[:, -1].mean())
-
-    @classmethod
-    def from_readings(cls, energy_wh: IntArray, bounds_wh: Sequence[int], slots_per_day: int) -> SampleMoments:
-        """Return the moments of readings of a sample [interval, household].
-
-        Bounds at or above the largest reading are one bound, which clips nothing.
-        """
-        if len(energy_wh) <= slots_per_day:
-            days = f"{len(energy_wh) / slots_per_day:.1f} days"
-            raise ModelError("sample", f"{len(energy_wh)} intervals ({days})", "must be five weeks (35 days) or more")
-        largest = int(energy_wh.max())
-        bounds = (*sorted({bound for bound in bounds_wh if bound < largest}), largest)
-        used = np.asarray(energy_wh, np.float64)
-        clipped = [np.minimum(used, bound) for bound in bounds]
-        mean = np.stack([each.mean(axis=1) for each in clipped], axis=1)
-        below = np.stack([np.where(used < bound, used, 0.0).mean(axis=1) for bound in bounds], axis=1)
-        below[:, -1] = mean[:, -1]
-        variance = np.stack([each.var(axis=1) for each in clipped], axis=1)
-        cross = np.stack([(each * used).mean(axis=1) for each in clipped], axis=1)
-        later, earlier = used[slots_per_day:], used[:-slots_per_day]
-        again = (later * earlier).mean(axis=1) - later.mean(axis=1) * earlier.mean(axis=1)
-        return cls(
-            bounds_wh=bounds,
-            households=used.shape[1],
-            mean_wh=mean,
-            below_wh=below,
-            variance=variance,
-            covariance=cross - mean * mean[:, -1:],
-            lasting=float(np.clip(again.mean() / max(float(variance[slots_per_day:, -1].mean()), 1e-9), 0.0, 0.99)),
-        )
 
 
 def make_sensor(
