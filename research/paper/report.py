@@ -85,7 +85,7 @@ def conclusion_text(summaries: ExperimentSummaries, settings: ExperimentSettings
 
 
 def results_json(summaries: ExperimentSummaries, settings: ExperimentSettings) -> str:
-    """Return `results.json`: everything the table shows, and the usual RMS of relative errors beside the paper's."""
+    """Return `results.json`: all that the table shows, and the usual RMS of relative errors."""
     root_t = settings.intervals**0.5
 
     def both(error: Estimate) -> dict[str, Any]:

@@ -20,7 +20,6 @@ TEST_SOURCES = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILE
 TEST_NAMES = {name for source in TEST_SOURCES.values() for name in re.findall(r"def (test_\w+)\(", source)}
 NO_CITATIONS = {
     "test_only",  # a property of a release
-    "audit/index.html",  # written by a command of a tutorial
 }
 
 TEST = re.compile(r"(?<![\w/.*])(test_\w+)(?![\w/*]|\.py)")

@@ -39,7 +39,8 @@ def test_each_symbol_resolves_to_a_name_in_the_code(row):
     names = re.findall(r"`([^`]+)`", row[2])
     assert names, f"{row[0]} names nothing"
     for name in names:
-        resolve(name if name.startswith("research.") else f"murmurate.{name}")
+        package = "research" if name.startswith(("paper.", "metrics.")) else "murmurate"
+        resolve(f"{package}.{name}")
 
 
 def test_a_name_that_does_not_exist_is_noticed():

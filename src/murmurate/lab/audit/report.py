@@ -1,4 +1,4 @@
-"""The report of `murmurate audit`: what each attacker achieved, beside the most that the plan allows."""
+"""The report of `murmurate audit`: what each attacker achieved, and the most that the plan allows."""
 
 from __future__ import annotations
 

@@ -171,8 +171,9 @@ def back_test_zone(
     noise_wh = draw_noise(terms, first, readings.intervals, options.draws, options.seed)
     prices = replay_prices(terms, first, demand_wh, noise_wh, lead=options.lead, progress=progress)
     bills = make_bills(readings, prices, terms.curve.tick, plan.time_zone)
-    rates = [rate for rate in Rate if rate is not Rate.FLAT]
-    changes = {rate: measure_change(bills, rate, options.above_percent) for rate in rates}
+    changes: dict[Rate, BillChange] = {
+        rate: measure_change(bills, rate, options.above_percent) for rate in Rate if rate is not Rate.FLAT
+    }
     return ZoneBackTest(plan, readings, options, bills, changes, measure_noise(bills, prices))
 
 
@@ -221,8 +222,10 @@ def replay_prices(
     the plan's reference price. `progress` is called with the number of intervals since the call before.
     """
     released = np.concatenate([demand_wh[:, None] * np.array([0, 1]), demand_wh[:, None] + noise_wh], axis=1)
-    if terms.prediction is None:
-        prices = _echo_prices(terms, first_interval, released, lead)
+    if terms.prediction is None:  # the last release alone, and the forecast before the first one takes effect
+        slot = np.array([terms.slot_of_day(first_interval + t) for t in range(len(released))])
+        prices = np.repeat(terms.forecast_ticks[slot, None], released.shape[1], axis=1)
+        prices[lead:, _EXACT:] = terms.curve.price_ticks(released[: len(released) - lead, _EXACT:])
         progress(len(demand_wh))
     else:
         expected_wh = _predict_demand(terms.prediction, first_interval, released, lead, progress)
@@ -231,19 +234,10 @@ def replay_prices(
     return ReplayedPrices(prices[:, _FORECAST], prices[:, _EXACT], prices[:, _PRIVATE])
 
 
-def _echo_prices(terms: ReleaseTerms, first_interval: int, released_wh: IntArray, lead: int) -> IntArray:
-    """Prices of a plan without prediction: the last release alone, and the forecast where there is none."""
-    slot = np.array([terms.slot_of_day(first_interval + t) for t in range(len(released_wh))])
-    prices = np.repeat(terms.forecast_ticks[slot, None], released_wh.shape[1], axis=1)
-    made = terms.curve.price_ticks(released_wh[: len(released_wh) - lead, _EXACT:])
-    prices[lead:, _EXACT:] = made
-    return prices
-
-
 def _predict_demand(
     zone: ZonePrediction, first_interval: int, released_wh: IntArray, lead: int, progress: Callable[[int], None]
 ) -> FloatArray:
-    """The demand that prices are made for [interval, column]. The first column uses no release."""
+    """Return the demand that prices are made for [interval, column]. The first column uses no release."""
     columns = released_wh.shape[1]
     zones, states = [zone] * columns, np.zeros((columns, len(zone.model.keep)), np.int64)
     usable, as_it_is = np.arange(columns) != _FORECAST, np.ones(columns)

@@ -19,7 +19,7 @@ from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
 from murmurate.units import FloatArray
 
 WRONG_LEVEL = 0.9  # the forecast in the test of a wrong one, relative to what it would be
-LESS_USE = 0.85  # what everybody uses after the change, relative to before
+LESS_USE = 0.85  # what all homes use after the change, relative to before
 STRONG_ANSWER = 0.3  # elasticity in the test of prices that demand answers to strongly
 _CHANGE_AFTER = 0.4  # of the days that count
 _NOISE_SEED = 7
@@ -33,7 +33,7 @@ class WayResult:
     way: Way
     error: float  # rms of the demand that was priced, relative to the mean demand
     error_se: float  # its standard error over zones
-    predicted_error: float | None  # what the filter says about itself
+    predicted_error: float | None  # predicted by the filter itself
     loss: float  # welfare lost to the best price, money per household and year
     price_step_sd: float  # standard deviation of the change of price from one interval to the next [money/kWh]
     bill: float  # of a mean household [money/year]
@@ -117,9 +117,9 @@ class StressResult(NamedTuple):
 class SizeStress:
     """Zones of one size under worse conditions, with the noise of the first promise."""
 
-    wrong_forecast: StressResult  # 10 % too low; beside the forecast
-    less_use: StressResult  # 15 % less from one day on; beside the forecast, from that day on
-    strong_answer: StressResult  # convex curve, elasticity 0.3; beside the echo of exact demand
+    wrong_forecast: StressResult  # 10 % too low; compared with the forecast
+    less_use: StressResult  # 15 % less from one day on; compared with the forecast, from that day on
+    strong_answer: StressResult  # convex curve, elasticity 0.3; compared with the echo of exact demand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +132,7 @@ class Evaluation:
     stress: dict[int, SizeStress]
     zones: dict[int, int]  # how many zones of each size
     counted_days: int
-    change_day: int  # of the season: from it on everybody uses less
+    change_day: int  # of the season: from it on all homes use less
     forecast_error: float  # of the whole sample, on weeks that the fit has not seen
 
     @property
@@ -209,7 +209,7 @@ def _measure_size(
 
 
 def _change_at(region: Region) -> int:
-    """The interval from which everybody uses less: a midnight."""
+    """Return the interval from which all homes use less: a midnight."""
     days = (len(region.cold_k) - region.counted.start) / SLOTS
     return int(region.counted.start + SLOTS * round(_CHANGE_AFTER * days))
 

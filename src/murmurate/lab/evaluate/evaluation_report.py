@@ -144,7 +144,7 @@ def _add_stress(report: Report, evaluation: Evaluation) -> None:
     """Add what happens under worse conditions."""
     report.add_heading("When things are not as usual")
     explained = (
-        f"With the first promise. A forecast that is 10 % too low all the time; everybody uses 15 % less from day "
+        f"With the first promise. A forecast that is 10 % too low all the time; all homes use 15 % less from day "
         f"{evaluation.change_day} of the season on (errors from that day on); demand that answers strongly to prices "
         "(elasticity 0.3, convex curve), where an echo of demand makes prices swing. A ratio below 1 is in favour of "
         "the private prediction."
@@ -290,7 +290,7 @@ def stress_sentences(evaluation: Evaluation) -> list[str]:
     strong = "Demand answers strongly (convex curve, elasticity 0.3): loss over that of an echo of exact demand"
     return [
         f"Forecast 10 % too low: error of the private prediction over the forecast's: {low}.",
-        f"Everybody uses 15 % less from day {evaluation.change_day} on: the same, from then on: {less}.",
+        f"All homes use 15 % less from day {evaluation.change_day} on: the same, from then on: {less}.",
         f"{strong}: {loss}; price steps: {step}.",
     ]
 

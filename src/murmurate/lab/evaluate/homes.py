@@ -122,7 +122,7 @@ class RandomStream:
     def pick(self, count: int, chance: float) -> NDArray[np.intp]:
         """Return some of the numbers below `count`, each with a chance and independent of the others.
 
-        A number may be there twice: so many that are thrown at random that a number is missed with 1 - chance.
+        Numbers are drawn at random, so often that each is missed with probability 1 - chance. One may be there twice.
         """
         thrown = int(self._rng.poisson(-count * np.log1p(-chance)))
         return (self._bits(thrown).astype(np.intp) * count) >> 16
@@ -152,10 +152,14 @@ _TYPE_SHARES = (0.42, 0.20, 0.28, 0.10)
 _LOG_ODDS = np.log(PRESENCE / (1 - PRESENCE))
 
 
-# What a home uses beyond its base while people are at home, relative to its mean, by time of day: peaks at three hours
+# What a home uses beyond its base while people are at home, relative to its mean, by time of day
 _HOUR = np.arange(_SLOTS) / 4
-ACTIVITY = 0.45 + 0.45 * np.exp(-(((_HOUR - 8.0) / 2.0) ** 2)) + 0.4 * np.exp(-(((_HOUR - 12.6) / 2.2) ** 2))
-ACTIVITY = ACTIVITY + 0.95 * np.exp(-(((_HOUR - 19.3) / 3.0) ** 2))
+ACTIVITY = (
+    0.45
+    + 0.45 * np.exp(-(((_HOUR - 8.0) / 2.0) ** 2))
+    + 0.4 * np.exp(-(((_HOUR - 12.6) / 2.2) ** 2))
+    + 0.95 * np.exp(-(((_HOUR - 19.3) / 3.0) ** 2))
+)
 
 
 @dataclass(slots=True, eq=False)

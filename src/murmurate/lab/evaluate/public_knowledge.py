@@ -122,44 +122,30 @@ def make_sensor(
 
     `residuals` are those of forecasts of each bound in the last intervals of the sample [interval, bound].
     """
-    at, fresh = sample.bounds_wh.index(bound_wh), 1 - sample.lasting
-    mean, below, covariance, variance, clipped_variance = (
-        _by_slot(values, when)
-        for values in (
-            sample.mean_wh[:, at],
-            sample.below_wh[:, at],
-            sample.covariance[:, at],
-            sample.variance[:, -1],
-            sample.variance[:, at],
-        )
+    at, fresh, slots = sample.bounds_wh.index(bound_wh), 1 - sample.lasting, when.slots_per_day
+    count = np.bincount(when.slot, minlength=slots)
+    if not count.all():
+        raise ModelError("sample", f"of {len(when)} intervals", "must have each interval of the day at least once")
+    of_bound = (sample.mean_wh[:, at], sample.below_wh[:, at], sample.covariance[:, at], sample.variance[:, at])
+    mean, below, covariance, clipped_variance, variance = (
+        np.bincount(when.slot, weights=values, minlength=slots) / count
+        for values in (*of_bound, sample.variance[:, -1])
     )
     response = below / mean
     hidden = clipped_variance - covariance**2 / variance
     shown = residuals[:, at] / response[when.slot[-len(residuals) :]] - residuals[:, -1]
     by_chance = float(np.mean(hidden / (response * mean) ** 2)) * fresh / sample.households
+    days = shown[: len(shown) // slots * slots].reshape(-1, slots)
+    lasting = float(days.mean(axis=1).std())
+    within_day = max(float(days.var()) - lasting**2 - max(by_chance, 0.0), 0.0)
     return ClippedSensor(
         bound_wh=bound_wh,
         forecast=forecast,
         response=response,
         own=covariance / variance,
         hidden_variance=np.maximum(hidden * fresh, 0.0),
-        mismatch=_mismatch(shown, by_chance, when.slots_per_day),
+        mismatch=(within_day**0.5, lasting),
     )
-
-
-def _mismatch(shown: FloatArray, by_chance: float, slots_per_day: int) -> tuple[float, float]:
-    """How far the sensor is off within a day and over days. `by_chance`: the variance due to the sample's size."""
-    days = shown[: len(shown) // slots_per_day * slots_per_day].reshape(-1, slots_per_day)
-    lasting = float(days.mean(axis=1).std())
-    within = max(float(days.var()) - lasting**2 - max(by_chance, 0.0), 0.0)
-    return within**0.5, lasting
-
-
-def _by_slot(values: FloatArray, when: CalendarSlots) -> FloatArray:
-    count = np.bincount(when.slot, minlength=when.slots_per_day)
-    if not count.all():
-        raise ModelError("sample", f"of {len(when)} intervals", "must have each interval of the day at least once")
-    return np.asarray(np.bincount(when.slot, weights=values, minlength=when.slots_per_day) / count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,7 +42,7 @@ from murmurate.units import FloatArray, IntArray
 WARM_UP_DAYS = 28  # the filter learns; only the days after it count
 _BLOCK = 10_000  # homes that are simulated together
 _LEVEL_KNOWN = 0.03  # how well the level of a zone is known to the public, relative
-_ZONES_UP_TO = ((1_000, 16), (3_000, 10))  # of zones up to this size, so many are simulated; of larger ones:
+_ZONES_UP_TO = ((1_000, 16), (3_000, 10))  # number of simulated zones up to each size; of larger ones:
 _MIN_ZONES = 5
 LEARNING_DAYS, FIRST_FIT_DAYS = 28, 14
 _USUAL_SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
