@@ -7,7 +7,7 @@ import sys
 import typer
 
 from murmurate.errors import MurmurateError
-from murmurate.file_errors import describe_os_error
+from murmurate.files import describe_os_error
 
 
 def run_program(app: typer.Typer, name: str) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from murmurate.lab.backtest.replayed_prices import draw_noise, replay_prices
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.support.predicted_zones import FIRST, plan_text
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from murmurate.lab.evaluate.supply import Supply, answer, waste
 from numpy.testing import assert_array_equal
 
 from murmurate.lab.evaluate.evaluation import SizeComparison, measure_ways

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from research.paper.simulated_zones import paper_calendar, paper_habits
 
 from murmurate.errors import MeterError, PrivacyError

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from murmurate.lab.paper.related_mechanisms import cao_leakage, group_privacy_scale, markov_quilt_scale
-from murmurate.lab.paper.simulated_zones import paper_calendar, paper_habits
 from research.paper.related_mechanisms import cao_leakage, group_privacy_scale, markov_quilt_scale
 from research.paper.simulated_zones import paper_calendar, paper_habits
 from tests.support.finite_leakage import moment_leakage

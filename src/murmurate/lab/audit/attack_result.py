@@ -16,9 +16,7 @@ from scipy.special import ndtri
 
 from murmurate.audit.adversary import auc_bound, refutes_auc_bound
 from murmurate.audit.event_search import CellCounts, bound_epsilon_below, log_ratio_bound
-from murmurate.lab.audit.claimed_bounds import max_auc
 from murmurate.lab.audit.simulated_zone import AuditScenario, noise_log_pmf
-from murmurate.lab.metrics import Estimate
 from murmurate.planning.privacy_cost import kind_leakage, kind_losses
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
 from murmurate.privacy.divergence import GaussianCurve

@@ -19,8 +19,7 @@ from murmurate.household.consumption import EMPTY_PRICE_HISTORY, TableConsumptio
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability, sample_occupancy
 from murmurate.planning.plan import Plan
 from murmurate.planning.zone import HouseholdKind, Zone
-from murmurate.privacy.divergence import SecretPair
-from murmurate.privacy.huber import huber_log_pmf
+from murmurate.privacy.divergence import SecretPair, huber_log_pmf
 from murmurate.privacy.noise import NoiseDistribution, NoiseSampler, laplace_log_pmf
 from murmurate.release import protect
 from murmurate.types import Meters, Readings, Release

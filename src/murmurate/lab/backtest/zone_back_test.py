@@ -27,7 +27,6 @@ from murmurate.lab.backtest.bills import (
     measure_noise,
 )
 from murmurate.lab.backtest.past_readings import PastReadings
-from murmurate.lab.backtest.replayed_prices import draw_noise, replay_prices
 from murmurate.planning.household_bounds import round_household_count
 from murmurate.planning.release_terms import ReleaseTerms, parse_plan
 from murmurate.prediction.zone_prediction import (

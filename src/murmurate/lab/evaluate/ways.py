@@ -12,10 +12,8 @@ from typing import Protocol
 import numpy as np
 
 from murmurate.lab.evaluate.public_knowledge import SLOTS
-from murmurate.lab.evaluate.supply import Supply, answer
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.structural_filter import StructuralFilter
-from murmurate.prediction.zone_prediction import meeting_price
 from murmurate.units import FloatArray
 
 REFERENCE_PRICE = 0.10  # money/kWh: demand is what it is at this price

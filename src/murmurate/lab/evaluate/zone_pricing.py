@@ -16,11 +16,9 @@ import numpy as np
 from murmurate.lab.evaluate.promised_noise import NoiseLaw, pooled_deviation
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, SLOTS
 from murmurate.lab.evaluate.region import Region, ZoneGroup
-from murmurate.lab.evaluate.supply import Supply
-from murmurate.lab.evaluate.ways import Echo, FixedPrices, Predicted, PricingWay, Supply, ZoneSeason
+from murmurate.lab.evaluate.ways import Echo, FixedPrices, Predicted, PricingWay, Supply, ZoneSeason, meeting_price
 from murmurate.prediction.sensor import TriedBound, find_highest_as_good, find_least_error, try_bounds
 from murmurate.prediction.structural_filter import STATES, StructuralFilter
-from murmurate.prediction.zone_prediction import meeting_price
 from murmurate.units import FloatArray
 
 _EXACT_BOUND = BOUNDS_WH[-1]

@@ -16,12 +16,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from murmurate.service.clock_comparison import clock_difference_metric
 from murmurate.service.ingest.ingest_status import IngestStatus
 from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.status import ServiceStatus, ZoneStatus
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.durable import free_disk_share
-from murmurate.service.web.clock_metric import clock_difference_metric
 
 PROMETHEUS_MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _OUTCOMES = ("accepted", "late", "refused")

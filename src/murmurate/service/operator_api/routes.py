@@ -29,7 +29,6 @@ from murmurate.service.operator_api.metrics import (
     StorageCollector,
     render_metrics,
 )
-from murmurate.service.operator_api.page import operator_page
 from murmurate.service.operator_api.status import BackgroundLogReader, ServiceStatus, ZoneStatus, service_status
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
