@@ -12,8 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from tests.chaos.chaos_service import GRACE_INTERVALS
 from tests.chaos.faults import Storm, all_faults
+from tests.chaos.meters import GRACE_INTERVALS
 from tests.chaos.oracle import Verdict
 from tests.chaos.run import World, new_world
 
@@ -76,18 +76,19 @@ def main() -> int:
     options = _options()
     begun = time.monotonic()
     with new_world(options.seed, options.keep) as world:
-        faults = all_faults(world.services, [world.state, world.log], world.broker, world.disk, world.clocks)
+        step_wall_s, databases = world.step_wall_s(), [world.state, world.log]
+        faults = all_faults(world.services, databases, world.broker, world.disk, world.clocks, step_wall_s)
         chosen = [one for one in faults if not options.only or any(text in one.name for text in options.only)]
         if not world.disk.available:
             _print("left out: disk full (a small disk for the landing needs the right to mount)")
         storm = Storm(chosen, options.seed)
         player = threading.Thread(target=world.play, name="player", daemon=True)
         player.start()
-        time.sleep(world.operator.step_wall_s)
+        time.sleep(step_wall_s)
         violations = _run_storms(world, storm, options)
         if options.damage:
             world.break_landing(options.damage)
-        time.sleep(GRACE_INTERVALS * world.operator.step_wall_s)
+        time.sleep(GRACE_INTERVALS * step_wall_s)
         world.repeat_and_fence(_FENCE_S)
         violations += world.finish(player) + storm.errors
         verdict = world.judge()

@@ -15,9 +15,9 @@ from contextlib import suppress
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.chaos.broker import Broker
-from tests.chaos.chaos_service import Operator
 from tests.chaos.meters import BARE, BARE_TIMES, STEP_S, TrueEnergy, bare_message
+from tests.support.broker import Broker, stop_client
+from tests.support.running_service import ServiceOperator
 
 MAX_DELAY_SHARE = 0.04  # of an interval, until a point is sent; a later one is left out
 
@@ -25,7 +25,7 @@ MAX_DELAY_SHARE = 0.04  # of an interval, until a point is sent; a later one is 
 class BareMeters:
     """A thread that publishes the bare registers until it is stopped."""
 
-    def __init__(self, operator: Operator, broker: Broker, truth: TrueEnergy) -> None:
+    def __init__(self, operator: ServiceOperator, broker: Broker, truth: TrueEnergy) -> None:
         self._operator, self._broker, self._truth = operator, broker, truth
         self._client: Client | None = None
         self._stopped = threading.Event()
@@ -67,8 +67,7 @@ class BareMeters:
 
     def _close(self) -> None:
         if self._client is not None:
-            self._client.disconnect()
-            self._client.loop_stop()
+            stop_client(self._client)
             self._client = None
 
     def stop(self) -> None:

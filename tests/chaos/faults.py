@@ -18,15 +18,12 @@ from itertools import product
 from pathlib import Path
 
 from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
-from tests.chaos.broker import Broker
-from tests.chaos.chaos_service import PARTS, ChaosService
-from tests.chaos.landing_disk import LandingDisk
-from tests.chaos.replicated_database import ReplicatedDatabase
+from tests.chaos.fault_targets import LandingDisk, ReplicatedDatabase
+from tests.support.broker import Broker
+from tests.support.running_service import PARTS, RunningService
 
 _MAX_FAULT_S = 4.0
-_MIN_CLOCK_SHIFT_S = (
-    MAX_CLOCK_DIFFERENCE_S + 1.0
-)  # less is no wrong clock; here it would be up to an interval all the same
+_MIN_CLOCK_SHIFT_S = MAX_CLOCK_DIFFERENCE_S + 1.0  # less is no wrong clock
 _MAX_CLOCK_SHIFT_S = 60.0  # of the machine's time: twelve intervals, more than their grace
 _MAX_AWAY_INTERVALS = 3.0
 _FLOOD_TIMEOUT_S = 300.0
@@ -51,7 +48,7 @@ class ClockFaults:
         self._wrong = 0
         self._last_wrong_s = 0.0
 
-    def shift(self, service: ChaosService, rng: random.Random, direction: int, part: str | None) -> None:
+    def shift(self, service: RunningService, rng: random.Random, direction: int, part: str | None) -> None:
         """Shift the clock of a part, or of all parts of a service, for a time."""
         with self._lock:
             self._wrong += 1
@@ -70,28 +67,20 @@ class ClockFaults:
             return self._wrong > 0 or self._last_wrong_s + 1.0 > at_s
 
 
-def _kill_part(service: ChaosService, part: str) -> Callable[[random.Random], None]:
-    def apply(_: random.Random) -> None:
-        if (pid := service.part_pid(part)) is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    return apply
-
-
-def _stop_part(service: ChaosService, part: str) -> Callable[[random.Random], None]:
+def _stop_part(service: RunningService, part: str) -> Callable[[random.Random], None]:
     def apply(rng: random.Random) -> None:
-        if (pid := service.part_pid(part)) is None:
-            return
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
+        pid = service.signal_part(part, signal.SIGSTOP)
+        if pid is not None:
             time.sleep(rng.uniform(0.5, _MAX_FAULT_S))
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     return apply
 
 
-def _restart_service(service: ChaosService, *, kill: bool, max_away_s: float = 1.0) -> Callable[[random.Random], None]:
+def _restart_service(
+    service: RunningService, *, kill: bool, max_away_s: float = 1.0
+) -> Callable[[random.Random], None]:
     def apply(rng: random.Random) -> None:
         with service.guard:
             service.kill() if kill else service.stop()
@@ -101,16 +90,20 @@ def _restart_service(service: ChaosService, *, kill: bool, max_away_s: float = 1
     return apply
 
 
-def _service_faults(service: ChaosService, clocks: ClockFaults) -> list[Fault]:
+def _service_faults(service: RunningService, clocks: ClockFaults, max_away_s: float) -> list[Fault]:
     faults = []
     for part in PARTS:
         target = frozenset({f"{service.name} {part}"})
-        faults.append(Fault(f"kill -9 {part}", target, _kill_part(service, part)))
+
+        def kill(_: random.Random, part: str = part) -> None:
+            service.signal_part(part, signal.SIGKILL)
+
+        faults.append(Fault(f"kill -9 {part}", target, kill))
         faults.append(Fault(f"SIGSTOP {part}", target, _stop_part(service, part)))
     whole = frozenset({f"{service.name} {part}" for part in PARTS})
     faults.append(Fault("kill -9 service", whole, _restart_service(service, kill=True), weight=1))
     faults.append(Fault("restart service", whole, _restart_service(service, kill=False), weight=1))
-    away = _restart_service(service, kill=False, max_away_s=_MAX_AWAY_INTERVALS * service.step_wall_s)
+    away = _restart_service(service, kill=False, max_away_s=max_away_s)
     faults.append(Fault("service away", whole, away, weight=1))
     for part, (direction, way) in product((None, *PARTS), ((1, "ahead"), (-1, "behind"))):
 
@@ -125,9 +118,8 @@ def _service_faults(service: ChaosService, clocks: ClockFaults) -> list[Fault]:
     return faults
 
 
-def _common_faults(services: list[ChaosService]) -> list[Fault]:
+def _common_faults(services: list[RunningService], max_away_s: float) -> list[Fault]:
     """Faults of all services at once: what is published meanwhile waits at the broker, and no service takes it."""
-    max_away_s = _MAX_AWAY_INTERVALS * services[0].step_wall_s
 
     def stop_all(rng: random.Random) -> None:
         with ExitStack() as guards:
@@ -204,15 +196,17 @@ def _broker_faults(broker: Broker) -> list[Fault]:
 
 
 def all_faults(
-    services: list[ChaosService],
+    services: list[RunningService],
     databases: list[ReplicatedDatabase],
     broker: Broker,
     disk: LandingDisk,
     clocks: ClockFaults,
+    step_wall_s: float,
 ) -> list[Fault]:
-    """Every fault that this machine permits."""
-    faults = [fault for service in services for fault in _service_faults(service, clocks)]
-    faults += _common_faults(services)
+    """Every fault that this machine permits. `step_wall_s`: how long an interval takes."""
+    max_away_s = _MAX_AWAY_INTERVALS * step_wall_s
+    faults = [fault for service in services for fault in _service_faults(service, clocks, max_away_s)]
+    faults += _common_faults(services, max_away_s)
     faults += [fault for database in databases for fault in _database_faults(database)]
     faults += _broker_faults(broker)
     if disk.available:

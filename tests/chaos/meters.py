@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.service.ingest.meter_registry import signed_bytes
+from tests.support.request_bodies import readings_parquet
 
 STEP_S = 900
+GRACE_INTERVALS, LEAD = 4, 10
 BOUND_WH, IMPUTED_WH = 1000, 200
 ZONES = ("harbour", "quay")
 HTTP, BARE, SIGNED, BATCHED = range(30), range(30, 40), range(40, 50), range(50, 70)
@@ -26,6 +26,13 @@ _FAR_BEYOND_BOUND_WH = 2**40
 BARE_WH = 4 * BOUND_WH  # a bare register draws this or nothing: however it is stretched, it counts its bound or 0
 BARE_TIMES = (0.1, 0.2, 0.3, 0.7, 0.8, 0.9)  # of its points, as shares of an interval; it moves in the middle
 _SIGNERS = {meter: Ed25519Signer(meter.to_bytes(32, "big")) for meter in SIGNED}
+
+
+def zone_file(zone: str) -> str:
+    """A zone file whose plan takes no time to prove."""
+    text = EXAMPLE_ZONE_FILE.replace('"harbour"', f'"{zone}"').split('[[households]]\nname = "fish market"')[0]
+    text = text.replace("count = 800", f"count = {METERS}")
+    return text.replace('["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]', '["any 24 h: epsilon 3"]')
 
 
 def zone_of(meter: int) -> str:
@@ -82,10 +89,7 @@ class TrueEnergy:
 
 
 def parquet_body(interval: int, meters: range, energy: np.ndarray) -> bytes:
-    start = pa.array(np.full(len(meters), interval * STEP_S * 10**6), pa.timestamp("us", "UTC"))
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"meter": np.array(meters), "interval_start": start, "energy_wh": energy[meters]}), sink)
-    return sink.getvalue()
+    return readings_parquet(meters, interval * STEP_S, energy[meters])
 
 
 def json_body(interval: int, meters: range, energy: np.ndarray) -> bytes:

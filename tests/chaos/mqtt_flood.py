@@ -7,10 +7,8 @@ import sys
 import time
 from itertools import count
 
-from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion
-
 from tests.chaos.mqtt_meters import BATCH_TOPIC
+from tests.support.broker import start_client, stop_client
 
 _AT_ONCE = 200
 _QOS_1_EVERY = 100  # most of it is QoS 0, which a full queue may drop
@@ -24,9 +22,7 @@ _JUNK = (
 
 def main() -> None:
     port, seconds = int(sys.argv[1]), float(sys.argv[2])
-    client = Client(CallbackAPIVersion.VERSION2, client_id="flood", clean_session=True)
-    client.connect("127.0.0.1", port)
-    client.loop_start()
+    client = start_client(port, client_id="flood", clean_session=True)
     end = time.monotonic() + seconds
     for number in count():
         topic, payload = _JUNK[number % len(_JUNK)]
@@ -35,8 +31,7 @@ def main() -> None:
             time.sleep(0.01)
             if time.monotonic() > end:
                 break
-    client.disconnect()
-    client.loop_stop()
+    stop_client(client)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import psycopg
-from paho.mqtt.client import Client, MQTTMessageInfo
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.client import MQTTMessageInfo
 
 from murmurate.service.landing.layout import interval_name
-from tests.chaos.acknowledged import Acknowledged
-from tests.chaos.broker import Broker
-from tests.chaos.chaos_service import GRACE_INTERVALS, Operator
 from tests.chaos.meters import (
     BATCHED,
     FENCE,
+    GRACE_INTERVALS,
     REGISTERS,
     STEP_S,
     TrueEnergy,
@@ -32,6 +29,10 @@ from tests.chaos.meters import (
     register_message,
     register_points,
 )
+from tests.chaos.senders import Acknowledged
+from tests.support.broker import Broker, start_client, stop_client
+from tests.support.running_service import ServiceOperator
+from tests.support.waiting import wait_until
 
 BATCH_TOPIC = "murmurate/readings"
 
@@ -50,11 +51,11 @@ class MqttMeters:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: ServiceOperator,
         broker: Broker,
         truth: TrueEnergy,
         acknowledged: Acknowledged,
-        read_state: Callable[[], psycopg.Connection],
+        read_state: Callable[[], psycopg.Connection[tuple[Any, ...]]],
         wrong_clock_since: Callable[[float], bool],
     ) -> None:
         self._operator, self._broker, self._truth, self._acknowledged = operator, broker, truth, acknowledged
@@ -63,10 +64,8 @@ class MqttMeters:
         self._batches: dict[int, _Published] = {}
         self._registers: dict[int, _Published] = {}
         self._fenced_s = 0
-        self._client = Client(CallbackAPIVersion.VERSION2, client_id="meters", clean_session=False)
+        self._client = start_client(broker.port, client_id="meters", clean_session=False)
         self._client.reconnect_delay_set(1, 2)
-        self._client.connect("127.0.0.1", broker.port)
-        self._client.loop_start()
 
     def publish(self, interval: int) -> None:
         """Publish what the meters report for an interval that is over."""
@@ -104,16 +103,13 @@ class MqttMeters:
         batches = {at: one for at, one in batches.items() if one.epoch == epoch}
         registers = {at: one for at, one in registers.items() if one.epoch == epoch}
         sent = [message for one in (*batches.values(), *registers.values()) for message in one.messages]
-        while not all(message._published for message in sent):  # `is_published` raises for one that had to wait
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.1)
+        # `is_published` raises for a message that had to wait
+        if not wait_until(lambda: all(message._published for message in sent), timeout_s):
+            return False
         at_s = max(int(self._operator.clock.now()), self._fenced_s + 1)
         self._client.publish(*register_message(FENCE, at_s, 0), qos=1)
-        while not self._is_stored(at_s):
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.1)
+        if not wait_until(lambda: self._is_stored(at_s), max(0.0, end - time.monotonic())):
+            return False
         self._fenced_s = at_s
         if self._broker.epoch == epoch:
             self._note_stored(batches, registers)
@@ -140,11 +136,10 @@ class MqttMeters:
 
     def _may_be_late(self, interval: int) -> bool:
         """Whether a message that was stored by now may have been too late for its interval."""
-        closed: Path = self._operator.root / "landing" / "_closed"
+        closed = self._operator.folder / "landing" / "_closed"
         name = interval_name(interval * STEP_S)
         is_closing = any((closed / f"{name}.{suffix}").exists() for suffix in ("closing", "json"))
         return is_closing or self._operator.clock.now() >= (interval + 1 + GRACE_INTERVALS) * STEP_S
 
     def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        stop_client(self._client)

@@ -11,9 +11,9 @@ from datetime import datetime
 import httpx
 
 from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
-from tests.chaos.chaos_service import ChaosService, Operator
 from tests.chaos.meters import ZONES
 from tests.chaos.oracle import is_price_of_another_time
+from tests.support.running_service import RunningService, ServiceOperator
 
 _PAUSE_S = 1.0
 _TIMEOUT_S = 10.0
@@ -22,7 +22,7 @@ _TIMEOUT_S = 10.0
 class PublicWatch:
     """A thread that reads the price of now and the history of every zone, of one service after the other."""
 
-    def __init__(self, operator: Operator, services: list[ChaosService]) -> None:
+    def __init__(self, operator: ServiceOperator, services: list[RunningService]) -> None:
         self._clock, self._services = operator.clock, services
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}  # zone and begin → price and kind
         self.changed: list[str] = []
@@ -36,7 +36,7 @@ class PublicWatch:
             while not self._stopped.wait(_PAUSE_S):
                 for service in self._services:
                     for zone in ZONES:
-                        address = f"http://127.0.0.1:{service.public}/zones/{zone}"
+                        address = service.url(f"/zones/{zone}")
                         with suppress(httpx.HTTPError):
                             self._check_now(zone, web, f"{address}/now")
                             self._compare(zone, web.get(f"{address}/history.csv"))

@@ -7,45 +7,58 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 
 from murmurate.service.landing.layout import interval_name
-from tests.chaos.acknowledged import Acknowledged
 from tests.chaos.bare_meters import BareMeters
-from tests.chaos.broker import Broker
-from tests.chaos.chaos_service import GRACE_INTERVALS, ChaosService, Operator, wait_until
+from tests.chaos.fault_targets import LandingDisk, ReplicatedDatabase
 from tests.chaos.faults import ClockFaults
-from tests.chaos.landing_disk import LandingDisk
-from tests.chaos.meters import FILES, STEP_S, ZONES, TrueEnergy, parquet_body
+from tests.chaos.meters import (
+    FILES,
+    GRACE_INTERVALS,
+    LEAD,
+    STEP_S,
+    ZONES,
+    TrueEnergy,
+    meter_table,
+    parquet_body,
+    zone_file,
+)
 from tests.chaos.mqtt_meters import MqttMeters
 from tests.chaos.oracle import Evidence, Verdict, judge, judge_static
 from tests.chaos.public_watch import PublicWatch
-from tests.chaos.replicated_database import ReplicatedDatabase
-from tests.chaos.senders import Senders
-from tests.fault_injection.postgres_cluster import clusters
+from tests.chaos.senders import Acknowledged, Senders
+from tests.support.broker import Broker
+from tests.support.postgres_cluster import clusters
 from tests.support.postgres_stores import released_kinds
+from tests.support.running_service import READY_TIMEOUT_S, RunningService, ServiceOperator
+from tests.support.waiting import wait_until
 
 STEP_WALL_S = 5.0  # how long an interval takes on two cores that do nothing else
-IDLE_PREPARE_S = 6.0  # what `Operator.prepare` takes on them
 MAX_SLOWDOWN = 1.5  # on a busy machine time passes slower, but not so slow that faults do no harm
 _START_S = 8.0
 _DECIDED_TIMEOUT_S = 180.0
 _UNIT_CHECK_S = 1.0
-_READ_ONLY = "-c default_transaction_read_only=on"
+Target = TypeVar("Target", LandingDisk, ReplicatedDatabase)
+_SETTINGS = f"""
+    grace_s = {GRACE_INTERVALS * STEP_S}
+    quorum = 0.5
+    keep_days = 3650
+"""
 
 
 @dataclass
 class World:
     """Everything that runs, and what it has acknowledged."""
 
-    root: Path
-    operator: Operator
-    services: list[ChaosService]
+    operator: ServiceOperator
+    services: list[RunningService]
     state: ReplicatedDatabase
     log: ReplicatedDatabase
     broker: Broker
@@ -96,7 +109,7 @@ class World:
     def break_landing(self, how: str) -> None:
         """Damage the newest interval, so that the oracle must find it: a file of it is dropped, or counts double."""
         interval = self.last
-        folder = self.root / "landing" / f"interval={interval_name(interval * STEP_S)}" / "shard=0"
+        folder = self.operator.folder / "landing" / f"interval={interval_name(interval * STEP_S)}" / "shard=0"
         file = folder / f"lake-{interval}.parquet"
         wait_until(lambda: self.acknowledged.meters(interval) >= set(FILES), timeout_s=10)
         if how == "drop":
@@ -108,6 +121,10 @@ class World:
     def unready_services(self, timeout_s: float) -> list[str]:
         """The services that are not whole again in time, though every fault is healed."""
         return [one.name for one in self.services if not wait_until(one.is_ready, timeout_s, pause_s=0.5)]
+
+    def step_wall_s(self) -> float:
+        """How long an interval takes here."""
+        return STEP_S / self.operator.clock.speed
 
     def finish(self, player: threading.Thread) -> list[str]:
         """Stop sending, and wait until each interval that was sent is decided. Return what went wrong."""
@@ -131,7 +148,7 @@ class World:
         found: list[str] = []
 
         def are_whole() -> bool:
-            with psycopg.connect(self.log.direct_dsn, options=_READ_ONLY) as connection:
+            with self.log.connect_directly() as connection:
                 rows = connection.execute("SELECT shard, body FROM public_log.tile ORDER BY shard, seq").fetchall()
             tiles: dict[str, list[bytes]] = defaultdict(list)
             for shard, body in rows:
@@ -141,7 +158,7 @@ class World:
 
         wait_until(are_whole, _DECIDED_TIMEOUT_S, pause_s=0.5)
         for service in self.services if not found else ():
-            verified = self.operator.run("verify", str(service.static))
+            verified = self.operator.run(f"murmurate verify {service.static}")
             found += [] if "Everything holds." in verified else [f"static: verify says {verified[-300:]}"]
         return found
 
@@ -150,26 +167,23 @@ class World:
 
     def _decided(self) -> int:
         try:
-            with psycopg.connect(self.log.direct_dsn, connect_timeout=5) as connection:
+            with self.log.connect_directly() as connection:
                 row = connection.execute("SELECT min(interval) FROM public_log.head").fetchone()
         except psycopg.Error:
             return -1
         return row[0] if row and row[0] is not None else -1
 
     def judge(self) -> Verdict:
-        query = "SELECT interval, zone, energy_wh, reported, imputed FROM confidential.demand"
-        with psycopg.connect(self.state.direct_dsn, options=_READ_ONLY) as connection:
-            demand = {(at, zone): tuple(rest) for at, zone, *rest in connection.execute(query).fetchall()}
         evidence = Evidence(
-            landing=self.root / "landing",
+            landing=self.operator.folder / "landing",
             truth=self.truth,
             last=self.last,
             acknowledged=self.acknowledged.meters,
-            demand=demand,
+            demand=self.operator.demand(),
             released={zone: released_kinds(self.log.direct_dsn, zone) for zone in ZONES},
         )
         verdict = judge(evidence)
-        verified = self.operator.run("verify", self.log.direct_dsn)
+        verified = self.operator.run(f"murmurate verify '{self.log.direct_dsn}'")
         if "Everything holds." not in verified:
             verdict.violations.append(f"verify: {verified[-500:]}")
         return verdict
@@ -196,31 +210,33 @@ def new_world(
         broker = Broker(root / "broker")
         broker.start()
         stack.callback(broker.kill)
-        operator = Operator(root, state.dsn, log.dsn, broker.port, step_wall_s=step_wall_s)
-        begun = time.monotonic()
-        operator.prepare()
-        slow = min(MAX_SLOWDOWN, max(1.0, (time.monotonic() - begun) / IDLE_PREPARE_S))
-        operator.step_wall_s *= slow
-        operator.begin(in_s=_START_S * slow)
-        operator.environment |= environment or {}
-        services = [ChaosService(operator, name) for name in ("one", "two")]
+        first_s = int(time.time()) // STEP_S * STEP_S - 30 * 86_400  # every interval is over by the log's clock
+        dsns = {"state": state.dsn, "log": log.dsn}
+        operator = ServiceOperator(root, dsns, first_s=first_s, speed=STEP_S / step_wall_s)
+        clients = {"head-end": " ".join(f"--zone {zone}" for zone in ZONES)}
+        operator.prepare({zone: zone_file(zone) for zone in ZONES}, meter_table(), lead=LEAD, clients=clients)
+        operator.slow = min(MAX_SLOWDOWN, operator.slow)
+        operator.begin(in_s=_START_S)
+        operator.extra |= environment or {}
+        operator.mqtt = f"[mqtt]\nport = {broker.port}\nopenadr_events = false"
+        services = [operator.add_service(f'{_SETTINGS}static_files = "static-{number}"') for number in (1, 2)]
+        stack.callback(_keep_logs, services, keep)
+        stack.callback(operator.stop_services)
         for service in services:
-            stack.callback(_keep_log, service, keep)
-            stack.callback(_end, service)
             service.start()
-        if not all(wait_until(service.is_ready) for service in services):
-            raise RuntimeError(services[0].log.read_text()[-3000:])
+        for service in services:
+            service.wait_for(service.is_ready, READY_TIMEOUT_S)
         broker.save()
-        truth = TrueEnergy(seed, operator.first)
+        truth = TrueEnergy(seed, first_s // STEP_S)
         acknowledged, clocks = Acknowledged(), ClockFaults()
-        mqtt = MqttMeters(operator, broker, truth, acknowledged, _reader(state), clocks.wrong_since)
+        mqtt = MqttMeters(operator, broker, truth, acknowledged, state.connect_directly, clocks.wrong_since)
         stack.callback(mqtt.close)
-        senders = Senders(operator, services, truth, acknowledged)
+        senders = Senders(operator, truth, acknowledged)
         watch = PublicWatch(operator, services)
         stack.callback(watch.stop)
         bare = BareMeters(operator, broker, truth)
         stack.callback(bare.stop)
-        parts = (root, operator, services, state, log, broker, disk, truth, acknowledged, clocks, mqtt, senders, watch)
+        parts = (operator, services, state, log, broker, disk, truth, acknowledged, clocks, mqtt, senders, watch)
         world = World(*parts, bare)
         unit = threading.Thread(target=world.keep_services_running, name="init", daemon=True)
         unit.start()
@@ -229,21 +245,12 @@ def new_world(
         yield world
 
 
-def _reader(state: ReplicatedDatabase) -> Callable[[], psycopg.Connection]:
-    return lambda: psycopg.connect(state.direct_dsn, connect_timeout=5, options=_READ_ONLY)
+def _closing(stack: ExitStack, target: Target) -> Target:
+    stack.callback(target.close)
+    return target
 
 
-def _closing(stack: ExitStack, one):
-    stack.callback(one.close)
-    return one
-
-
-def _end(service: ChaosService) -> None:
-    service.clock.shift(0.0)
-    service.stop()
-
-
-def _keep_log(service: ChaosService, keep: Path | None) -> None:
-    if keep is not None and service.log.exists():
+def _keep_logs(services: list[RunningService], keep: Path | None) -> None:
+    for service in services if keep is not None else ():
         keep.mkdir(parents=True, exist_ok=True)
         shutil.copy(service.log, keep)

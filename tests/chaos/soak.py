@@ -23,8 +23,8 @@ import httpx
 import numpy as np
 
 from murmurate.units import SECONDS_PER_DAY
-from tests.chaos.chaos_service import PARTS, ChaosService
 from tests.chaos.run import World, new_world
+from tests.support.running_service import PARTS, RunningService
 
 MAX_MB_PER_DAY = 0.5  # of a day of intervals
 MAX_OBJECTS_PER_DAY = 2_000
@@ -67,7 +67,7 @@ def take_sample(pid: int, memory: Path, at_days: float) -> Sample:
 class Readers:
     """A steady stream of requests to both public APIs."""
 
-    def __init__(self, services: list[ChaosService]) -> None:
+    def __init__(self, services: list[RunningService]) -> None:
         self.counts: Counter[str] = Counter()
         self._services = services
         self._stopped = threading.Event()
@@ -80,7 +80,7 @@ class Readers:
             while not self._stopped.wait(1 / _READS_PER_S):
                 service, path = next(targets)
                 try:
-                    status = web.get(f"http://127.0.0.1:{service.public}{path}").status_code
+                    status = web.get(service.url(path)).status_code
                 except httpx.HTTPError as error:
                     self.counts[f"reads: {type(error).__name__}"] += 1
                 else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,9 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from murmurate.service.clock import ServiceClock
@@ -37,6 +33,7 @@ from tests.chaos.meters import (
 from tests.chaos.oracle import Evidence, is_late_too_early, is_price_of_another_time, judge, judge_static
 from tests.chaos.public_watch import PublicWatch
 from tests.support.ingestors import demand_of, new_ingestor
+from tests.support.request_bodies import readings_parquet
 
 TRUTH = TrueEnergy(seed=1, first=2_000_000)
 LAST = TRUTH.first + 2
@@ -44,11 +41,8 @@ SOURCES = (HTTP, BARE, SIGNED, BATCHED, REGISTERS, FILES)
 
 
 def write_readings(path: Path, interval: int, meters, energy) -> None:
-    start = pa.array(np.full(len(meters), interval * STEP_S * 10**6), pa.timestamp("us", "UTC"))
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"meter": np.array(meters), "interval_start": start, "energy_wh": energy}), sink)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(sink.getvalue())
+    path.write_bytes(readings_parquet(meters, interval * STEP_S, energy))
 
 
 def shard_folder(landing: Path, interval: int) -> Path:

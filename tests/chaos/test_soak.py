@@ -7,12 +7,12 @@ import os
 import random
 import subprocess
 import sys
-import time
 
 import pytest
 
-from tests.chaos.chaos_service import SHIFTED_TIME
 from tests.chaos.soak import MAX_GROWTH, Sample, judge_samples, slopes_per_day, take_sample
+from tests.support.operator_cli import with_shifted_time
+from tests.support.waiting import wait_until
 
 
 def samples(*, mb: float = 0.0, objects: float = 0.0, descriptors: float = 0.0, threads: float = 0.0) -> list[Sample]:
@@ -48,7 +48,7 @@ def test_a_sample_is_that_of_a_process(tmp_path):
     """A process reports what it has in use: 30 MB and 100,000 objects more are seen."""
     take = "a = bytearray(30_000_000); b = [[] for _ in range(100_000)]"
     code = f"import sys, time; sys.stdin.readline(); {take}; time.sleep(600)"
-    environment = os.environ | {"PYTHONPATH": str(SHIFTED_TIME), "MURMURATE_TEST_MEMORY": str(tmp_path)}
+    environment = os.environ | with_shifted_time({"MURMURATE_TEST_MEMORY": str(tmp_path)})
     command = [sys.executable, "-c", code, "worker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as process:
         try:
@@ -66,12 +66,13 @@ def test_a_sample_is_that_of_a_process(tmp_path):
 
 
 def wait_for_sample(pid, folder, condition):
-    end = time.monotonic() + 120
-    while True:
-        assert time.monotonic() < end
-        if (folder / str(pid)).exists() and condition(sample := take_sample(pid, folder, 0.0)):
-            return sample
-        time.sleep(0.1)
+    def fitting_sample():
+        sample = take_sample(pid, folder, 0.0) if (folder / str(pid)).exists() else None
+        return sample if sample and condition(sample) else None
+
+    sample = wait_until(fitting_sample)
+    assert sample
+    return sample
 
 
 def test_descriptors_are_counted(tmp_path):

@@ -26,6 +26,7 @@ import psycopg
 
 from tests.support.databases import SERVER
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 MARK = "MURMURATE_DEMO_MARK"
@@ -61,25 +62,11 @@ class RunningDemo:
         self.port = free_port()
         self._shared_memory = _unused_shared_memory()
         environment = os.environ | {MARK: self.mark, "TMPDIR": str(folder)}
-        command = [
-            *prefix,
-            "env",
-            "--default-signal=INT,HUP",
-            sys.executable,
-            "-m",
-            "murmurate",
-            "demo",
-        ]  # jobs ignore them
-        command += ["--homes", "40", "--port", str(self.port), *options]
+        command = [*prefix, "env", "--default-signal=INT,HUP", sys.executable, "-m", "murmurate"]  # jobs ignore them
+        command += ["demo", "--homes", "40", "--port", str(self.port), *options]
+        streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         with (folder.parent / f"{folder.name}.out").open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            self.process = subprocess.Popen(command, env=environment, stdout=output, start_new_session=True, **streams)
 
     @property
     def output(self) -> bytes:
@@ -105,9 +92,8 @@ class RunningDemo:
 
     def find_left(self, *, wait: bool) -> list[str]:
         """List what is left. After SIGKILL, and where it was too early to be handled, its processes end a bit later."""
-        end = time.monotonic() + MAX_END_S
-        while wait and self.marked_processes() and time.monotonic() < end:
-            time.sleep(0.1)
+        if wait:
+            wait_until(lambda: not self.marked_processes(), MAX_END_S, pause_s=0.1)
         left = self.marked_processes()
         left += [f"file {path}" for path in sorted(self.folder.rglob("*"))[:5]]
         left += [f"shared memory {number}" for number in _unused_shared_memory() - self._shared_memory]

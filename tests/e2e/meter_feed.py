@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from dataclasses import dataclass, field
 
-import httpx
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion
 
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.service.ingest.meter_registry import signed_bytes
-from tests.e2e.running_service import BOUND_WH, HOMES, STEP_S, Instance, ServiceUnderTest
+from tests.e2e.harbour import BOUND_WH, HOMES, STEP_S
+from tests.e2e.running_service import BOUND_WH, HOMES, STEP_S
+from tests.support.broker import start_client, stop_client
+from tests.support.request_bodies import readings_parquet
+from tests.support.running_service import HeadEnd, RunningService, ServiceOperator
 
 PARQUET, SIGNED, BATCHED, REGISTERS = range(400), range(400, 450), range(450, 900), range(900, HOMES)
 SIGNERS = {home: Ed25519Signer(home.to_bytes(32, "big")) for home in SIGNED}
@@ -29,52 +27,39 @@ MORE_WH = 2**40  # a reading far beyond its bound
 class Feed:
     """Sends the readings of a day. `expected` is the demand: interval → (energy, reported, imputed)."""
 
-    service: ServiceUnderTest
+    operator: ServiceOperator
+    service: RunningService
     seed: int = 7
     expected: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    receipts: list[dict[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
         self.registers = self.rng.integers(0, 10**7, len(REGISTERS))
-        self.mqtt = Client(CallbackAPIVersion.VERSION2)
-        self.mqtt.connect("127.0.0.1")
-        self.mqtt.loop_start()
-        self.web = httpx.Client(timeout=120)
-        self.token = ""
+        self.mqtt = start_client()
+        self.head_end = HeadEnd(self.operator)
 
     def close(self) -> None:
-        self.mqtt.disconnect()
-        self.mqtt.loop_stop()
-        self.web.close()
+        stop_client(self.mqtt)
+        self.head_end.close()
 
-    def sign_in(self, instance: Instance) -> None:
-        form = {"grant_type": "client_credentials", "client_id": "head-end"}
-        answer = self.web.post(
-            f"http://127.0.0.1:{instance.private}/auth/token",
-            data=form | {"client_secret": self.service.secrets["head-end"]},
-        )
-        self.token = answer.raise_for_status().json()["access_token"]
+    def post(self, body: bytes, kind: str, count: int) -> None:
+        receipt = self.head_end.post(self.service, body, kind).json()
+        assert (receipt["late"], receipt["accepted"]) == (0, count), receipt
 
-    def post(self, instance: Instance, body: bytes, kind: str) -> dict[str, int]:
-        headers = {"authorization": f"Bearer {self.token}", "content-type": kind}
-        answer = self.web.post(f"http://127.0.0.1:{instance.private}/readings", content=body, headers=headers)
-        self.receipts.append(answer.json())
-        assert answer.json()["late"] == 0, answer.json()
-        return answer.json()
-
-    def play(self, instance: Instance, number: int) -> None:
+    def play(self, number: int) -> None:
         """Send everything that the meters report for one interval, once it is over."""
-        start_s = self.service.first_s + number * STEP_S
+        start_s = self.operator.first_s + number * STEP_S
         if number == 0:
-            time.sleep(max(0.0, self.service.clock.wall_at(start_s) - time.time()))  # no point is of the future
+            time.sleep(max(0.0, self.operator.clock.wall_at(start_s) - time.time()))  # no point is of the future
             self._send_registers(start_s, self.registers)
-        time.sleep(max(0.0, self.service.clock.wall_at(start_s + STEP_S) - time.time()))
+        time.sleep(max(0.0, self.operator.clock.wall_at(start_s + STEP_S) - time.time()))
         energy = self.rng.integers(0, 600, HOMES)
         energy[number % len(PARQUET)] = MORE_WH  # clipped by the service
         energy[[homes[number % len(homes)] for homes in FEED_IN]] *= -1
-        self._parquet(instance, start_s, energy)
-        self._signed(instance, start_s, energy)
+        body = readings_parquet(PARQUET, start_s, energy[PARQUET])
+        for _ in range(1 + (start_s // STEP_S) % 2):  # every other batch is sent twice
+            self.post(body, "application/vnd.apache.parquet", len(PARQUET))
+        self._signed(start_s, energy)
         self._batched(start_s, energy)
         self._registers(start_s, number, energy)
         counted = energy.clip(0, BOUND_WH)
@@ -82,24 +67,13 @@ class Feed:
             counted[REGISTERS[0]] = 0
         self.expected[start_s // STEP_S] = (int(counted.sum()), HOMES, 0)
 
-    def _parquet(self, instance: Instance, start_s: int, energy: np.ndarray) -> None:
-        homes = np.array(PARQUET)
-        start = pa.array(np.full(len(homes), start_s * 10**6), pa.timestamp("us", "UTC"))
-        sink = io.BytesIO()
-        pq.write_table(pa.table({"meter": homes, "interval_start": start, "energy_wh": energy[homes]}), sink)
-        for _ in range(1 + (start_s // STEP_S) % 2):  # every other batch is sent twice
-            receipt = self.post(instance, sink.getvalue(), "application/vnd.apache.parquet")
-            assert receipt["accepted"] == len(homes), receipt
-
-    def _signed(self, instance: Instance, start_s: int, energy: np.ndarray) -> None:
+    def _signed(self, start_s: int, energy: np.ndarray) -> None:
         rows = []
         for home in SIGNED:
             name, drew = f"home-{home:04}", int(energy[home])
             signature = SIGNERS[home].sign(signed_bytes(name, start_s, drew))
             rows.append({"meter": name, "interval_start": start_s, "energy_wh": drew, "signature": signature})
-        body = "\n".join(json.dumps(row) for row in rows).encode()
-        receipt = self.post(instance, body, "application/x-ndjson")
-        assert receipt["accepted"] == len(SIGNED), receipt
+        self.post("\n".join(map(json.dumps, rows)).encode(), "application/x-ndjson", len(SIGNED))
 
     def _batched(self, start_s: int, energy: np.ndarray) -> None:
         for some in np.array_split(np.array(BATCHED), 3):

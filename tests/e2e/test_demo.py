@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +31,8 @@ from tests.e2e.demo_kills import MAX_END_S, PAGE_IS_OPEN, SIGNALS, RunningDemo, 
 from tests.e2e.test_interop_clients import EVCC
 from tests.support.databases import SERVER
 from tests.support.ports import free_port
+from tests.support.running_service import PARTS
+from tests.support.waiting import wait_until
 
 
 def run_demo(folder, *options):
@@ -69,8 +70,7 @@ def test_with_its_own_server_and_taken_ports_it_plays_and_an_attacker_is_left_wi
 def test_on_a_server_of_the_users_it_drops_its_databases(tmp_path):
     before = demo_databases()
     demo = RunningDemo(tmp_path, "--postgres", f"{SERVER}/postgres", "--minutes", "60")
-    while not demo_databases() - before and demo.process.poll() is None:
-        time.sleep(0.1)
+    assert wait_until(lambda: demo_databases() - before or demo.process.poll() is not None)
     demo.process.terminate()
     assert demo.process.wait() == 128 + signal.SIGTERM
     assert demo_databases() <= before
@@ -120,9 +120,8 @@ def open_demo(user, *options):
         Path(scratch).chmod(0o755)
         demo = RunningDemo(folder, "--minutes", "60", *options, prefix=USERS[user])
         try:
-            while PAGE_IS_OPEN not in demo.output:
-                assert demo.process.poll() is None, demo.output
-                time.sleep(0.1)
+            wait_until(lambda: PAGE_IS_OPEN in demo.output or demo.process.poll() is not None, MAX_END_S)
+            assert PAGE_IS_OPEN in demo.output, demo.output
             yield demo
         finally:
             demo.process.terminate()
@@ -155,15 +154,11 @@ def test_the_host_killed_on_a_server_of_the_users_leaves_no_database(user):
 
 @pytest.mark.parametrize("user", USERS)
 def test_parts_of_its_service_that_are_killed_are_started_again_and_nothing_is_left_at_its_end(user):
-    parts = ("private", "worker", "public")
     with open_demo(user) as demo:
-        killed = {part: demo.find_part(part) for part in parts}
+        killed = {part: demo.find_part(part) for part in PARTS}
         for number in killed.values():
             os.kill(number, signal.SIGKILL)
-        end = time.monotonic() + MAX_END_S
-        while not all(demo.find_part(part) not in {None, killed[part]} for part in parts):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        assert wait_until(lambda: all(demo.find_part(part) not in {None, killed[part]} for part in PARTS), MAX_END_S)
         demo.process.terminate()
         assert demo.process.wait(MAX_END_S) == 128 + signal.SIGTERM
         assert demo.find_left(wait=False) == []

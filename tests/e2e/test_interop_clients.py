@@ -10,8 +10,8 @@ from fractions import Fraction
 import pytest
 
 from tests.e2e.conftest import DAY_S, INTERVALS, published_rows
+from tests.e2e.harbour import STEP_S
 from tests.e2e.interop_clients import OPENADR
-from tests.e2e.running_service import STEP_S
 
 QUARTERS, HOURS = "harbour-PT15M", "harbour-PT1H"
 DAY = "2026-11-14"
@@ -24,18 +24,18 @@ STALE = 2  # intervals, which are seconds here: a response may have been cached,
 @pytest.fixture(scope="module")
 def log(day):
     """What has to be paid in an interval: ticks, and what a tick is."""
-    known = (row for row in published_rows(day.instance) if row.price_ticks is not None)
+    known = (row for row in published_rows(day.service) if row.price_ticks is not None)
     return {row.paid_interval: (row.price_ticks, row.tick) for row in known}
 
 
 @pytest.fixture(scope="module")
 def oa3(day, clients):
-    return clients.ask("oa3_client.py", "snapshot", day.instance.url(OPENADR))
+    return clients.ask("oa3_client.py", "snapshot", day.service.url(OPENADR))
 
 
 @pytest.fixture(scope="module", params=["nameless", "with_token"])
 def openadr3(day, clients_312, request):
-    return clients_312.ask("openadr3_client_312.py", day.instance.url(OPENADR))[request.param]
+    return clients_312.ask("openadr3_client_312.py", day.service.url(OPENADR))[request.param]
 
 
 def event(events, program):
@@ -147,7 +147,7 @@ def test_openadr3_client_discovers_the_broker(openadr3):
 
 def test_smartgridready_reads_every_price_of_the_day(day, clients, log):
     start, end = (datetime.fromtimestamp(at_s).astimezone().isoformat() for at_s in (DAY_S, END_S))
-    printed = clients.ask("sgr_vse.py", day.instance.url("/zones/harbour"), start, end)
+    printed = clients.ask("sgr_vse.py", day.service.url("/zones/harbour"), start, end)
     assert_is_the_day(by_interval(printed["prices"]), log)
 
 

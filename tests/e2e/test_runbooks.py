@@ -14,13 +14,14 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from tests.e2e.running_service import HOMES, STEP_S, service_under_test
-from tests.e2e.test_restarts import HeadEnd, body
+from tests.e2e.harbour import HOMES, NIGHT_S, SETTINGS, STEP_S, demand_by_interval, harbour_operator
 from tests.support.operator_cli import documented_commands
 from tests.support.postgres_stores import released_kinds
+from tests.support.request_bodies import readings_parquet
+from tests.support.running_service import HeadEnd
+from tests.support.waiting import wait_until
 
 PAGE = "how-to/restore.md"
-FIRST_S = 1_794_614_400  # 2026-11-14 00:00 UTC
 SPEED = 225.0  # an interval takes 4 s, on a busy machine longer
 COMMAND_TIMEOUT_S = 900
 PATHS = {"landing": "landing", "meters": "meters.csv", "keys": "keys"}  # of the settings, from the folder of both
@@ -37,19 +38,18 @@ esac
 class Machine:
     """A folder with the settings of one service, and a shell in it that has the unit `murmurate`."""
 
-    def __init__(self, service, number):
-        self.folder = service.root / f"machine-{number}"
+    def __init__(self, operator, number):
+        self.folder = operator.folder / f"machine-{number}"
         self.folder.mkdir()
-        instance = service.instance(mqtt=False)
+        self.service = operator.add_service(SETTINGS)
         paths = "".join(f'{name} = "../{file}"\n' for name, file in PATHS.items())
-        (self.folder / "service.toml").write_text(paths + instance.settings.read_text())
-        self.private = instance.private
+        (self.folder / "service.toml").write_text(paths + self.service.settings.read_text())
         (self.folder / "landing").symlink_to("../landing")
         self._programs = self.folder / "bin"
         self._programs.mkdir()
         (self._programs / "systemctl").write_text(SYSTEMCTL)
         (self._programs / "systemctl").chmod(stat.S_IRWXU)
-        self._environment = service.environment
+        self._environment = operator.environment
 
     def run(self, line):
         path = os.pathsep.join((str(self._programs), str(Path(shutil.which("murmurate")).parent), os.environ["PATH"]))
@@ -81,8 +81,9 @@ class Machine:
 class Meters:
     """Send every interval in a thread, each until a service answers that it took it or that it is late."""
 
-    def __init__(self, service, machines):
-        self._service, self._machines, self._head_end = service, machines, HeadEnd(service, machines)
+    def __init__(self, operator, machines):
+        self._clock, self._services = operator.clock, [machine.service for machine in machines]
+        self._head_end = HeadEnd(operator)
         self._rng = np.random.default_rng(5)
         self._stopped = threading.Event()
         self._failed = []
@@ -95,7 +96,7 @@ class Meters:
         number = 0
         try:
             while not self._stopped.wait(max(0.0, self._end_wall_s(number) - time.time())):
-                interval = FIRST_S // STEP_S + number
+                interval = NIGHT_S // STEP_S + number
                 self.energy[interval] = self._rng.integers(0, 600, HOMES)
                 self.send(interval)
                 number += 1
@@ -104,13 +105,14 @@ class Meters:
             raise
 
     def _end_wall_s(self, number):
-        return self._service.clock.wall_at(FIRST_S + (number + 1) * STEP_S)
+        return self._clock.wall_at(NIGHT_S + (number + 1) * STEP_S)
 
     def send(self, interval):
-        data, attempt = body(interval * STEP_S, self.energy[interval]), 0
+        body, attempt = readings_parquet(range(HOMES), interval * STEP_S, self.energy[interval]), 0
         while not self._stopped.is_set():
             with suppress(httpx.TransportError, httpx.HTTPStatusError):
-                answer = self._head_end.post(self._machines[attempt % len(self._machines)], data)
+                service = self._services[attempt % len(self._services)]
+                answer = self._head_end.post(service, body, "application/vnd.apache.parquet")
                 if answer.status_code == 200:
                     if answer.json()["accepted"] == HOMES:
                         self.acknowledged.add(interval)
@@ -127,67 +129,63 @@ class Meters:
 @contextmanager
 def machines_at_work(tmp_path, count):
     with ExitStack() as stack:
-        service = stack.enter_context(service_under_test(tmp_path, FIRST_S, SPEED))
-        service.prepare()
-        service.begin(in_s=9.0)
-        machines = [Machine(service, number) for number in range(count)]
+        operator = stack.enter_context(harbour_operator(tmp_path, speed=SPEED, in_s=9.0))
+        machines = [Machine(operator, number) for number in range(count)]
         for machine in machines:
             stack.callback(machine.stop)
             machine.run("systemctl start murmurate")
-        meters = Meters(service, machines)
+        meters = Meters(operator, machines)
         stack.callback(meters.finish)
-        yield service, machines, meters
+        yield operator, machines, meters
 
 
-def kinds(service):
-    return dict(released_kinds(service.log, "harbour"))
+def wait_for_measured(operator, count, after=0):
+    """Wait until `count` intervals after one were measured."""
+
+    def are_measured():
+        rows = released_kinds(operator.dsn("log"), "harbour")
+        return sum(kind == "measured" for at, kind in rows if at > after) >= count
+
+    assert wait_until(are_measured, 600, pause_s=0.2), released_kinds(operator.dsn("log"), "harbour")
 
 
-def until_measured(service, count, after=0):
-    """Wait until so many intervals after one were measured."""
-    end = time.monotonic() + 600
-    while sum(kind == "measured" for at, kind in kinds(service).items() if at > after) < count:
-        assert time.monotonic() < end, kinds(service)
-        time.sleep(0.2)
-
-
-def check_released(service, meters):
+def check_released(operator, meters):
     """Each interval is decided once, and each that was measured is right to the Wh. Returns the others."""
-    rows = released_kinds(service.log, "harbour")
-    assert [at for at, _ in rows] == list(range(FIRST_S // STEP_S, FIRST_S // STEP_S + len(rows)))
-    demand = service.demand()
+    rows = released_kinds(operator.dsn("log"), "harbour")
+    assert [at for at, _ in rows] == list(range(NIGHT_S // STEP_S, NIGHT_S // STEP_S + len(rows)))
+    demand = demand_by_interval(operator)
     for interval, kind in rows:
         if kind == "measured":
             assert demand[interval] == (int(meters.energy[interval].sum()), HOMES, 0), interval
-    assert "Everything holds." in service.run("verify", service.log)
+    assert "Everything holds." in operator.run(f"murmurate verify {operator.dsn('log')}")
     return {interval: kind for interval, kind in rows if kind != "measured"}
 
 
 def test_a_landing_that_is_lost_costs_fallback_prices_and_never_a_wrong_one(tmp_path):
-    with machines_at_work(tmp_path, 1) as (service, (machine,), meters):
-        until_measured(service, 3)
+    with machines_at_work(tmp_path, 1) as (operator, (machine,), meters):
+        wait_for_measured(operator, 3)
         lost_at = max(meters.acknowledged)
         (tmp_path / "landing").rename(tmp_path / "failed-disk")
         (tmp_path / "landing").mkdir()  # an empty disk, mounted in place of the lost one
         shown = machine.follow("The landing is lost")
         assert "Nothing needs attention" in shown[-1]
-        until_measured(service, 2, after=lost_at + 1)
+        wait_for_measured(operator, 2, after=lost_at + 1)
         meters.finish()
-        others = check_released(service, meters)
+        others = check_released(operator, meters)
         assert lost_at in others
         assert set(others.values()) <= {"fallback", "withheld"}
-        assert all(interval > FIRST_S // STEP_S + 2 for interval in others)  # what was released before stays
+        assert all(interval > NIGHT_S // STEP_S + 2 for interval in others)  # what was released before stays
 
 
 def test_two_services_are_updated_without_a_lost_interval(tmp_path):
-    with machines_at_work(tmp_path, 2) as (service, machines, meters):
-        until_measured(service, 2)
+    with machines_at_work(tmp_path, 2) as (operator, machines, meters):
+        wait_for_measured(operator, 2)
         for machine in machines:
             machine.follow("Update two services")
             assert machine.log().count('"working"') == 2  # its worker was started twice
         updated_at = max(meters.acknowledged)
-        until_measured(service, 2, after=updated_at)
+        wait_for_measured(operator, 2, after=updated_at)
         meters.finish()
-        others = check_released(service, meters)
+        others = check_released(operator, meters)
         assert not [interval for interval in others if interval in meters.acknowledged]
         assert len(meters.acknowledged) >= 5

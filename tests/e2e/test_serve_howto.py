@@ -12,6 +12,7 @@ import pytest
 
 from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings
 from tests.support.operator_cli import DOCS, an_operator, documented_commands
+from tests.support.waiting import wait_until
 
 PAGE, NEXT_PAGE = "how-to/serve.md", "how-to/run.md"
 STEP_S, GRACE_S, SPEED = 900, 300, 30
@@ -31,8 +32,9 @@ def test_the_pages_run_as_written(tmp_path):
                 process = subprocess.Popen(words, cwd=tmp_path, env=operator.environment, stderr=subprocess.DEVNULL)
                 processes.callback(stop, process)
                 started[words[0]] = process
-                until_answered(*((8082, "/shards"),) if "8082" in command else ((8080, "/readyz"), (8081, "/readyz")))
-                until((tmp_path / "static" / "shards").exists)
+                addresses = ["8082/shards"] if "8082" in command else ["8080/readyz", "8081/readyz"]
+                assert wait_until(lambda addresses=addresses: all(map(answers, addresses)))
+                assert wait_until((tmp_path / "static" / "shards").exists)
             elif command == "murmurate open plan.json":
                 operator.run(f"{command} --first {time.strftime('%FT%TZ', time.gmtime(first_s))}")
             elif command == "murmurate status service.toml":
@@ -82,17 +84,13 @@ def send_first_readings(operator, clock):
                 f'sleep() {{ :; }}; date() {{ if [ $1 = +%s ]; then echo {now_s:.0f}; else command date "$@"; fi; }}'
             )
             accepted |= '"accepted":2' in operator.run(f"{by_the_clock}\n{script}").replace(" ", "")
-        until_past(clock, now_s - now_s % STEP_S + GRACE_S + 2 * SPEED)
+        past_grace_s = now_s - now_s % STEP_S + GRACE_S + 2 * SPEED
+        assert wait_until(lambda at_s=past_grace_s: clock.now() >= at_s)
         if accepted and "measured" in httpx.get("http://127.0.0.1:8080/zones/harbour/history.csv").text:
             return
         assert time.monotonic() < end
-        until_past(clock, now_s - now_s % STEP_S + STEP_S)
-
-
-def until_past(clock, at_s):
-    """Wait until the clock of the service has passed a time."""
-    while clock.now() < at_s:
-        time.sleep(0.05)
+        next_s = now_s - now_s % STEP_S + STEP_S
+        assert wait_until(lambda at_s=next_s: clock.now() >= at_s)
 
 
 def stop(process):
@@ -105,23 +103,11 @@ def switch_on(settings, name):
     settings.write_text(re.sub(rf"^# (?={name} )", "", settings.read_text(), flags=re.MULTILINE))
 
 
-def until_answered(*addresses):
-    for port, path in addresses:
-        until(lambda address=f"http://127.0.0.1:{port}{path}": answers(address))
-
-
 def answers(address):
     try:
-        return httpx.get(address).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{address}").status_code == 200
     except httpx.TransportError:
         return False
-
-
-def until(holds):
-    end = time.monotonic() + 180
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_every_setting_of_the_example_is_one_that_is_read(tmp_path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,8 +16,9 @@ import psycopg
 
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.crashes import keep_ahead
-from tests.fault_injection.postgres_cluster import Cluster, Clusters, give_to_postgres, postgres_user
 from tests.fault_injection.store_pair import RunContext, StorePair, Violation, publisher_pool
+from tests.support.postgres_cluster import Cluster, Clusters, give_to_postgres, postgres_user
+from tests.support.waiting import wait_until
 
 _SIZE = "80m"
 _FREE_BYTES = 16_384  # not taken by the ballast file
@@ -134,19 +134,15 @@ def _store_demand_on_full_disk(stores: StorePair) -> int:
 
 def _recover(cluster: Cluster) -> None:
     """Restart a server that stopped because of the full disk, as a supervisor does."""
-    end = time.monotonic() + 180
-    while time.monotonic() < end:
-        try:
-            _restart(cluster)
+
+    def is_writable() -> bool:
+        with suppress(psycopg.Error, RuntimeError):
+            if not cluster.running:
+                cluster.kill()
+                cluster.start()
             cluster.execute("CREATE TEMP TABLE probe (line text)")
-        except (psycopg.Error, RuntimeError):
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError("the cluster does not start again")
+            return True
+        return False
 
-
-def _restart(cluster: Cluster) -> None:
-    if not cluster.running:
-        cluster.kill()
-        cluster.start()
+    if not wait_until(is_writable, pause_s=0.1):
+        raise RuntimeError("the cluster does not start again")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import psycopg
 
 from tests.fault_injection.leak_search import Search, search_files
-from tests.fault_injection.postgres_cluster import Cluster
 from tests.fault_injection.sample_zones import FIRST
 from tests.fault_injection.store_pair import RunContext, StorePair, Violation
+from tests.support.postgres_cluster import Cluster
+from tests.support.waiting import wait_until
 
 _INSERT_INTO = "INSERT INTO confidential.demand (zone, interval, energy_wh, reported, imputed) VALUES"
 _INSERT = f"{_INSERT_INTO} (%s, %s, %s, %s, %s)"
@@ -89,15 +89,9 @@ def _store_demand(stores: StorePair) -> None:
 def _interrupt_waiting(stores: StorePair, how: str, act: Callable[[], object]) -> None:
     """Run `act` while another connection holds the table, and let the server interrupt it."""
     query = f"SELECT {how}(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"  # noqa: S608 two functions
-
-    def interrupt() -> None:
-        end = time.monotonic() + 120
-        while not stores.state.execute(query) and time.monotonic() < end:
-            time.sleep(0.02)
-
     with psycopg.connect(stores.state.dsn) as holder:
         holder.execute("LOCK confidential.demand")
-        interrupter = threading.Thread(target=interrupt)
+        interrupter = threading.Thread(target=wait_until, args=(lambda: stores.state.execute(query),))
         interrupter.start()
         try:
             act()

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.crashes import keep_ahead
-from tests.fault_injection.postgres_cluster import Cluster
-from tests.fault_injection.proxy import NetworkFault, Proxy, proxy
 from tests.fault_injection.seeded_choices import seeded_random
 from tests.fault_injection.store_pair import MURMURATE, PublisherPool, RunContext, StorePair, Violation, publisher_pool
+from tests.support.postgres_cluster import Cluster
+from tests.support.postgres_proxy import NetworkFault, Proxy, proxy
+from tests.support.waiting import wait_until
 
 _LATE_S = 2.0  # between draw and append
 
@@ -26,12 +27,7 @@ def _replica(stores: StorePair) -> Iterator[tuple[Proxy, Cluster]]:
     """Start a standby of the state, wait until it has caught up, and yield it with its link."""
     with proxy(stores.state.port, word=b"never") as link:
         standby = stores.context.clusters.standby(stores.state, link.port)
-        query = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND replay_lsn = sent_lsn"
-        end = time.monotonic() + 180
-        while not stores.state.execute(query)[0][0]:
-            if time.monotonic() > end:
-                raise RuntimeError("the standby does not follow")
-            time.sleep(0.02)
+        stores.state.wait_for_standby(is_synchronous=False)
         yield link, standby
 
 
@@ -45,9 +41,7 @@ class _LatePublisher:
         self._await("holding")
 
     def _await(self, word: str) -> None:
-        end = time.monotonic() + self._timeout_s
-        while time.monotonic() < end and not (self._output.exists() and word in self._output.read_text()):
-            time.sleep(0.01)
+        wait_until(lambda: self._output.exists() and word in self._output.read_text(), self._timeout_s, 0.01)
 
     def send(self) -> None:
         """Wait until its draw was sent, and kill it."""
@@ -60,20 +54,27 @@ class _LatePublisher:
 def _run_until_published(stores: StorePair, pool: PublisherPool, seconds: float) -> None:
     """Run a pool for a time, and on a busy machine until it has published something."""
     query = "SELECT count(*) FROM public_log.tile"
-    before, end = stores.log.execute(query), time.monotonic() + 120
+    before = stores.log.execute(query)
     pool.run_for(seconds)
-    while stores.protocol == MURMURATE and stores.log.execute(query) == before and time.monotonic() < end:
+
+    def has_published() -> bool:
         pool.run_for(0.05)
+        return stores.log.execute(query) != before
+
+    if stores.protocol == MURMURATE:
+        wait_until(has_published, pause_s=0.0)
 
 
 def _publish_unseen(stores: StorePair, pool: PublisherPool, discarded: Cluster) -> None:
     """Have the state that will be discarded publish what the other one does not have, however busy the machine is."""
     if stores.protocol == MURMURATE:
         stores.extend_demand(4)
-        end = time.monotonic() + 120
-        while not stores.count_lost_tiles() and time.monotonic() < end:
+
+        def has_unseen() -> int:
             pool.restart_ended(state=discarded.dsn)
-            time.sleep(0.02)
+            return stores.count_lost_tiles()
+
+        wait_until(has_unseen)
 
 
 def _check_if_murmurate(stores: StorePair) -> None:

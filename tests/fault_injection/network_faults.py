@@ -7,8 +7,9 @@ import time
 from murmurate.public_log.tile import parse_tile
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.crashes import keep_ahead
-from tests.fault_injection.proxy import NetworkFault, Proxy, proxy
 from tests.fault_injection.store_pair import RunContext, StorePair, Violation, publisher_pool
+from tests.support.postgres_proxy import NetworkFault, Proxy, proxy
+from tests.support.waiting import wait_until
 
 _SAVE, _APPEND = b"curator.", b"public_log.append"  # text in the relevant transactions
 
@@ -55,14 +56,15 @@ def unreachable_log(context: RunContext, outages: int) -> dict[str, int]:
 
 def _settled(stores: StorePair) -> tuple[int, dict[str, bytes]]:
     """Return public lines and pending draws once earlier requests have arrived: when both stay the same for a time."""
-    end = time.monotonic() + 60
-    seen = None
-    while (now := (check_append_only(stores), _pending(stores))) != seen:
-        if time.monotonic() > end:
-            raise Violation("publishing goes on during the outage")
-        seen = now
-        time.sleep(0.2)
-    return now
+    seen: list[tuple[int, dict[str, bytes]]] = []
+
+    def stays_the_same() -> bool:
+        seen.append((check_append_only(stores), _pending(stores)))
+        return seen[-2:-1] == seen[-1:]
+
+    if not wait_until(stays_the_same, 60, pause_s=0.2):
+        raise Violation("tiles are published during the outage")
+    return seen[-1]
 
 
 def _pending(stores: StorePair) -> dict[str, bytes]:
@@ -84,12 +86,13 @@ def _outage(stores: StorePair, log: Proxy, fault: NetworkFault) -> int:
     log.fault = NetworkFault.FORWARD
     heads = {shard: len(tiles) for shard, tiles in stores.earlier_tiles.items()}
     open_draws = {shard: body for shard, body in pending.items() if parse_tile(body).header.seq == heads.get(shard, 0)}
-    end = time.monotonic() + 120
-    while any(len(stores.earlier_tiles.get(shard, [])) <= heads.get(shard, 0) for shard in open_draws):
-        if time.monotonic() > end:
-            raise Violation("a pending draw was not published")
-        time.sleep(0.05)
+
+    def are_published() -> bool:
         check_append_only(stores)
+        return all(len(stores.earlier_tiles.get(shard, [])) > heads.get(shard, 0) for shard in open_draws)
+
+    if not wait_until(are_published):
+        raise Violation("a pending draw was not published")
     if any(stores.earlier_tiles[shard][heads.get(shard, 0)] != body for shard, body in open_draws.items()):
         raise Violation("another draw was published instead of the pending one")
     return len(open_draws)

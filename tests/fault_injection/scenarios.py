@@ -11,10 +11,10 @@ from tests.fault_injection.disk_full import disk_full
 from tests.fault_injection.error_leaks import forced_errors, search_evidence
 from tests.fault_injection.failover import failovers, restores, split_brains
 from tests.fault_injection.network_faults import lost_acknowledgements, unreachable_log
-from tests.fault_injection.postgres_cluster import clusters
 from tests.fault_injection.publisher_processes import publisher_processes
 from tests.fault_injection.sample_zones import SampleZones
 from tests.fault_injection.store_pair import RunContext, Violation
+from tests.support.postgres_cluster import clusters
 
 ZONES = tuple(f"zone-{number:02d}" for number in range(12))
 BEFORE, CHECK, STATE = "publish before commit", "check then insert", "state only"

@@ -18,10 +18,10 @@ from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from tests.fault_injection.broken_publishers import LOG_TABLES, STATE_TABLES
-from tests.fault_injection.postgres_cluster import Cluster, Clusters
 from tests.fault_injection.publisher_processes import PublisherProcess, PublisherProcesses
 from tests.fault_injection.publishing_process import BLOCKED, FAILED
 from tests.fault_injection.sample_zones import FIRST, SampleZones
+from tests.support.postgres_cluster import Cluster, Clusters
 
 MURMURATE = "murmurate"
 

@@ -26,9 +26,10 @@ from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
-from tests.fault_injection.postgres_cluster import Cluster, clusters
 from tests.fault_injection.sample_zones import FIRST, SampleZones
 from tests.fault_injection.store_pair import closing_log
+from tests.support.postgres_cluster import Cluster, clusters
+from tests.support.waiting import wait_until
 
 _OTHER_SIGNER = Ed25519Signer(bytes(32))
 _NUMBERS = count()
@@ -109,10 +110,7 @@ def stores() -> Iterator[ContractStores]:
 
 def lock_when_free(state: PostgresStateStore, shards: tuple[str, ...]) -> dict[str, SeenState]:
     """Lock all of these shards. A rollback closes the connection, and the server releases the locks a moment later."""
-    until = time.monotonic() + 120
-    while (known := state.lock(shards)).keys() != set(shards) and time.monotonic() < until:
-        time.sleep(0.01)
-    return known
+    return wait_until(lambda: known if (known := state.lock(shards)).keys() == set(shards) else None, pause_s=0.01)
 
 
 def test_a_shard_that_another_session_has_locked_is_skipped(stores):

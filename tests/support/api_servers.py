@@ -30,6 +30,7 @@ from murmurate.service.web.server import make_server
 from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter
 from tests.support.recorded_log import recorded_log
+from tests.support.waiting import wait_until
 
 STEP_S, LEAD = 900, 2
 ZONES = {"harbour": ("CHF", "Europe/Zurich"), "old town": ("USD", "America/New_York")}
@@ -71,10 +72,7 @@ def listening(app, port, limits=None):
     web = make_server(app, "127.0.0.1", port, limits)
     thread = Thread(target=web.run, daemon=True)
     thread.start()
-    end = time.monotonic() + 120
-    while not web.started:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert wait_until(lambda: web.started, pause_s=0.01)
     try:
         yield web
     finally:
@@ -91,10 +89,7 @@ def _describe(web, thread):
 
 def await_backfill(live_state):
     """Wait until the prices of the days before are there: the port opens without them."""
-    end = time.monotonic() + 120
-    while not live_state.is_backfilled:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert wait_until(lambda: live_state.is_backfilled, pause_s=0.01)
 
 
 @dataclass

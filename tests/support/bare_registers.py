@@ -10,8 +10,8 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 
 import pyarrow.parquet as pq
@@ -21,8 +21,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from murmurate.service.ingest.mqtt_consumer import DeliveryFence
 from murmurate.service.landing.layout import Landing
 from murmurate.service.mqtt_client import send_at_once
-from tests.chaos.broker import Broker
+from tests.support.broker import Broker, stop_client
 from tests.support.consumer_process import PROGRESS, QUEUE_BYTES, TIME
+from tests.support.waiting import wait_until
 
 STEP_S = 900
 FIRST_S = 1_794_658_500
@@ -60,8 +61,7 @@ class BareRegisters:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-        self._sender.disconnect()
-        self._sender.loop_stop()
+        stop_client(self._sender)
         self.broker.kill()
 
     @property
@@ -105,12 +105,12 @@ class BareRegisters:
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
 
-    def until(self, holds):
-        end = time.monotonic() + TIMEOUT_S
-        while not holds():
-            assert time.monotonic() < end
-            assert self.process is None or self.process.poll() is None
-            time.sleep(0.001)
+    def until(self, holds: Callable[[], object]) -> None:
+        def has_ended() -> bool:
+            return self.process is not None and self.process.poll() is not None
+
+        assert wait_until(lambda: holds() or has_ended(), TIMEOUT_S, pause_s=0.001)
+        assert not has_ended()
 
     def await_fence(self):
         """Wait until a fence that was sent now has returned: all that was published before has arrived."""

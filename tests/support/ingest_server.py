@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import numpy as np
 import psycopg
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurate.public_log.signing import Ed25519Signer
@@ -30,9 +26,11 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
 from murmurate.service.settings import ClientLimits
 from murmurate.service.storage.session import SessionPool
-from murmurate.service.web.server import ConnectionLimits, make_server
+from murmurate.service.web.server import ConnectionLimits
 from murmurate.types import Demand
+from tests.support.api_servers import listening
 from tests.support.ports import free_port
+from tests.support.request_bodies import readings_parquet
 
 STEP_S = 900
 NOW_S = 1_794_658_500 + 10 * STEP_S  # the time of the service: 14:45
@@ -95,10 +93,7 @@ def signed(meter: int, start_s: int = OPEN_S, energy_wh: int = 250) -> dict[str,
 
 
 def parquet(meters: list[int], start_s: int = OPEN_S, energy_wh: int = 250) -> bytes:
-    start = pa.array(np.full(len(meters), start_s * 10**6), pa.timestamp("us", "UTC"))
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"meter": meters, "interval_start": start, "energy_wh": [energy_wh] * len(meters)}), sink)
-    return sink.getvalue()
+    return readings_parquet(meters, start_s, [energy_wh] * len(meters))
 
 
 @contextmanager
@@ -117,18 +112,12 @@ def run_ingest_server(root: Path, dsn: str, limits: ClientLimits = _LIMITS) -> I
     port = free_port()
     api = IngestApi(current_ingestor=ingestor, access=access)
     app = private_app(api.routes(), limits.trusted)
-    web = make_server(app, "127.0.0.1", port, ConnectionLimits.from_settings(limits))
-    thread = threading.Thread(target=web.run, daemon=True)
-    thread.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+    with (
+        listening(app, port, ConnectionLimits.from_settings(limits)),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client,
+        closing(state),
+    ):
         server = IngestServer(root, dsn, port, landing, ingestor, api, client)
-        while not web.started:
-            time.sleep(0.01)
         for name, zones in (("north", {"harbour"}), ("south", {"quay"}), ("both", {"harbour", "quay"})):
             server.secrets[name] = access.add_client(ApiClient(id=name, zones=frozenset(zones)))
-        try:
-            yield server
-        finally:
-            web.should_exit = True
-            thread.join(120)
-            state.close()
+        yield server

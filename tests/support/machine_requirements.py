@@ -15,8 +15,7 @@ from pathlib import PurePath
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.fault_injection import postgres_cluster
-from tests.support import spark_cluster
+from tests.support import postgres_cluster, spark_cluster
 
 BROKER = ("127.0.0.1", 1883)
 TIMEOUT_S = 20.0

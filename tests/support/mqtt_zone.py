@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Callable
 from secrets import token_hex
 
 import pytest
-from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion
 
 from murmurate.service.aggregation.job import aggregate_landing
 from murmurate.service.ingest.ingest_store import IngestStore
@@ -20,8 +18,9 @@ from murmurate.service.landing.interval_manifest import close_interval
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
 from murmurate.service.settings import MqttBroker
-from tests.e2e.running_service import end_session
+from tests.support.broker import end_session, start_client, stop_client
 from tests.support.recorded_log import recorded_log
+from tests.support.waiting import wait_until
 
 STEP_S = 900
 START_S = 1_794_658_500
@@ -40,13 +39,10 @@ class MqttZone:
         registry = MeterRegistry.from_meter_table(root / "meters.csv")
         self.ingestor = ReadingIngestor(landing=self.landing, registry=registry, now=lambda: self.now_s, grace_s=3600)
         self.broker = MqttBroker()
-        self.sender = Client(CallbackAPIVersion.VERSION2)
-        self.sender.connect("127.0.0.1")
-        self.sender.loop_start()
+        self.sender = start_client()
 
     def close(self):
-        self.sender.disconnect()
-        self.sender.loop_stop()
+        stop_client(self.sender)
         end_session(f"test-{self.mark}")
 
     def take(self):
@@ -78,11 +74,8 @@ class MqttZone:
     def register(self, meter, at_s, total_wh):
         self.send(self.register_topic(meter), json.dumps({"timestamp": at_s, "value": total_wh}))
 
-    def until(self, holds):
-        end = time.monotonic() + 120
-        while not holds():
-            assert time.monotonic() < end, (self.ingestor.counts, self.logged)
-            time.sleep(0.02)
+    def until(self, holds: Callable[[], object]) -> None:
+        assert wait_until(holds, pause_s=0.02), (self.ingestor.counts, self.logged)
 
     def let_fences_return(self, consumer):
         """Move the clock to where it is, from so long ago that points without a time count."""

@@ -41,5 +41,10 @@ def table(meters, start_s, energy_wh, unit="us"):
     return pa.table({name: meter, "interval_start": start, "energy_wh": pa.array(energy_wh, pa.int64())})
 
 
+def readings_parquet(meters, start_s, energy_wh):
+    """Readings of one interval as a Parquet file."""
+    return parquet(table(list(meters), [start_s] * len(meters), energy_wh))
+
+
 def line(**changes):
     return json.dumps({"meter": "a", "interval_start": START_S, "energy_wh": 5} | changes).encode()

@@ -6,14 +6,11 @@ The module does not need pytest: ``with cluster(folder) as it:``, then a driver 
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
+
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 300.0
 _MARK = "MURMURATE_CLUSTER"
@@ -43,15 +43,6 @@ _TASK = re.compile(r"(Running|Finished) task (\d+)\.(\d+) in stage (\d+)\.\d+")
 def installed() -> bool:
     """Whether there is a Spark to start, and a /proc to find its processes by."""
     return find_spec("pyspark") is not None and shutil.which("java") is not None and Path("/proc/self/environ").exists()
-
-
-def wait_until(true: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until a condition is true. Raise TimeoutError after `timeout_s` seconds."""
-    end = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +87,16 @@ class Daemon:
 
     def kill(self) -> None:
         """SIGKILL for it, its executors and their Pythons, by their ids; nothing of it is left afterwards."""
-        end = time.monotonic() + TIMEOUT_S
-        while pids := _marked(self.mark):
-            for pid in pids:
+
+        def has_ended() -> bool:
+            for pid in _marked(self.mark):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self.process.poll()
-            if time.monotonic() > end:
-                raise TimeoutError(f"{self.name} does not die: {pids}")
-            time.sleep(0.01)
+            return not _marked(self.mark)
+
+        if not wait_until(has_ended, TIMEOUT_S, pause_s=0.01):
+            raise TimeoutError(f"{self.name} does not die: {_marked(self.mark)}")
         self.process.wait(TIMEOUT_S)
 
 
@@ -166,7 +158,7 @@ class Cluster:
     def _daemon(self, name: str, what: str, *arguments: object) -> Daemon:
         folder, mark = self.folder / name, f"{name}-{os.urandom(8).hex()}"
         folder.mkdir()
-        command = [_home() / "bin" / "spark-class", what, "--host", "127.0.0.1", "--port", _free_port()]
+        command = [_home() / "bin" / "spark-class", what, "--host", "127.0.0.1", "--port", free_port()]
         command += ["--webui-port", 0, *arguments]
         own = {_MARK: mark, "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_DIRS": str(folder / "local")}
         own |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": f"{_QUICK} -Dspark.master.rest.enabled=false"}
@@ -184,7 +176,7 @@ class Cluster:
 
     @staticmethod
     def _wait(true: Callable[[], bool], daemon: Daemon) -> None:
-        wait_until(lambda: true() or daemon.process.poll() is not None, f"{daemon.name} is up")
+        wait_until(lambda: true() or daemon.process.poll() is not None, TIMEOUT_S)
         if not true():
             raise RuntimeError(f"{daemon.name} did not start: {daemon.log[-2000:]}")
 
@@ -254,15 +246,6 @@ def _home() -> Path:
     if spec is None or spec.origin is None:
         raise RuntimeError("pyspark is not installed")
     return Path(spec.origin).parent
-
-
-def _free_port() -> int:
-    """A port below those that the kernel hands out, so that no client takes it before the server does."""
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _marked(mark: str) -> list[int]:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.spark_cluster import TIMEOUT_S, shared, wait_until
+from tests.support.spark_cluster import TIMEOUT_S, shared
+from tests.support.waiting import wait_until
 
 from murmurate.errors import MeterError
 from murmurate.service.aggregation.job import aggregate_landing, close_intervals, demand_table, write_demand
@@ -101,7 +102,7 @@ def test_a_worker_may_be_killed_while_it_works_on_files_that_were_copied_and_ren
     before = len(victim.attempts(application))
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(aggregate_landing, *job, spark_task_runner(spark, slices=SHARDS))
-        wait_until(lambda: len(victim.attempts(application)) > before + 1, "the victim is at its second task")
+        assert wait_until(lambda: len(victim.attempts(application)) > before + 1, TIMEOUT_S)  # at its second task
         assert victim.executors()
         assert victim.processes("pyspark.daemon")
         victim.kill()
@@ -128,7 +129,7 @@ def test_a_driver_may_be_killed_and_run_again(files, alone, it, tmp_path):
     )
     try:
         working = lambda: any(it.attempts(name) for name in it.applications() - known)  # noqa: E731
-        wait_until(lambda: first.poll() is not None or working(), "an executor has begun a task")
+        assert wait_until(lambda: first.poll() is not None or working(), TIMEOUT_S)  # an executor has begun a task
         assert first.poll() is None
     finally:
         os.killpg(first.pid, signal.SIGKILL)

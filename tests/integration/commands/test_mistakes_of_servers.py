@@ -15,11 +15,11 @@ from murmurate.service.mqtt_client import connect_mqtt
 from murmurate.service.settings import MqttBroker, load_settings
 from murmurate.service.storage import server_checks
 from murmurate.service.supervisor import run_all_processes
-from tests.fault_injection.postgres_cluster import clusters
 from tests.support.databases import SERVER, database
 from tests.support.mistaken_files import write_mistaken_files
 from tests.support.mistakes import Mistake, check_message, run_as_program, run_in_process
 from tests.support.ports import free_port
+from tests.support.postgres_cluster import clusters
 from tests.support.recorded_log import recorded_log
 
 CREATE_SQL = "CREATE ROLE murmurate LOGIN PASSWORD 'choose one'; CREATE DATABASE murmurate_state OWNER murmurate;"

@@ -1,15 +1,14 @@
 """docs/how-to/restore.md, followed word by word after real losses: no value changes, none is published twice."""
 
 import json
-import time
 from contextlib import closing
 from dataclasses import replace
 
 import psycopg
 import pytest
-from tests.fault_injection.postgres_cluster import clusters
 from tests.support.api_servers import plan_of
 from tests.support.operator_cli import PAYING, an_operator, decided_kinds, documented_commands, made_plan, small_zone
+from tests.support.postgres_cluster import clusters
 from tests.support.postgres_stores import ShardWriter, mirror_shard
 
 from murmurate.public_log.tile import NO_ROOT, ROW_LAYOUT, Tile, TileKind, parse_tile
@@ -167,7 +166,7 @@ def test_the_runbook_plays_a_failover_of_the_log(tmp_path):
             "?target_session_attrs=read-write",
             "REPLICA": f"postgresql://postgres@127.0.0.1:{replica.port}/postgres",
         }
-        wait_for_replica(primary)
+        primary.wait_for_standby(is_synchronous=True)
         first = operator.open_and_find_first()
         operator.store_demand(first, first + 40)
         operator.run("murmurate release --grace 4200 --slot 0.02")
@@ -184,17 +183,6 @@ def test_the_runbook_plays_a_failover_of_the_log(tmp_path):
         after = operator.exported("after.tar")
         assert after[: len(before)] == before
         assert len(after) > len(before)
-
-
-def wait_for_replica(primary):
-    """Have each commit wait for the replica, and wait until it is in step."""
-    with psycopg.connect(primary.dsn, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        connection.execute("SELECT pg_reload_conf()")
-    end = time.monotonic() + 300
-    while not primary.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_log_that_was_set_back_and_written_to_is_not_repaired_but_shown(tmp_path):

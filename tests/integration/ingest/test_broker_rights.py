@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
-from tests.chaos.broker import Broker
+from tests.support.broker import Broker
 
 from murmurate.service.settings import MqttBroker
 

@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from tests.fault_injection.postgres_cluster import clusters
+from tests.support.postgres_cluster import clusters
 from tests.support.postgres_stores import SHARDS, Stores
 from tests.support.sample_shards import FIRST, KEY_CHANGE, OLD_KEY, digest_of
 

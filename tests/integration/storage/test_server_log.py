@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from tests.fault_injection.postgres_cluster import clusters
+from tests.support.postgres_cluster import clusters
 from tests.support.sample_shards import FIRST, make_demand
 
 from murmurate.errors import MurmurateError

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 
 import psycopg
 import pytest
-from tests.fault_injection.postgres_cluster import clusters
 from tests.support.databases import SERVER
 from tests.support.ingest_server import run_ingest_server
+from tests.support.postgres_cluster import clusters
 
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.session import MAX_WAITING_THREADS, POOL_TIMEOUT_S, Session, SessionPool

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psycopg
+
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -50,7 +51,7 @@ def installed() -> bool:
         return False
 
 
-def postgres_user() -> dict[str, object]:
+def postgres_user() -> dict[str, Any]:
     """Return the user arguments of a subprocess. PostgreSQL does not run as root, so root starts it as postgres."""
     return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 
@@ -72,16 +73,6 @@ def _copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
-def _free_port() -> int:
-    """Return a port below the kernel's ephemeral ports, so that no client takes it while the server restarts."""
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
 def dsn_of(port: int) -> str:
     """Return the connection string for a port of this machine."""
     return f"host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=disable gssencmode=disable"
@@ -94,7 +85,7 @@ class Cluster:
         self.root = root
         self.data = root / "data"
         self.log = root / "server.log"  # outside the data directory: a restore does not change it
-        self.port = _free_port()
+        self.port = free_port()
         self.settings: dict[str, str] = {}  # beside those of every cluster
         self._postmaster: subprocess.Popen[bytes] | None = None
 
@@ -114,16 +105,19 @@ class Cluster:
             ]
             command = [str(_bin() / "postgres"), "-D", str(self.data), *settings]
             self._postmaster = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **postgres_user())
-        end = time.monotonic() + _TIMEOUT_S
-        while self.running and time.monotonic() < end:
-            with suppress(psycopg.OperationalError), psycopg.connect(self.dsn, connect_timeout=20):
-                return self
-            time.sleep(0.02)
-        raise RuntimeError(f"cluster did not start: {self.log.read_text(errors='replace')[-2000:]}")
+        wait_until(lambda: not self.running or self._accepts(), _TIMEOUT_S, pause_s=0.02)
+        if not self.running or not self._accepts():
+            raise RuntimeError(f"cluster did not start: {self.log.read_text(errors='replace')[-2000:]}")
+        return self
+
+    def _accepts(self) -> bool:
+        with suppress(psycopg.OperationalError), psycopg.connect(self.dsn, connect_timeout=20):
+            return True
+        return False
 
     def stop(self) -> None:
         """Stop with a checkpoint, so that the next start needs no crash recovery."""
-        if self.running:
+        if self._postmaster is not None and self.running:
             self._postmaster.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._postmaster.wait(_TIMEOUT_S)
@@ -152,9 +146,11 @@ class Cluster:
 
     def processes(self) -> list[int]:
         """Return the process ids of the postmaster and its children."""
-        return [self._postmaster.pid, *_children(self._postmaster.pid)] if self.running else []
+        if self._postmaster is None or not self.running:
+            return []
+        return [self._postmaster.pid, *_children(self._postmaster.pid)]
 
-    def execute(self, query: str, parameters: tuple[object, ...] = ()) -> list[tuple]:
+    def execute(self, query: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Execute one statement in a transaction of its own."""
         with psycopg.connect(self.dsn) as connection:
             cursor = connection.execute(query, parameters)
@@ -179,11 +175,30 @@ class Cluster:
         backup.rename(self.data)
         self.start()
 
+    def set_parameter(self, name: str, value: str) -> None:
+        """Set a parameter of the server, also where the server is read-only or waits for a standby."""
+        options = "-c default_transaction_read_only=off -c synchronous_commit=local"
+        with psycopg.connect(self.dsn, autocommit=True, options=options) as connection:
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+            connection.execute("SELECT pg_reload_conf()")
+
+    def wait_for_standby(self, *, is_synchronous: bool) -> None:
+        """Wait until a standby has all that was committed before; a synchronous one has each commit from then on."""
+        if is_synchronous:
+            self.set_parameter("synchronous_standby_names", "*")
+        state = "sync_state = 'sync'" if is_synchronous else "state = 'streaming'"
+        query = f"SELECT 1 FROM pg_stat_replication WHERE {state}"  # noqa: S608 two states
+        followed = wait_until(lambda: self.execute(query))
+        position = self.execute("SELECT pg_current_wal_lsn()::text")[0][0]
+        replayed = wait_until(lambda: self.execute(f"{query} AND replay_lsn >= %s", (position,)))
+        if not followed or not replayed:
+            raise RuntimeError("the standby does not follow")
+
     def promote(self) -> None:
         """Promote a standby, whether or not the old primary still runs."""
         self.execute("SELECT pg_promote(true, 60)")
-        while self.execute("SELECT pg_is_in_recovery()")[0][0]:
-            time.sleep(0.01)
+        if not wait_until(lambda: not self.execute("SELECT pg_is_in_recovery()")[0][0], pause_s=0.01):
+            raise RuntimeError("the standby was not promoted")
 
 
 def _stat(pid: int) -> tuple[str, int]:

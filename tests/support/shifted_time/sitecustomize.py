@@ -1,9 +1,10 @@
 """Python runs this file at its start where its folder is on PYTHONPATH: the time and memory of a process under test.
 
 MURMURATE_TEST_CLOCK names a file of numbers of 8 bytes, seconds to add to the time of the machine, one for each
-of PARTS. MURMURATE_TEST_MEMORY names a folder: every few seconds the process writes
-there, under its id, how many bytes malloc has in use and how many objects the garbage collector tracks after a
-collection. MURMURATE_TEST_LEAK is a number of bytes that it then leaks each time, which a soak must find.
+of PARTS. MURMURATE_TEST_CLOCK_S is a time at which the clock of a command stands still. MURMURATE_TEST_MEMORY names a
+folder: every few seconds the process writes there, under its id, how many bytes malloc has in use and how many objects
+the garbage collector tracks after a collection. MURMURATE_TEST_LEAK is a number of bytes that it then leaks each time,
+which a soak must find.
 """
 
 import ctypes
@@ -18,6 +19,7 @@ from pathlib import Path
 
 PARTS = ("private", "worker", "public")
 MEMORY_PERIOD_S = 2.0
+_MALLOC_FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "top")
 
 
 def _shift_time(path: str) -> None:
@@ -36,21 +38,7 @@ def _shift_time(path: str) -> None:
 class _MallocInfo(ctypes.Structure):
     """`struct mallinfo2` of glibc."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "top",
-        )
-    ]
+    _fields_ = [(name, ctypes.c_size_t) for name in _MALLOC_FIELDS]
 
 
 def _report_memory(folder: Path, leak_bytes: int) -> None:
@@ -68,6 +56,9 @@ def _report_memory(folder: Path, leak_bytes: int) -> None:
             leaked.append(bytes(leak_bytes))
 
 
+if "MURMURATE_TEST_CLOCK_S" in os.environ:
+    FROZEN_S = float(os.environ["MURMURATE_TEST_CLOCK_S"])
+    time.time = lambda: FROZEN_S
 if "MURMURATE_TEST_CLOCK" in os.environ and sys.orig_argv[-1] in PARTS:
     _shift_time(os.environ["MURMURATE_TEST_CLOCK"])
 if "MURMURATE_TEST_MEMORY" in os.environ and sys.orig_argv[-1] in PARTS:

@@ -1,19 +1,23 @@
-"""A PostgreSQL server behind an address that stays the same: it can be killed, stopped, cut off, replaced."""
+"""Targets of faults: a PostgreSQL server behind an address that stays the same, and a disk that can be full."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import subprocess
 import time
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import psycopg
 
-from tests.fault_injection.postgres_cluster import Cluster, Clusters
-from tests.fault_injection.proxy import NetworkFault, Proxy
+from tests.support.postgres_cluster import Clusters
+from tests.support.postgres_proxy import NetworkFault, Proxy
 
-_REPLICA_TIMEOUT_S = 180.0
+_DISK_BYTES = 1 << 29
+_MIN_FULL_S = 0.02
 _PARAMETERS = "sslmode=disable&gssencmode=disable"
 
 
@@ -36,6 +40,10 @@ class ReplicatedDatabase:
         """The address of the server itself, past the proxy."""
         return f"postgresql://postgres@127.0.0.1:{self.primary.port}/postgres?{_PARAMETERS}"
 
+    def connect_directly(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """A connection past the proxy that only reads."""
+        return psycopg.connect(self.direct_dsn, connect_timeout=5, options="-c default_transaction_read_only=on")
+
     def crash(self, down_s: float) -> None:
         """Kill every process of the server, and start it again with crash recovery."""
         self.primary.kill()
@@ -46,20 +54,25 @@ class ReplicatedDatabase:
         """Stop every process of the server for a time: it accepts nothing and answers nothing."""
         stopped = self.primary.processes()
         for pid in stopped:
-            _send(pid, signal.SIGSTOP)
+            self._send(pid, signal.SIGSTOP)
         try:
             time.sleep(seconds)
         finally:
             for pid in reversed(stopped):
-                _send(pid, signal.SIGCONT)
+                self._send(pid, signal.SIGCONT)
+
+    @staticmethod
+    def _send(pid: int, number: int) -> None:
+        with suppress(ProcessLookupError):  # a session that has ended meanwhile
+            os.kill(pid, number)
 
     def make_read_only(self, seconds: float) -> None:
         """Refuse every write for a time, as a server does whose disk is full or that has become a replica."""
-        _set_parameter(self.primary, "default_transaction_read_only", "on")
+        self.primary.set_parameter("default_transaction_read_only", "on")
         try:
             time.sleep(seconds)
         finally:
-            _set_parameter(self.primary, "default_transaction_read_only", "off")
+            self.primary.set_parameter("default_transaction_read_only", "off")
 
     def cut_network(self, seconds: float, *, hang: bool) -> None:
         """Close every connection and refuse new ones for a time, or leave them open without an answer."""
@@ -73,8 +86,7 @@ class ReplicatedDatabase:
         """Kill the server while a synchronous replica follows, and promote the replica."""
         old = self.primary
         standby = self._clusters.standby(old, old.port)
-        _set_parameter(old, "synchronous_standby_names", "*")
-        _until_in_step(old)
+        old.wait_for_standby(is_synchronous=True)
         time.sleep(shared_s)
         old.kill()
         standby.promote()
@@ -88,27 +100,32 @@ class ReplicatedDatabase:
         self.primary.kill()
 
 
-def _send(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):  # a session that has ended meanwhile
-        os.kill(pid, number)
+class LandingDisk:
+    """A small tmpfs for the landing, whose size is changed. `available` is False where mounting is not permitted."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        options = f"size={_DISK_BYTES},mode=0700"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        self.available = os.geteuid() == 0 and subprocess.run(mount, check=False, capture_output=True).returncode == 0
 
-def _set_parameter(cluster: Cluster, name: str, value: str) -> None:
-    options = "-c default_transaction_read_only=off -c synchronous_commit=local"
-    with psycopg.connect(cluster.dsn, autocommit=True, options=options) as connection:
-        connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-        connection.execute("SELECT pg_reload_conf()")
+    def fill(self, seconds: float) -> None:
+        """Leave no free block for a time. What others delete meanwhile is taken as well."""
+        end = time.monotonic() + seconds
+        try:
+            while time.monotonic() < end:
+                state = os.statvfs(self._folder)
+                if state.f_bfree:
+                    self._resize((state.f_blocks - state.f_bfree) * state.f_frsize)
+                time.sleep(_MIN_FULL_S)
+        finally:
+            self._resize(_DISK_BYTES)
 
+    def _resize(self, size: int) -> None:
+        command = ["mount", "-o", f"remount,size={size}", str(self._folder)]
+        subprocess.run(command, check=False, capture_output=True)  # refused if more was written meanwhile
 
-def _until_in_step(primary: Cluster) -> None:
-    """Wait until each commit waits for the replica, and the replica has everything that was committed before."""
-    end = time.monotonic() + _REPLICA_TIMEOUT_S
-    query = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND flush_lsn >= %s"
-    position = None
-    while time.monotonic() < end:
-        if position is None and primary.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
-            position = primary.execute("SELECT pg_current_wal_lsn()::text")[0][0]
-        if position is not None and primary.execute(query, (position,)):
-            return
-        time.sleep(0.05)
-    raise RuntimeError("the replica does not follow")
+    def close(self) -> None:
+        if self.available:
+            subprocess.run(["umount", "-l", str(self._folder)], check=True)

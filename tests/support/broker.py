@@ -1,17 +1,41 @@
-"""An MQTT broker of its own, which can be killed: what it has acknowledged is on disk at most a second later."""
+"""A private MQTT broker, which can be killed: what it has acknowledged is on disk at most a second later."""
 
 from __future__ import annotations
 
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 _START_TIMEOUT_S = 60.0
+
+
+def start_client(port: int = 1883, **options: Any) -> Client:
+    """A client of a broker on this machine, with its thread."""
+    client = Client(CallbackAPIVersion.VERSION2, **options)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    return client
+
+
+def stop_client(client: Client) -> None:
+    client.disconnect()
+    client.loop_stop()
+
+
+def end_session(name: str) -> None:
+    """Remove the session of a client from the broker of the tests, and the messages that the broker keeps for it."""
+    client = start_client(client_id=name, clean_session=True)
+    wait_until(client.is_connected, pause_s=0.01)
+    stop_client(client)
 
 
 class Broker:
@@ -41,17 +65,16 @@ class Broker:
         with self._log.open("ab") as log:
             command = ["mosquitto", "-c", str(self._settings)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        end = time.monotonic() + _START_TIMEOUT_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-            except OSError:
-                if time.monotonic() > end:
-                    raise RuntimeError(f"the broker does not start: {self._log.read_text()[-1000:]}") from None
-                time.sleep(0.02)
-            else:
-                self.epoch += 1  # what is published from now on is not lost
-                return
+        if not wait_until(self._accepts, _START_TIMEOUT_S, pause_s=0.02):
+            raise RuntimeError(f"the broker does not start: {self._log.read_text()[-1000:]}")
+        self.epoch += 1  # what is published from now on is not lost
+
+    def _accepts(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+        except OSError:
+            return False
+        return True
 
     def save(self) -> None:
         """Have it write its sessions to disk now."""

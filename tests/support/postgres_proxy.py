@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 
-from tests.fault_injection.postgres_cluster import dsn_of
 from tests.fault_injection.seeded_choices import seeded_random
+from tests.support.postgres_cluster import dsn_of
 
 _POLL_S = 0.05
 
