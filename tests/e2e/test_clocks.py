@@ -136,7 +136,9 @@ def test_a_private_process_whose_clock_is_behind_refuses_nothing_for_good(part, 
     assert (answer.status_code, "behind the state database's" in answer.json()["detail"]) == (503, True)
     begin = {"timestamp": START_S, "value": 5_000}  # a point with a time: it waits
     part.publish("smartmeter/2/ACTIVE_ENERGY_P", json.dumps(begin))
+    first_bytes = part.wait_for(lambda: part.metric("murmurate_mqtt_queue_bytes"))
     part.publish("smartmeter/3/ACTIVE_ENERGY_P", b"7000")  # without: when it came is not known
+    part.wait_for(lambda: part.metric("murmurate_mqtt_queue_bytes") > first_bytes)  # both came at the wrong time
     part.wait_for(lambda: '"ClockDifferenceError"' in part.service.log.read_text())
     part.clock.shift(0)
     assert part.post(1, 200).status_code == 200

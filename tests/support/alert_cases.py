@@ -18,39 +18,39 @@ class AlertCase(NamedTuple):
     healthy: dict[str, str]
 
 
-def gauge(series, fault, healthy):
+def gauge(series: str, fault: float, healthy: float) -> AlertCase:
     """A case of one gauge that has the same value all the time."""
     return AlertCase({series: f"{fault}x120"}, {series: f"{healthy}x120"})
 
 
-def counter(series, *, fault="0x80 1x40"):
+def counter(series: str, *, fault: str = "0x80 1x40") -> AlertCase:
     """A case of one counter that grows once in the last minutes."""
     return AlertCase({series: fault}, {series: "7x120"})
 
 
-def histogram(name, *, fault, healthy):
+def histogram(name: str, *, fault: bool, healthy: bool) -> AlertCase:
     """A case of a histogram: of 20 observations an hour all are within one bound and above the one before."""
 
-    def buckets(slow):
+    def buckets(slow: bool) -> dict[str, str]:
         bounds = {"1": 0, "60": 0 if slow else 1, "300": 1, "+Inf": 1}
         return {f'{name}_bucket{{le="{le}"}}': f"0+{rate}x120" for le, rate in bounds.items()}
 
     return AlertCase(buckets(fault), buckets(healthy))
 
 
-def clock_cases(process, store):
+def clock_cases(process: str, store: str) -> list[AlertCase]:
     """Cases of the clock of a process: ahead of a database's, and behind it."""
     series = f'murmurate_clock_difference_seconds{{process="{process}",store="{store}"}}'
     return [gauge(series, 600, 0.2), gauge(series, -600, -0.2)]
 
 
-def releases(zone="harbour", **kinds):
+def releases(zone: str = "harbour", **kinds: int) -> AlertCase:
     """A case of a zone's prices of the last day by kind; a healthy zone has only measured ones."""
     name = f'murmurate_zone_releases_24h{{zone="{zone}",kind="%s"}}'
     return AlertCase({name % kind: f"{count}x120" for kind, count in kinds.items()}, {name % "measured": "96x120"})
 
 
-def first_event(series):
+def first_event(series: str) -> AlertCase:
     """A case of a counter with a label: it appears with its first event."""
     return AlertCase({series: "_x80 1x40"}, {series: "1x120"})
 

@@ -1,5 +1,7 @@
 """Requests to both APIs with the expected status: four of five families. The fifth is in `query_cases`."""
 
+from __future__ import annotations
+
 import io
 from base64 import b64encode
 from typing import Any, NamedTuple

@@ -1,13 +1,18 @@
 """Both APIs on real ports, with a log of two zones that covers three complete local days."""
 
+from __future__ import annotations
+
 import re
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import httpx
 
@@ -26,7 +31,7 @@ from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import MqttBroker, ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.session import SessionPool
-from murmurate.service.web.server import make_server
+from murmurate.service.web.server import ConnectionLimits, make_server
 from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter
 from tests.support.recorded_log import recorded_log
@@ -67,7 +72,7 @@ def write_log(dsn: str) -> dict[str, str]:
 
 
 @contextmanager
-def listening(app, port, limits=None):
+def listening(app: Any, port: int, limits: ConnectionLimits | None = None) -> Iterator[Any]:
     """Run a server in a thread. The thread ends with the block."""
     web = make_server(app, "127.0.0.1", port, limits)
     thread = Thread(target=web.run, daemon=True)
@@ -81,13 +86,13 @@ def listening(app, port, limits=None):
         assert not thread.is_alive(), _describe(web, thread)
 
 
-def _describe(web, thread):
+def _describe(web: Any, thread: Thread) -> str:
     """Where a server stands that does not end."""
-    stack = traceback.format_stack(sys._current_frames()[thread.ident])
+    stack = traceback.format_stack(sys._current_frames()[thread.ident or 0])
     return f"{web.server_state.connections} {web.server_state.tasks}\n{''.join(stack)}"
 
 
-def await_backfill(live_state):
+def await_backfill(live_state: LiveState) -> None:
     """Wait until the prices of the days before are there: the port opens without them."""
     assert wait_until(lambda: live_state.is_backfilled, pause_s=0.01)
 
@@ -100,20 +105,20 @@ class RunningApis:
     plans: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
-    logged: list = field(default_factory=list)
+    logged: list[Any] = field(default_factory=list)
     live_state: LiveState | None = None
-    public_routes: list = field(default_factory=list)
-    private_routes: list = field(default_factory=list)
+    public_routes: list[Any] = field(default_factory=list)
+    private_routes: list[Any] = field(default_factory=list)
 
     def url(self, api: str) -> str:
         return f"http://{self.settings.public if api == 'public' else self.settings.private}"
 
-    def address(self, api: str):
+    def address(self, api: str) -> tuple[str, int]:
         return self.settings.public_address if api == "public" else self.settings.private_address
 
 
 @contextmanager
-def run_apis(folder, state_dsn, log_dsn):
+def run_apis(folder: Path, state_dsn: str, log_dsn: str) -> Iterator[RunningApis]:
     """Run the public and the private API while the block runs."""
     (folder / "meters.csv").write_text(METERS)
     Landing.create(folder / "landing", interval_s=STEP_S)
@@ -147,7 +152,7 @@ def run_apis(folder, state_dsn, log_dsn):
     routes += operator.routes()
     apis.private_routes = routes
     live_state = apis.live_state = LiveState(log_dsn, settings)
-    app = public_app(live_state, page_routes(live_state))
+    app: Any = public_app(live_state, page_routes(live_state))
     apis.public_routes = app._inner.routes
     with (
         recorded_log(apis.logged),
@@ -162,7 +167,7 @@ def run_apis(folder, state_dsn, log_dsn):
         closing.close()
 
 
-def token_of(apis, name):
+def token_of(apis: RunningApis, name: str) -> str:
     form = {"grant_type": "client_credentials", "client_id": name, "client_secret": apis.secrets[name]}
     answer = httpx.post(f"{apis.url('private')}/auth/token", data=form, trust_env=False)
     return answer.json()["access_token"]

@@ -1,9 +1,13 @@
 """A zone small enough to be audited in a test, and its plans."""
 
-from dataclasses import replace
+from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from murmurate.lab.audit.attack_result import AttackResult
 from murmurate.lab.audit.run_attacks import run_audit
-from murmurate.planning.plan import make_plan
+from murmurate.planning.plan import Plan, make_plan
 from murmurate.planning.zone_file import parse_zone
 
 ZONE = """\
@@ -46,14 +50,14 @@ occupancy = "resident"
 
 
 def plan(
-    promise='["interval: 0.5"]',
-    neighbours=2,
-    away=20,
-    home=60,
-    noise="",
-    hut_away=20,
-    habits='"resident"',
-):
+    promise: str = '["interval: 0.5"]',
+    neighbours: int = 2,
+    away: int = 20,
+    home: int = 60,
+    noise: str = "",
+    hut_away: int = 20,
+    habits: str = '"resident"',
+) -> Plan:
     text = ZONE.format(
         promise=promise,
         neighbours=neighbours,
@@ -65,7 +69,7 @@ def plan(
     return make_plan(parse_zone(text.replace("currency", f"{noise}\ncurrency", 1)))
 
 
-def weaker(made, divided_by):
+def weaker(made: Plan, divided_by: int) -> Plan:
     """The same claims with less noise."""
     noise = made.noise
     return replace(
@@ -73,9 +77,9 @@ def weaker(made, divided_by):
     )
 
 
-def attacks(made, days=60, seed=1, samples=120_000, **more):
+def attacks(made: Plan, days: int = 60, seed: int = 1, samples: int = 120_000, **more: Any) -> dict[str, AttackResult]:
     """For each attack, the result on the target with the most leakage."""
-    found = {}
+    found: dict[str, AttackResult] = {}
     for attack in run_audit(made, days, seed, lambda _: None, samples=samples, **more):
         if attack.noise:
             known = found.setdefault(attack.name, attack)
@@ -83,6 +87,6 @@ def attacks(made, days=60, seed=1, samples=120_000, **more):
     return found
 
 
-def convicting(made, **more):
+def convicting(made: Plan, **more: Any) -> set[str]:
     """The names of the attacks that convict."""
     return {name for name, attack in attacks(made, **more).items() if not attack.ok}

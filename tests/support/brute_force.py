@@ -1,13 +1,18 @@
 """Leakage by its definition: over all trajectories of a household and all corners of what is published."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 
+from murmurate.household.occupancy import OccupancyChains
+from murmurate.units import FloatArray
 from tests.support.finite_leakage import periodic_prior
 
 
-def exact_leakage(model, slots, losses):
+def exact_leakage(model: OccupancyChains, slots: Sequence[int], losses: FloatArray) -> FloatArray:
     """[moment] over all trajectories and all corners, for a stream whose intervals are these of the calendar."""
     count = len(slots)
     paths = np.array(list(product((0, 1), repeat=count)))

@@ -1,20 +1,24 @@
 """Two values for one interval, and a judge of proofs that knows only the documented format."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tests.support.sample_logs import (
+    ShardLog,
     log,
 )
 
 
-def two_values(prices=(20_000, 10_000)):
+def two_values(prices: tuple[int, ...] = (20_000, 10_000)) -> tuple[ShardLog, ...]:
     """One operator, two prices for one interval: after a restored backup, say."""
     return tuple(log().cut(4).release(price_ticks=price) for price in prices)
 
 
-def convicts(proof):
+def convicts(proof: Any) -> bool:
     """A few lines that know nothing of murmurate but the page on the public log."""
     headers = []
     for line in proof.headers:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from secrets import token_hex
+from typing import Literal
 
 import psycopg
 import pytest
@@ -32,7 +33,7 @@ def database(store: str, options: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def migrated_database(store: str) -> Iterator[str]:
+def migrated_database(store: Literal["state", "log"]) -> Iterator[str]:
     with database(store) as dsn:
         migrate_database(dsn, store)
         yield dsn

@@ -1,5 +1,7 @@
 """Commands of a page and what it shows below them."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

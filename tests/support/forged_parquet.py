@@ -3,6 +3,10 @@
 Written byte by byte in the compact protocol of Thrift, because no library writes a footer that lies.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import pyarrow as pa
 
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
@@ -12,7 +16,7 @@ _PLAIN, _RLE, _ZSTD, _DATA_PAGE, _REQUIRED = 0, 3, 6, 0, 0
 _CHUNK = bytes(2**20)
 
 
-def _varint(number):
+def _varint(number: int) -> bytes:
     parts = bytearray()
     while number > 127:
         parts.append(number & 127 | 128)
@@ -20,7 +24,7 @@ def _varint(number):
     return bytes([*parts, number])
 
 
-def _field(kind, value):
+def _field(kind: int, value: Any) -> bytes:
     if kind in {_I32, _I64}:
         return _varint((value << 1) ^ (value >> 63))
     if kind == _BINARY:
@@ -31,7 +35,7 @@ def _field(kind, value):
     return _struct(value)
 
 
-def _struct(fields):
+def _struct(fields: dict[int, tuple[int, Any]]) -> bytes:
     """A struct from {id: (type, value)}; ids ascend by less than 16."""
     body, before = b"", 0
     for number, (kind, value) in fields.items():
@@ -40,7 +44,7 @@ def _struct(fields):
     return body + b"\0"
 
 
-def _zeros(prefix, count):
+def _zeros(prefix: bytes, count: int) -> bytes:
     """Zeros behind a prefix, as Zstandard; never in memory as a whole."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as packed:
@@ -50,7 +54,7 @@ def _zeros(prefix, count):
     return sink.getvalue().to_pybytes()
 
 
-def forged_parquet(name_mib):
+def forged_parquet(name_mib: int) -> bytes:
     """One reading of a meter whose name has so many MiB."""
     size = name_mib * 2**20
     columns = [

@@ -1,5 +1,9 @@
 """Samples of households with known occupancy, drawn from known habits and written as a sample file."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 import numpy as np
 
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, per_interval_probability, sample_occupancy
@@ -8,7 +12,7 @@ STARTS = (7, 8, 16, 23)  # hours at which the periods of the day begin
 ARRIVE, LEAVE = (0.98, 0.05, 0.99, 0.01), (0.05, 0.95, 0.05, 0.995)  # during each period
 
 
-def resident_chains(households, per_hour=1):
+def resident_chains(households: int, per_hour: int = 1) -> OccupancyChains:
     """The habits of the example zone file, for a number of households."""
     day = 24 * per_hour
     starts = np.array(STARTS) * per_hour
@@ -17,7 +21,9 @@ def resident_chains(households, per_hour=1):
     return OccupancyChains.independent(initial=[0.3], arrive=arrive, leave=leave, period=period, kind=[0] * households)
 
 
-def write_labeled_sample(path, *, households, days, seed, per_hour=1, kind=""):
+def write_labeled_sample(
+    path: Path, *, households: int, days: int, seed: int, per_hour: int = 1, kind: str = ""
+) -> Path:
     """Write readings and occupancy of independent households that live by these habits."""
     model = OccupancyModel(groups=(resident_chains(households, per_hour),))
     occupied = sample_occupancy(model, days * 24 * per_hour, np.random.default_rng(seed)).astype(int)

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def children(*works: tuple[Any, ...]) -> Iterator[list[Child]]:
 
 def _quick() -> None:
     """Skip fsync. Without a power cut nothing changes, and more processes run at the same time."""
-    os.fsync = lambda _: None
+    os.fsync = lambda fd: None  # noqa: ARG005
 
 
 def _warm() -> None:
@@ -157,7 +158,7 @@ def keep_appending_and_merging(line: Any, root: Path) -> None:
     while True:
         start_s, meters = line.recv()
         deadline_s = start_s + landing.interval_s
-        appender = appending.MergingAppender(landing, lambda now=deadline_s: now, 0, in_background=False)
+        appender = appending.MergingAppender(landing, partial(float, deadline_s), 0, in_background=False)
         over = threading.Event()
         merging = threading.Thread(target=_keep_merging, args=(appender, over))
         merging.start()

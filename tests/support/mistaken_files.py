@@ -1,6 +1,9 @@
 """A folder with the files of a newcomer: some right, most of them wrong in one way each."""
 
+from __future__ import annotations
+
 import re
+from pathlib import Path
 
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
 from murmurate.service.keyring import create_keyring
@@ -30,7 +33,7 @@ ZONES = {
 }
 
 
-def write_mistaken_files(folder):
+def write_mistaken_files(folder: Path) -> None:
     """Write all of them."""
     for name, text in ZONES.items():
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")
@@ -69,7 +72,7 @@ def write_mistaken_files(folder):
     create_keyring(folder / "keys")
 
 
-def rows(header, pattern, homes=3):
+def rows(header: str, pattern: str, homes: int = 3) -> str:
     """One day of quarter hours as CSV."""
     lines = [
         pattern.format(at=at, home=home, hour=at // 4, minute=at % 4 * 15) for at in range(96) for home in range(homes)

@@ -1,5 +1,7 @@
 """Mistakes that people make at the command line, and the rules for every message about one."""
 
+from __future__ import annotations
+
 import io
 import os
 import re
@@ -7,6 +9,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from murmurate.cli import main
 
@@ -34,7 +38,7 @@ class Finished:
     stderr: str
 
 
-def run_in_process(line, monkeypatch, **environment):
+def run_in_process(line: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> Finished:
     """Run a command line as the installed program does, in this process."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with monkeypatch.context() as patched:
@@ -50,11 +54,11 @@ def run_in_process(line, monkeypatch, **environment):
             main()
             status = 0
         except SystemExit as ended:
-            status = ended.code or 0
+            status = int(ended.code or 0)
     return Finished(status, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 
-def run_as_program(line, folder, **environment):
+def run_as_program(line: str, folder: Path, **environment: str) -> Finished:
     """Run a command line in a process of its own."""
     words = [sys.executable, "-m", "murmurate", *line.split()[1:]]
     done = subprocess.run(
@@ -69,7 +73,7 @@ def run_as_program(line, folder, **environment):
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
-def check_message(mistake, finished):
+def check_message(mistake: Mistake, finished: Finished) -> None:
     """Check the rules: cause and remedy, a documented status, few lines, no word of Python's."""
     shown = as_one_line(finished.stdout + finished.stderr)
     assert finished.status == mistake.status, (finished.status, shown)
@@ -80,12 +84,12 @@ def check_message(mistake, finished):
     assert len(finished.stderr.strip().splitlines()) <= MAX_LINES, finished.stderr
 
 
-def as_one_line(text):
+def as_one_line(text: str) -> str:
     """Text without the boxes and line breaks of a terminal."""
     return re.sub(r"[\s│╭╮╰╯─]+", " ", text)
 
 
-def documented_statuses():
+def documented_statuses() -> set[int]:
     """The exit statuses that the reference lists."""
     rows = re.findall(r"^\| (\d+) \|", STATUS_PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {int(row) for row in rows}

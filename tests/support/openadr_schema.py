@@ -1,5 +1,7 @@
 """The schemas of the OpenADR 3.1 specification as JSON Schema, which they almost are."""
 
+from __future__ import annotations
+
 import os
 import re
 from functools import cache

@@ -1,5 +1,8 @@
 """Ways to read the paper's experiment, by name."""
 
+from __future__ import annotations
+
+from murmurate.lab.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperInterpretation
 from research.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperInterpretation
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
+from typing import Any
 
 from tests.fault_injection.seeded_choices import seeded_random
 from tests.support.postgres_cluster import dsn_of
@@ -137,7 +138,7 @@ class Proxy:
                 thread.start()
 
     def _serve(self, client: socket.socket) -> None:
-        if self.fault is NetworkFault.REFUSE:
+        if self._is_now(NetworkFault.REFUSE):
             client.close()
             return
         try:
@@ -151,14 +152,14 @@ class Proxy:
         connection = ProxiedConnection(client, server, self._word)
         try:
             with suppress(OSError):
-                while not self._closing and self.fault is not NetworkFault.REFUSE and self._forward(connection):
+                while not self._closing and not self._is_now(NetworkFault.REFUSE) and self._forward(connection):
                     pass
         finally:
             connection.close()
 
     def _forward(self, connection: ProxiedConnection) -> bool:
         """Forward the data that have arrived. Return False where the connection is closed."""
-        if self.fault is NetworkFault.HANG:
+        if self._is_now(NetworkFault.HANG):
             time.sleep(_POLL_S)
             return True
         ready, _, _ = select.select([connection.client, connection.server], [], [], _POLL_S)
@@ -166,7 +167,7 @@ class Proxy:
             data = end.recv(1 << 16)
             if not data:
                 return False
-            while self.fault is NetworkFault.HANG and not self._closing:
+            while self._is_now(NetworkFault.HANG) and not self._closing:
                 time.sleep(_POLL_S)
             if end is connection.client:
                 connection.drop_response |= connection.on_client_data(data) and self._drops_response()
@@ -179,13 +180,17 @@ class Proxy:
                 connection.client.sendall(data)
         return True
 
+    def _is_now(self, fault: NetworkFault) -> bool:
+        """Whether this is the fault. Another thread may change it between two calls."""
+        return self.fault is fault
+
     def _drops_response(self) -> bool:
         with self._lock:
-            return self.fault is NetworkFault.LOSE and self._rng.random() < self._loss
+            return self._is_now(NetworkFault.LOSE) and self._rng.random() < self._loss
 
 
 @contextmanager
-def proxy(target: int, **settings: object) -> Iterator[Proxy]:
+def proxy(target: int, **settings: Any) -> Iterator[Proxy]:
     """Run a proxy during the block."""
     network = Proxy(target, **settings)
     try:

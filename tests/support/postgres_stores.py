@@ -1,13 +1,19 @@
 """A state and a log on a real PostgreSQL server, publishers that use them, and a writer of single shards."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import psycopg
 
 from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.signing import verify_signature
-from murmurate.public_log.tile import RowKind, TileKind
-from murmurate.public_log.tile_chain import check_follows, check_next
+from murmurate.public_log.tile import RowKind, Tile, TileKind
+from murmurate.public_log.tile_chain import ShardHead, check_follows, check_next
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
+from murmurate.publisher.steps import Offer
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.publisher_context import Publisher
@@ -33,54 +39,58 @@ SHARD_OF = {zone: shard for shard, zones in SHARDS.items() for zone in zones}
 class Stores:
     """A state, a log, and any number of publishers that use them."""
 
-    def __init__(self, state_dsn, log_dsn):
+    def __init__(self, state_dsn: str, log_dsn: str) -> None:
         self.state_dsn, self.log_dsn = state_dsn, log_dsn
         self.log = PostgresLogStore(log_dsn)
-        self.opened = []
+        self.opened: list[PostgresStateStore | PostgresLogStore] = []
         self.log.publish_documents({digest_of(plan): plan_document(plan) for plan in "abc"})
         self.state = self.new_state()
         zones = {zone: (shard, ZONE_OPENING) for zone, shard in SHARD_OF.items()}
         self.state.store_openings(dict.fromkeys(SHARDS, OPENING), zones)
 
-    def new_state(self):
+    def new_state(self) -> PostgresStateStore:
         state = PostgresStateStore(self.state_dsn)
         self.opened.append(state)
         return state
 
-    def new_log(self):
+    def new_log(self) -> PostgresLogStore:
         log = PostgresLogStore(self.log_dsn)
         self.opened.append(log)
         return log
 
-    def publisher(self, **options):
-        defaults = {"state": self.new_state(), "log": self.new_log(), "write_tiles": make_writer().write_tiles}
+    def publisher(self, **options: Any) -> Publisher:
+        defaults: dict[str, Any] = {
+            "state": self.new_state(),
+            "log": self.new_log(),
+            "write_tiles": make_writer().write_tiles,
+        }
         defaults |= {"wait_for_slot": lambda: None, "batch_size": 2, "pause_s": 0.01}
         return Publisher(**defaults | options)
 
-    def publish(self, until, **more):
+    def publish(self, until: int, **more: Any) -> Any:
         """Publish everything up to an interval, with a publisher that knows nothing."""
         return self.publisher().publish(desired(until, **more), timeout_s=60)
 
-    def store_demand(self, interval, energy_wh=500_000):
+    def store_demand(self, interval: int, energy_wh: int = 500_000) -> None:
         self.state.store_demand(interval, make_demand(**dict.fromkeys(ZONES, energy_wh)))
 
-    def heads(self, shard):
+    def heads(self, shard: str) -> list[ShardHead]:
         """The chain of a shard, every link and every signature checked."""
         return checked_heads(self.log, shard)
 
-    def bodies(self):
+    def bodies(self) -> dict[str, list[bytes]]:
         """Every byte of the log, by shard."""
         return {shard: [head.tile.to_bytes() for head in self.heads(shard)] for shard in SHARDS}
 
-    def tile_kinds(self, shard):
+    def tile_kinds(self, shard: str) -> list[TileKind]:
         return [head.tile.header.kind for head in self.heads(shard)]
 
-    def intervals(self, shard):
+    def intervals(self, shard: str) -> list[int]:
         """The intervals that were released, in order."""
         tiles = [head.tile for head in self.heads(shard)]
         return [tile.header.interval for tile in tiles if tile.header.kind is TileKind.RELEASE]
 
-    def row_kinds(self, zone):
+    def row_kinds(self, zone: str) -> list[RowKind]:
         """What was decided for a zone, in order."""
         kinds = []
         for head in self.heads(SHARD_OF[zone]):
@@ -89,20 +99,22 @@ class Stores:
                 kinds.append(RowKind(head.tile.rows["kind"][at]))
         return kinds
 
-    def close(self):
+    def close(self) -> None:
         for store in (*self.opened, self.log):
             store.close()
 
 
-def desired(until, shards=SHARDS, **more):
+def desired(until: int, shards: Iterable[str] = SHARDS, **more: Any) -> dict[str, DesiredState]:
     return {shard: desire(until, SHARDS[shard], **more) for shard in shards}
 
 
 class ShardWriter:
     """Writes the tiles of one shard into a log, honestly or not. `plans` are texts of real plans by zone."""
 
-    def __init__(self, dsn, plans, *, shard="quay", first, lead=2):
-        self.dsn, self.shard, self.log, self.head, self.heads = dsn, shard, PostgresLogStore(dsn), None, []
+    def __init__(self, dsn: str, plans: Mapping[str, str], *, shard: str = "quay", first: int, lead: int = 2) -> None:
+        self.dsn, self.shard, self.log = dsn, shard, PostgresLogStore(dsn)
+        self.head: ShardHead | None = None
+        self.heads: list[ShardHead] = []
         self.terms = {zone: ReleaseTerms.from_json(text) for zone, text in plans.items()}
         self.log.publish_documents({self.terms[zone].plan_digest: compact_plan(text) for zone, text in plans.items()})
         self._by_digest = {terms.plan_digest: terms for terms in self.terms.values()}
@@ -115,26 +127,27 @@ class ShardWriter:
         }
         self.log.claim(dict.fromkeys(self.zones, shard))
 
-    def take(self, zone, plan, opening):
+    def take(self, zone: str, plan: str, opening: ZoneOpening) -> None:
         """Have a zone enter the shard with the next tile."""
         self.terms[zone] = ReleaseTerms.from_json(plan)
         self._by_digest[opening.plan] = self.terms[zone]
         self.zones[zone] = opening
 
-    def draft(self, energy_wh=None, **desired):
+    def draft(self, energy_wh: int | None = None, **desired: Any) -> Offer:
         """The next tile: of an interval, or what is desired."""
-        wanted = DesiredState(**{"until": 2**62, "opening": self._opening, "zones": self.zones} | desired)
+        usual: dict[str, Any] = {"until": 2**62, "opening": self._opening, "zones": self.zones}
+        wanted = DesiredState(**usual | desired)
         demand = NO_DEMAND if energy_wh is None else make_demand(**dict.fromkeys(self.zones, energy_wh))
         return next_offer(self.head, wanted, demand, shard=self.shard, writer=self._writer)
 
-    def write(self, count=1, energy_wh=None, **desired):
+    def write(self, count: int = 1, energy_wh: int | None = None, **desired: Any) -> None:
         for _ in range(count):
             offer = self.draft(energy_wh, **desired)
             self.log.append({self.shard: offer})
             self.head = check_follows(self.head, *offer)
             self.heads.append(self.head)
 
-    def smuggle(self, tile):
+    def smuggle(self, tile: Tile) -> None:
         """Past the rules of the log, as whoever owns its database could."""
         with psycopg.connect(self.dsn) as connection:
             query = "INSERT INTO public_log.tile (shard, seq, interval, body) VALUES (%s, %s, %s, %s)"
@@ -145,7 +158,7 @@ class ShardWriter:
                 (header.seq, header.interval, self.shard),
             )
 
-    def prices(self, zone):
+    def prices(self, zone: str) -> dict[int, int | None]:
         """Price [ticks] by the interval that pays; None: withheld."""
         found = {}
         for head in self.heads:
@@ -155,11 +168,11 @@ class ShardWriter:
                 found[header.interval + header.lead] = None if row["kind"] == 3 else int(row["price_ticks"])
         return found
 
-    def close(self):
+    def close(self) -> None:
         self.log.close()
 
 
-def mirror_shard(state_dsn, writer, plans=()):
+def mirror_shard(state_dsn: str, writer: ShardWriter, plans: Mapping[str, str] | None = None) -> None:
     """Put into a state what a publisher would have seen of a shard. `plans` are texts of real plans by digest."""
     first, last = writer.heads[0].tile.header, writer.heads[-1].tile.header
     opening = canonical_json({"key": first.key, "interval_s": first.interval_s, "lead": first.lead})
@@ -170,22 +183,22 @@ def mirror_shard(state_dsn, writer, plans=()):
             row = (writer.shard, header.seq, header.count > 0, head.tile.to_bytes())
             state.execute("INSERT INTO curator.tile VALUES (%s, %s, %s, true, %s)", row)
         documents = {head.table.digest: head.table.text for head in writer.heads}
-        documents |= {digest: compact_plan(text) for digest, text in dict(plans).items()}
+        documents |= {digest: compact_plan(text) for digest, text in (plans or {}).items()}
         for document in documents.items():
             state.execute("INSERT INTO curator.document VALUES (%s, %s)", document)
 
 
-def checked_heads(log, shard):
+def checked_heads(log: PostgresLogStore, shard: str) -> list[ShardHead]:
     """The chain of a shard, every link and every signature checked."""
-    head, heads = None, []
+    heads: list[ShardHead] = []
     while tiles := log.read({shard: len(heads) - 1})[shard].tiles:
         for offer in tiles:
-            head = check_next(head, *offer, verify_signature)
-            heads.append(head)
+            assert isinstance(offer, Offer)
+            heads.append(check_next(heads[-1] if heads else None, offer.tile, offer.table, verify_signature))
     return heads
 
 
-def released_kinds(dsn, zone):
+def released_kinds(dsn: str, zone: str) -> list[tuple[int, str]]:
     """What was released for a zone, in the order of the log: interval and kind of its row."""
     log = PostgresLogStore(dsn)
     try:

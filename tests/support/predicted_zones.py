@@ -1,18 +1,26 @@
 """Plans whose prices are predicted, and a publisher that plays intervals under them."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from murmurate.planning.plan import make_plan
+from murmurate.planning.plan import Plan, make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.prediction.forecast_sources import forecast_from_table
-from murmurate.public_log.tile_chain import check_follows
+from murmurate.privacy.noise import NoiseDistribution
+from murmurate.public_log.tile import Tile
+from murmurate.public_log.tile_chain import ShardHead, check_follows
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState, PlanChange, ShardOpening, ZoneOpening, find_next_tile
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.types import Demand
+from murmurate.units import FloatArray, IntArray
 from tests.support.sample_logs import OLD, SIGNERS
 
 FIRST = 490_000  # in November 2025, in hours
@@ -21,7 +29,7 @@ DAY_WH = 400 + 250 * np.sin((np.arange(SLOTS) - 8) * 2 * np.pi / SLOTS)
 
 
 @cache
-def public_forecast(time_zone="Europe/Lisbon"):
+def public_forecast(time_zone: str = "Europe/Lisbon") -> Any:
     """A standard load profile: warmer months use less, Sundays more."""
     month = 1 + 0.3 * np.cos(np.arange(12) * np.pi / 6)
     table = DAY_WH * np.array([1.0, 1.05, 1.15])[None, :, None] * month[:, None, None]
@@ -29,8 +37,12 @@ def public_forecast(time_zone="Europe/Lisbon"):
 
 
 def zone_text(
-    households=3000, elasticity=0.0, promise="any 24 h: epsilon 1", forecast='file = "forecast.json"', pool_homes=0
-):
+    households: int = 3000,
+    elasticity: float = 0.0,
+    promise: str = "any 24 h: epsilon 1",
+    forecast: str = 'file = "forecast.json"',
+    pool_homes: int = 0,
+) -> str:
     """A zone file with an hour as its interval."""
     text = EXAMPLE_ZONE_FILE.replace("interval_minutes = 15", "interval_minutes = 60")
     text = text.replace('["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]', json.dumps([promise]))
@@ -39,14 +51,16 @@ def zone_text(
 
 
 @cache
-def predicted_plan(households=3000, elasticity=0.0, promise="any 24 h: epsilon 1", pool_homes=0):
+def predicted_plan(
+    households: int = 3000, elasticity: float = 0.0, promise: str = "any 24 h: epsilon 1", pool_homes: int = 0
+) -> Plan:
     text = zone_text(households, elasticity, promise, pool_homes=pool_homes)
     zone = parse_zone(text, read_forecast=lambda _: public_forecast())
     return make_plan(zone)
 
 
 @cache
-def plan_text(**choices):
+def plan_text(**choices: Any) -> str:
     """A plan in one line, as a log has it."""
     return json.dumps(json.loads(predicted_plan(**choices).to_json()), separators=(",", ":"))
 
@@ -56,32 +70,35 @@ class RepeatableNoise:
 
     test_only = False
 
-    def __init__(self, seed=1):
+    def __init__(self, seed: int = 1) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def draw(self, distribution, scale_wh, core_wh=None):  # noqa: ARG002 - as every sampler
+    def draw(self, distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:  # noqa: ARG002 - as every sampler
         return np.rint(self.rng.laplace(0, scale_wh)).astype(np.int64)
 
 
 class PredictedShard:
     """A shard that a publisher writes, tile by tile."""
 
-    def __init__(self, plans, *, lead=2, noise=None):
+    def __init__(self, plans: Mapping[str, str], *, lead: int = 2, noise: Any = None) -> None:
         """`plans`: text of the plan of each zone."""
         self.terms = {terms.plan_digest: terms for terms in map(ReleaseTerms.from_json, plans.values())}
         self.writer = TileWriter(terms_for_plan=self.terms.get, signers=SIGNERS, noise=noise or RepeatableNoise())
         self.zones = {zone: self._opening(json.loads(text)["digest"]) for zone, text in plans.items()}
         self.opening = ShardOpening(key=OLD.public_key, interval_s=3600, lead=lead)
-        self.head, self.tiles, self.tables = None, [], {}
+        self.head: ShardHead | None = None
+        self.tiles: list[Tile] = []
+        self.tables: dict[str, ZoneTable] = {}
         self.write(DesiredState(until=FIRST - 1, opening=self.opening, zones=self.zones))
 
-    def _opening(self, digest, **more):
+    def _opening(self, digest: str, **more: Any) -> ZoneOpening:
         its = self.terms[digest]
         return ZoneOpening(plan=digest, currency=its.currency, tick=its.tick, first=FIRST, **more)
 
-    def write(self, desired, demand=None):
+    def write(self, desired: DesiredState, demand: Demand | None = None) -> Tile:
         """Append the next tile."""
         tile = find_next_tile(self.head, desired, desired.zones.keys())
+        assert tile is not None
         drafts = self.writer.write_tiles({"east": (self.head, tile)}, demand or make_demand({}))
         assert not drafts.refused, drafts.refused
         written = drafts.written["east"]
@@ -89,13 +106,17 @@ class PredictedShard:
         self.tiles, self.tables = [*self.tiles, written], self.tables | {tile.table.digest: tile.table}
         return written
 
-    def release(self, demand_wh, *, late=False):
+    def next_interval(self) -> int:
+        assert self.head is not None
+        return self.head.interval + 1
+
+    def release(self, demand_wh: Mapping[str, int], *, late: bool = False) -> Tile:
         """Release the next interval. `demand_wh`: by zone; one without a demand gets no measurement."""
-        interval = self.head.interval + 1
+        interval = self.next_interval()
         desired = DesiredState(until=interval, priced_from=interval + late, zones=self.zones)
         return self.write(desired, make_demand(demand_wh))
 
-    def change_plan(self, zone, text):
+    def change_plan(self, zone: str, text: str) -> Tile:
         """Put a zone under another plan."""
         its = ReleaseTerms.from_json(text)
         self.terms[its.plan_digest] = its
@@ -104,7 +125,7 @@ class PredictedShard:
         return self.write(DesiredState(until=FIRST - 1, zones=self.zones, plan_changes={zone: change}))
 
 
-def make_demand(demand_wh):
+def make_demand(demand_wh: Mapping[str, int]) -> Demand:
     column = np.array(list(demand_wh.values()), np.int64)
     bounds = ({"flat": 1000, "fish market": 20_000},) * len(column)
     return Demand(zones=tuple(demand_wh), energy_wh=column, reported=column * 0 + 7, imputed=column * 0, bounds=bounds)

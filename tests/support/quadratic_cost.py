@@ -1,5 +1,7 @@
 """The cost of generation whose marginal rate is affine."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 from typing import NamedTuple
 

@@ -1,8 +1,12 @@
 """Request bodies for the ingest API, and the rows of the batch that is read from them."""
 
+from __future__ import annotations
+
 import io
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,32 +23,32 @@ zones = st.integers(-12 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(mi
 rows = st.lists(st.tuples(names, starts, energy, st.none() | st.binary(min_size=1, max_size=64).map(bytes.hex)))
 
 
-def rfc_3339(seconds, zone=UTC):
+def rfc_3339(seconds: int, zone: tzinfo = UTC) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone).isoformat()
 
 
-def columns(batch):
+def columns(batch: Any) -> list[tuple[Any, ...]]:
     signatures = batch.signature or [None] * len(batch)
     return list(zip(list(batch.meter), batch.start_s.tolist(), batch.energy_wh.tolist(), signatures, strict=True))
 
 
-def parquet(table, **options):
+def parquet(table: pa.Table, **options: Any) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
 
 
-def table(meters, start_s, energy_wh, unit="us"):
+def table(meters: Sequence[object], start_s: Any, energy_wh: Any, unit: str = "us") -> pa.Table:
     meter = pa.array(meters, pa.string() if meters and isinstance(meters[0], str) else pa.int64())
     start = pa.array(start_s, pa.timestamp("s", "UTC")).cast(pa.timestamp(unit, "UTC"))
     name = "meter_id" if pa.types.is_string(meter.type) else "meter"
     return pa.table({name: meter, "interval_start": start, "energy_wh": pa.array(energy_wh, pa.int64())})
 
 
-def readings_parquet(meters, start_s, energy_wh):
+def readings_parquet(meters: Sequence[int], start_s: int, energy_wh: Any) -> bytes:
     """Readings of one interval as a Parquet file."""
-    return parquet(table(list(meters), [start_s] * len(meters), energy_wh))
+    return parquet(table([*meters], [start_s] * len(meters), energy_wh))
 
 
-def line(**changes):
+def line(**changes: object) -> bytes:
     return json.dumps({"meter": "a", "interval_start": START_S, "energy_wh": 5} | changes).encode()

@@ -1,7 +1,11 @@
 """Rules that every response of every API follows, whatever the request."""
 
+from __future__ import annotations
+
 import json
 import re
+
+import httpx
 
 PROBLEM = {"type", "title", "status", "detail"}
 RECEIPT = {"accepted", "late", "refused", "refusals"}
@@ -11,7 +15,7 @@ NEVER_CHANGES = re.compile(r"/zones/[^/]+/days/[^/]+\.json|/plans/[^/]+\.json|/t
 SOFTWARE = re.compile(r"uvicorn|starlette|python|murmurate/|postgres|httptools", re.IGNORECASE)
 
 
-def check_rules(answer, method="GET"):
+def check_rules(answer: httpx.Response, method: str = "GET") -> None:
     """Raise AssertionError if a response breaks a rule."""
     status, path = answer.status_code, answer.request.url.path
     assert status < 500, (status, answer.text)
@@ -33,7 +37,7 @@ def check_rules(answer, method="GET"):
         assert answer.headers["cache-control"] == "no-store"
 
 
-def _check_error(answer, method):
+def _check_error(answer: httpx.Response, method: str) -> None:
     assert answer.headers["content-type"] == "application/json"
     if method == "HEAD":
         assert answer.content == b""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,7 +83,7 @@ def by_hand(meters: Sequence[Meter], rows: Iterable[Row], start_s: int = START_S
     """The demand of each zone, in plain Python."""
     largest: dict[int, int] = {}
     for meter, energy_wh, when in rows:
-        if None not in (meter, energy_wh, when) and when == start_s:
+        if meter is not None and energy_wh is not None and when == start_s:
             largest[meter] = max(energy_wh, largest.get(meter, 0))
     lines = {}
     for zone in sorted({meter.zone for meter in meters}):
@@ -110,8 +110,8 @@ def left_out(meters: Sequence[Meter], rows: Iterable[Row], start_s: int, shard_m
     known = {meter.number for meter in meters}
     shards = {number // shard_meters for number in known}
     whole = [row for row in rows if None not in row]
-    beyond = [row for row in whole if row.meter // shard_meters not in shards]
-    inside = [row for row in whole if row.meter // shard_meters in shards]
+    beyond = [row for row in whole if (row.meter or 0) // shard_meters not in shards]
+    inside = [row for row in whole if (row.meter or 0) // shard_meters in shards]
     wrong_interval = [row for row in inside if row.start_s != start_s]
     unknown = [row for row in inside if row.start_s == start_s and row.meter not in known]
     return len(whole), len(wrong_interval), len(unknown) + len(beyond)
@@ -119,6 +119,7 @@ def left_out(meters: Sequence[Meter], rows: Iterable[Row], start_s: int, shard_m
 
 def lines(demand: Demand) -> dict[str, Line]:
     columns = (demand.energy_wh, demand.reported, demand.imputed)
+    assert demand.bounds is not None
     rows = zip(*(column.tolist() for column in columns), demand.bounds, strict=True)
     return {zone: Line(*line) for zone, line in zip(demand.zones, rows, strict=True)}
 
@@ -157,7 +158,13 @@ def reading_rows(rows: Iterable[Row], *, unit: str = "us", whole: pa.DataType | 
 
 
 def leave(
-    landing: Landing, start_s: int, rows: Iterable[Row], name: str = "a", *, row_group_size: int | None = None, **how
+    landing: Landing,
+    start_s: int,
+    rows: Iterable[Row],
+    name: str = "a",
+    *,
+    row_group_size: int | None = None,
+    **how: Any,
 ) -> list[Path]:
     """Write files as another program would: one for each shard. A null lands in the first shard."""
     shards: dict[int, list[Row]] = {}
@@ -200,7 +207,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 @st.composite
 def in_households(draw: st.DrawFn, meters: Sequence[Meter]) -> list[Meter]:
     """The same meters, some of a zone in one household, each household with a kind and protected or not."""
-    known: dict[str | None, dict[str, object]] = {}
+    known: dict[str | None, dict[str, Any]] = {}
     found = []
     for meter in meters:
         household = draw(st.sampled_from([None, f"{meter.zone} 1", f"{meter.zone} 2"]))
@@ -219,6 +226,6 @@ def no_waiting() -> Iterator[None]:
 
 
 @pytest.fixture
-def quick_disk():
+def quick_disk() -> Iterator[None]:
     with no_waiting():
         yield

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,6 +67,9 @@ class Daemon:
     @property
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
+
+    def has_logged(self, text: str) -> bool:
+        return text in self.log
 
     def processes(self, of: str = "") -> list[int]:
         """The processes that bear the mark, those alone whose command line has `of` in it."""
@@ -140,7 +143,7 @@ class Cluster:
             self.workers.append(worker)
         self.started += count
         for worker in self.workers[-count:]:
-            self._wait(lambda worker=worker: "Successfully registered with master" in worker.log, worker)
+            self._wait(partial(worker.has_logged, "Successfully registered with master"), worker)
 
     def applications(self) -> set[str]:
         """Those that have had an executor here."""

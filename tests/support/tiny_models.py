@@ -1,6 +1,9 @@
 """Random models small enough to enumerate: up to 4 households, 6 intervals, 3 models, with zeros and clusters."""
 
+from __future__ import annotations
+
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -8,13 +11,14 @@ from hypothesis import strategies as st
 from murmurate.household.consumption import TableConsumption
 from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel
 from murmurate.pricing.rate import RateCurve
+from murmurate.units import FloatArray, IntArray
 
 CURVE = RateCurve.affine(alpha=1, beta="62.5", tick="0.001")
 EPSILON = Fraction(1, 2)
 
 
 @st.composite
-def distributions(draw, outcomes):
+def distributions(draw: st.DrawFn, outcomes: int) -> FloatArray:
     """A probability vector with random exact zeros, and with weights down to 1e-9."""
     weights = st.sampled_from([0, 0, 1, 1, 2, 5, 1e-9])
     found = draw(st.lists(weights, min_size=outcomes, max_size=outcomes).filter(any))
@@ -22,7 +26,7 @@ def distributions(draw, outcomes):
 
 
 @st.composite
-def tables(draw, members, period):
+def tables(draw: st.DrawFn, members: Any, period: Any) -> tuple[FloatArray, FloatArray]:
     """Probabilities for groups of that many members: 1 to 12 kinds, of which some may be unused."""
     states, kinds = 2**members, draw(st.sampled_from([1, 2, 9, 12]) if members == 1 else st.just(1))
     rows = [
@@ -33,15 +37,17 @@ def tables(draw, members, period):
 
 
 @st.composite
-def models(draw, clusters, period, members, kinds):
+def models(draw: st.DrawFn, clusters: list[list[int]], period: Any, members: Any, kinds: IntArray) -> OccupancyModel:
     """A model in which these clusters move together; households on their own share arrays and kinds."""
     groups = []
     for cluster in clusters:
         if len(cluster) > 1:
             initial, transition = draw(tables(len(cluster), period))
-            joint = [[h] for h in cluster]
+            joint = np.array([[h] for h in cluster])
             groups.append(
-                OccupancyChains(members=joint, initial=initial, transition=transition, period=period, kind=[0])
+                OccupancyChains(
+                    members=joint, initial=initial, transition=transition, period=period, kind=np.array([0])
+                )
             )
     if members.size:
         initial, transition = draw(tables(1, period))
@@ -54,7 +60,7 @@ def models(draw, clusters, period, members, kinds):
 
 
 @st.composite
-def model_classes(draw, max_households=4, max_models=3):
+def model_classes(draw: st.DrawFn, max_households: int = 4, max_models: int = 3) -> ModelClass:
     """Up to three models over random clusters, with several households a group of arrays, in any order."""
     households = draw(st.integers(1, max_households))
     period = draw(st.lists(st.integers(0, 1), min_size=1, max_size=3).map(lambda p: p if 0 in p else [0, *p]))
@@ -73,7 +79,7 @@ def model_classes(draw, max_households=4, max_models=3):
 
 
 @st.composite
-def consumption_laws(draw, households):
+def consumption_laws(draw: st.DrawFn, households: int) -> TableConsumption:
     """A distribution on 0..2 Wh per kind and occupancy. Some are equal for both states."""
     bound_wh = draw(st.lists(st.integers(2, 9), min_size=households, max_size=households))
     table = [[draw(distributions(3))] for _ in (0, 1)]

@@ -1,5 +1,7 @@
 """Views of zones as the public API has them: one built from arguments, and random ones from Hypothesis."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,7 +42,8 @@ TICK = Fraction(1, 100_000)
 
 def seconds(*when: int) -> int:
     """Of UTC, from year, month, day, hour, minute."""
-    return int(datetime(*when, tzinfo=UTC).timestamp())
+    year, month, day, hour, minute = (*when, 0, 0)[:5]
+    return int(datetime(year, month, day, hour, minute, tzinfo=UTC).timestamp())
 
 
 def view_of(

@@ -7,6 +7,8 @@ the garbage collector tracks after a collection. MURMURATE_TEST_LEAK is a number
 which a soak must find.
 """
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import mmap
