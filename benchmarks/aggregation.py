@@ -4,25 +4,29 @@
 
 Makes a landing in a temporary folder. The demand is computed by our single process, by our job on a Spark cluster with
 one master and two workers, by Polars, by the same plan written by hand for Spark, and by plain SQL in DuckDB. All
-digests must be equal. A figure is the median of three rounds after a warm-up round.
+digests must be equal. A figure is the median of three rounds after a warm-up round. `--master` is the URL of a Spark
+cluster on this machine; without it one is started. With `--quick` only a digest that differs is an error.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
+import multiprocessing
 import os
+import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import inf
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from tests.support.spark_cluster import cluster
 
 from benchmarks.aggregation_data import (
     FIRST_S,
@@ -34,10 +38,9 @@ from benchmarks.aggregation_data import (
     make_sample_landing,
 )
 from benchmarks.aggregation_polars_duckdb import aggregate_with_duckdb, aggregate_with_polars, tally_only
-from benchmarks.aggregation_process import close_and_aggregate, measure_separate_processes
 from benchmarks.aggregation_spark import Plan, aggregate_by_hand, plain_spark_sum
 from benchmarks.cpu_seconds import Cost, Engine, measure_in_turn, measure_once
-from benchmarks.goals import Goals
+from benchmarks.goals import Goals, read_options
 from murmurate.service.aggregation.job import aggregate_landing, close_intervals, demand_table
 from murmurate.service.aggregation.spark import spark_session, spark_task_runner
 from murmurate.service.landing.append import append_readings
@@ -47,6 +50,7 @@ from murmurate.types import Readings
 
 SIZES = (100_000, 1_000_000, 5_000_000)  # meters, of ten intervals
 QUICK_SIZES = (100_000, 200_000)
+ROUNDS = 3
 # The tests' cluster is tuned to start quickly. Here Spark gets its default JVM.
 JVM = {"spark.driver.extraJavaOptions": "-server", "spark.executor.extraJavaOptions": "-server"}
 JVM |= {"spark.driver.memory": "1g", "spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "4"}
@@ -72,13 +76,7 @@ class Report(Goals):
 
 def main() -> int:
     """Print the figures. Return 1 where a digest differs or a figure misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readings", type=int, default=20_000_000)
-    parser.add_argument(
-        "--master", default="", help="URL of a Spark cluster on this machine; without it one is started"
-    )
-    parser.add_argument("--quick", action="store_true", help="few readings; only a digest that differs is an error")
-    options = parser.parse_args()
+    options = read_options(__doc__, readings=20_000_000, master="", quick=False)
     meters = (1_000_000 if options.quick else options.readings) // INTERVALS // ZONE_METERS * ZONE_METERS
     report = Report(is_quick=options.quick)
     with TemporaryDirectory(prefix="murmurate-aggregation-") as folder:
@@ -130,7 +128,6 @@ def _master(folder: Path, given: str) -> Iterator[str]:
     if given:
         yield given
         return
-    cluster = importlib.import_module("tests.support.spark_cluster").cluster
     with cluster(folder, workers=2, cores=1, memory="2g", settings=JVM) as it:
         os.environ.update(it.environment)
         yield it.url
@@ -201,23 +198,50 @@ def _oracle(report: Report, sample: SampleLanding, table: MeterTable, demand: fr
     report.check("digest is another: one reading changed", min(after)[:12], held=after != before)
 
 
+def close_and_aggregate(sample: SampleLanding, table: MeterTable, starts_s: Sequence[int]) -> pa.Table:
+    """Compute the demand from the files: close the intervals, check each file, aggregate."""
+    return demand_table(aggregate_landing(sample.landing, table, close_intervals(sample.landing, starts_s, table)))
+
+
+def measure_round(folder: Path, meters: int) -> tuple[float, float, float]:
+    """Return the core seconds of closing and of aggregation, and the peak memory of this process so far [GiB]."""
+    sample = make_sample_landing(folder, meters)
+    table = sample.table()
+    sample.reopen()
+    begin = time.process_time()
+    manifests = close_intervals(sample.landing, sample.starts_s, table)
+    closed = time.process_time()
+    demand_table(aggregate_landing(sample.landing, table, manifests))
+    end = time.process_time()
+    peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())  # getrusage includes a larger parent
+    assert peak is not None
+    return closed - begin, end - closed, int(peak[1]) / 2**20
+
+
 def _sizes(report: Report, folder: Path, sizes: tuple[int, ...]) -> None:
     """Check that a reading costs the same for any number of meters."""
     samples = {meters: make_sample_landing(folder / str(meters), meters) for meters in sizes}
     for sample in samples.values():
         sample.table()
-    costs = measure_separate_processes({meters: folder / str(meters) for meters in sizes})
+    rounds: dict[int, list[tuple[float, ...]]] = {meters: [] for meters in sizes}
+    with ExitStack() as stack:  # a process for each size, measured in turn; its first round is not counted
+        spawn = multiprocessing.get_context("spawn")
+        processes = {meters: stack.enter_context(spawn.Pool(1)) for meters in sizes}
+        for _ in range(1 + ROUNDS):
+            for meters, process in processes.items():
+                rounds[meters].append(process.apply(measure_round, (folder / str(meters), meters)))
     readings = {meters: sample.readings for meters, sample in samples.items()}
-    each_ns = {meters: 1e9 * cost.aggregation_s / readings[meters] for meters, cost in costs.items()}
-    for meters, cost in costs.items():
+    closing_s, core_s = ({meters: median(r[n] for r in rounds[meters][1:]) for meters in sizes} for n in (0, 1))
+    each_ns = {meters: 1e9 * core_s[meters] / readings[meters] for meters in sizes}
+    for meters in sizes:
         report.print_figure(f"{readings[meters]:,} readings: to aggregate one", each_ns[meters], "ns")
-        report.print_figure(
-            f"{readings[meters]:,} readings: to close one", 1e9 * cost.closing_s / readings[meters], "ns"
-        )
+        closing_ns = 1e9 * closing_s[meters] / readings[meters]
+        report.print_figure(f"{readings[meters]:,} readings: to close one", closing_ns, "ns")
     ratio = max(each_ns.values()) / min(each_ns.values())
     report.print_time("to aggregate one: the most / the least", ratio, at_most=1.2)
     largest = max(sizes)
-    report.print_figure(f"peak memory, {readings[largest]:,} readings", costs[largest].peak_gib, "GiB", at_most=2)
+    peak_gib = max(each[2] for each in rounds[largest])
+    report.print_figure(f"peak memory, {readings[largest]:,} readings", peak_gib, "GiB", at_most=2)
 
 
 def _appends(report: Report, folder: Path) -> None:

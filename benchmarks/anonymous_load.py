@@ -31,11 +31,12 @@ from urllib.parse import urlencode
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.support.databases import migrated_databases
 
 from benchmarks.anonymous_clients import BROKER_KINDS, LONG_ZONE, PRIVATE_KINDS, PUBLIC_KINDS, TILES, ZONES
 from benchmarks.deep_log import INTERVAL_S, DeepLog, sample_plan
 from benchmarks.goals import Goals
-from benchmarks.servers import SERVER, ServerProcess, databases
+from benchmarks.servers import ServerProcess
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
@@ -322,14 +323,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     kinds = [*PUBLIC_KINDS, *PRIVATE_KINDS, *BROKER_KINDS]
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds, help="these kinds alone")
-    parser.add_argument("--server", default=SERVER)
     options, goals = parser.parse_args(), Goals()
     load, long_intervals = Load(connections=500, seconds=60.0, time_factor=1.0), 34_000
     if options.quick:
         load, long_intervals = Load(connections=150, seconds=2.5, time_factor=QUICK_FACTOR), TILES
     public = [kind for kind in options.only if kind in PUBLIC_KINDS]
     private = [kind for kind in options.only if kind not in PUBLIC_KINDS]
-    with databases(options.server) as dsns, tempfile.TemporaryDirectory() as name:
+    with migrated_databases() as dsns, tempfile.TemporaryDirectory() as name:
         if public:
             load_public_port(goals, load, dsns[1], Path(name), public, long_intervals)
         if private:

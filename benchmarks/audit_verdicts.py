@@ -10,20 +10,19 @@ is audited with many seeds and fewer samples. Each run may convict it wrongly wi
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from tests.support.audited_zone import plan, weaker
 
-from benchmarks.goals import Goals
+from benchmarks.goals import Goals, read_options
 from murmurate.lab.audit.attack_result import AttackResult
 from murmurate.lab.audit.run_attacks import audit_samples_needed, run_audit
 from murmurate.lab.audit.simulated_zone import Mechanism, NoiseSource
-from murmurate.planning.plan import Plan, make_plan
-from murmurate.planning.zone_file import parse_zone
+from murmurate.planning.plan import Plan
 from murmurate.privacy.noise import SeededNoise
 from murmurate.release import protect
 from murmurate.types import Release
@@ -34,80 +33,44 @@ FEWER_SAMPLES = 20_000
 DAYS = 20
 FORGOTTEN_SHARE = 1e-3  # of the draws
 
-ZONE = """\
-name = "quay"
-currency = "EUR"
-interval_minutes = 60
-promise = ["interval: 0.5"]
-
-[tariff]
-alpha = "0.01"
-beta = "0.08"
-tick = "0.00001"
-
-[occupancy.resident]
-periods = {{ morning = "07:00", noon = "08:00", evening = "16:00", night = "23:00" }}
-arrive = {{ morning = 0.6, noon = 0.3, evening = 0.9, night = 0.3 }}
-leave = {{ morning = 0.4, noon = 0.9, evening = 0.3, night = 0.8 }}
-
-[[households]]
-name = "hut"
-count = 1
-bound_wh = 100
-away = {{ uniform_to = {hut_away} }}
-home = {{ uniform_to = 100 }}
-occupancy = "resident"
-
-[[households]]
-name = "neighbour"
-count = 2
-bound_wh = 60
-away = {{ uniform_to = {neighbour_away} }}
-home = {{ uniform_to = 60 }}
-occupancy = "resident"
-"""
+Draw = Callable[..., IntArray]
 
 
-class RoundedNoise(SeededNoise):
-    """Draws in steps of 10 Wh."""
+def break_noise(change: Callable[..., IntArray]) -> NoiseSource:
+    """Return noise whose draws are changed: `change` gets the right draw as a function, and its arguments."""
 
-    def draw(self, *arguments: Any) -> IntArray:
-        return np.rint(super().draw(*arguments) / 10).astype(np.int64) * 10
+    class BrokenNoise(SeededNoise):
+        def draw(self, *arguments: Any) -> IntArray:
+            return change(super().draw, *arguments)
 
-
-class CutNoise(SeededNoise):
-    """Draws again beyond four scales."""
-
-    def draw(self, distribution: Any, scale_wh: Any, *core_wh: Any) -> IntArray:
-        drawn = super().draw(distribution, scale_wh, *core_wh)
-        while (beyond := np.abs(drawn) > 4 * scale_wh).any():
-            drawn = np.where(beyond, super().draw(distribution, scale_wh, *core_wh), drawn)
-        return drawn
+    return BrokenNoise
 
 
-class DailyNoise(SeededNoise):
-    """Draws once a day."""
-
-    def draw(self, *arguments: Any) -> IntArray:
-        drawn = super().draw(*arguments)
-        return np.broadcast_to(drawn[..., :1], drawn.shape).copy() if drawn.ndim == 2 else drawn
+def round_draws(draw: Draw, *arguments: Any) -> IntArray:
+    return np.rint(draw(*arguments) / 10).astype(np.int64) * 10
 
 
-class RepeatedNoise(SeededNoise):
-    """Repeats each draw once."""
-
-    def draw(self, *arguments: Any) -> IntArray:
-        drawn = super().draw(*arguments)
-        if drawn.ndim == 2:
-            drawn[:, 1::2] = drawn[:, 0::2][:, : drawn[:, 1::2].shape[1]]
-        return drawn
+def cut_draws(draw: Draw, distribution: Any, scale_wh: Any, *core_wh: Any) -> IntArray:
+    drawn = draw(distribution, scale_wh, *core_wh)
+    while (beyond := np.abs(drawn) > 4 * scale_wh).any():
+        drawn = np.where(beyond, draw(distribution, scale_wh, *core_wh), drawn)
+    return drawn
 
 
-class WeakNoise(SeededNoise):
-    """Draws at nine tenths of the scale."""
+def draw_once_a_day(draw: Draw, *arguments: Any) -> IntArray:
+    drawn = draw(*arguments)
+    return np.broadcast_to(drawn[..., :1], drawn.shape).copy() if drawn.ndim == 2 else drawn
 
-    def draw(self, distribution: Any, scale_wh: Any, *core_wh: Any) -> IntArray:
-        return super().draw(distribution, 0.9 * scale_wh, *core_wh)
+
+def repeat_draws(draw: Draw, *arguments: Any) -> IntArray:
+    drawn = draw(*arguments)
+    if drawn.ndim == 2:
+        drawn[:, 1::2] = drawn[:, 0::2][:, : drawn[:, 1::2].shape[1]]
+    return drawn
+
+
+def weaken_draws(draw: Draw, distribution: Any, scale_wh: Any, *core_wh: Any) -> IntArray:
+    return draw(distribution, 0.9 * scale_wh, *core_wh)
 
 
 class SkippedNoise(SeededNoise):
@@ -133,22 +96,13 @@ class Case(NamedTuple):
     mechanism: Mechanism = protect
 
 
-def plan() -> Plan:
-    return make_plan(parse_zone(ZONE.format(hut_away=20, neighbour_away=20)))
-
-
-def tenth_of_the_scale() -> Plan:
-    correct = plan()
-    return replace(correct, noise=replace(correct.noise, scale_wh=correct.scale_wh / 10))
-
-
 CASES = (
-    Case("rounded to 10 Wh", plan, RoundedNoise),
-    Case("cut at four scales", plan, CutNoise),
-    Case("one draw a day", plan, DailyNoise),
-    Case("every second draw repeated", plan, RepeatedNoise),
-    Case("a tenth of the scale", tenth_of_the_scale),
-    Case("nine tenths of the scale", plan, WeakNoise),
+    Case("rounded to 10 Wh", plan, break_noise(round_draws)),
+    Case("cut at four scales", plan, break_noise(cut_draws)),
+    Case("one draw a day", plan, break_noise(draw_once_a_day)),
+    Case("every second draw repeated", plan, break_noise(repeat_draws)),
+    Case("a tenth of the scale", lambda: weaker(plan(), 10)),
+    Case("nine tenths of the scale", plan, break_noise(weaken_draws)),
     Case("price made from exact demand", plan, mechanism=price_of_exact_demand),
     Case("skipped once in 1,000", plan, SkippedNoise),
 )
@@ -164,9 +118,7 @@ def convictions(case: Case, samples: int, seed: int = 1) -> list[AttackResult]:
 
 def main() -> int:
     """Print the verdicts. Return 1 where one is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=200)
-    runs, goals = parser.parse_args().runs, Goals()
+    runs, goals = read_options(__doc__, runs=200).runs, Goals()
     print(f"{SAMPLES:,} samples in each of two cases")
     for case in CASES:
         attacks = convictions(case, SAMPLES)

@@ -5,7 +5,20 @@ one release each:                                             11.2 s  at most 20
 
 from __future__ import annotations
 
+import argparse
 from math import inf
+from typing import Any
+
+
+def read_options(doc: str | None, **defaults: Any) -> argparse.Namespace:
+    """Read the command line of a benchmark: an option for each default. One that is False is a switch."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        if default is False:
+            parser.add_argument(f"--{name.replace('_', '-')}", action="store_true")
+        else:
+            parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+    return parser.parse_args()
 
 
 class Goals:

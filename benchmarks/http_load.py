@@ -1,6 +1,6 @@
 """The HTTP APIs under load: ready prices beside a plain Starlette route, reads after a new price, readings.
 
-    python -m benchmarks.http_load [--server "host=127.0.0.1 user=postgres"]
+    python -m benchmarks.http_load
 
 Needs wrk. Creates two databases on the server and drops them afterwards. Both servers of the first figure are one
 process each with the same event loop and parser, and send the same bytes. wrk measures them in turn: how many requests
@@ -10,8 +10,6 @@ no answer is ready, and once more when all are.
 
 from __future__ import annotations
 
-import argparse
-import io
 import json
 import re
 import resource
@@ -28,12 +26,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from tests.support.databases import migrated_databases
+from tests.support.request_bodies import readings_parquet
 
 from benchmarks.deep_log import INTERVAL_S, sample_plan
-from benchmarks.goals import Goals
-from benchmarks.servers import SERVER, ServerProcess, databases
+from benchmarks.goals import Goals, read_options
+from benchmarks.servers import ServerProcess
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import SystemNoise
 from murmurate.public_log.signing import Ed25519Signer
@@ -225,10 +223,7 @@ def measure_ingest(goals: Goals, root: Path, state: str) -> None:
 
 
 def _body(meters: np.ndarray, start_s: int) -> bytes:
-    start = pa.array(np.full(len(meters), start_s * 10**6), pa.timestamp("us", "UTC"))
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"meter": meters, "interval_start": start, "energy_wh": meters % 600}), sink)
-    return sink.getvalue()
+    return readings_parquet(meters.tolist(), start_s, meters % 600)
 
 
 def _post(token: str, body: bytes) -> int:
@@ -240,11 +235,9 @@ def _post(token: str, body: bytes) -> int:
 
 def main() -> int:
     """Print the figures. Return 1 where one misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", default=SERVER)
-    server, goals = parser.parse_args().server, Goals()
+    goals, _ = Goals(), read_options(__doc__)
     assert shutil.which("wrk"), "wrk is needed: apt-get install wrk"
-    with databases(server) as (state, log), tempfile.TemporaryDirectory() as folder:
+    with migrated_databases() as (state, log), tempfile.TemporaryDirectory() as folder:
         root, zones = Path(folder), PublishedZones(state, log)
         Landing.create(root / "landing")
         rows = (f"{meter},harbour,1000,200" for meter in range(METERS))

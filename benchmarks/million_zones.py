@@ -11,7 +11,6 @@ prices. A goal counts for the slowest process.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import sys
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.deep_log import BATCH, INTERVAL_S, own_plans
-from benchmarks.goals import Goals
+from benchmarks.goals import Goals, read_options
 from benchmarks.memory_log import MemoryLog, MemorySession, MemoryState
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import SystemNoise
@@ -114,10 +113,7 @@ def resident_bytes() -> int:
 
 def main() -> int:
     """Print the figures. Return 1 where one misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--zones", type=int, default=1_000_000)
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
+    options = read_options(__doc__, zones=1_000_000, processes=2)
     terms = {digest: ReleaseTerms.from_json(text) for digest, text in own_plans([f"make-{n}" for n in range(PLANS)])}
     shards = range(options.zones // MAX_ZONES)
     parts = [(shards[start :: options.processes], terms) for start in range(options.processes)]

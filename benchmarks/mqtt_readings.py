@@ -11,7 +11,6 @@ reading may be lost.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import socket
 import sys
@@ -26,8 +25,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from paho.mqtt.client import Client
+from tests.support.broker import end_session, stop_client
+from tests.support.waiting import wait_until
 
-from benchmarks.goals import Goals
+from benchmarks.goals import Goals, read_options
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MAX_MESSAGE_BYTES
@@ -70,12 +71,7 @@ def publish_readings(mark: str, count: int, done: Any) -> None:
             time.sleep(0.001)
         packets = bytearray()
         for meter in range(sent, min(sent + 100, count)):
-            text = b'{"meter":"%s-%d","interval_start":%d,"energy_wh":%d}' % (
-                mark.encode(),
-                meter,
-                START_S,
-                meter % 900,
-            )
+            text = f'{{"meter":"{mark}-{meter}","interval_start":{START_S},"energy_wh":{meter % 900}}}'.encode()
             body = topic + (meter % 65_535 + 1).to_bytes(2, "big") + text
             packets += bytes([0x32, len(body)]) + body
         line.sendall(packets)
@@ -127,12 +123,12 @@ def measure_bare_client(mark: str, count: int) -> Rate:
         max_message_bytes=MAX_MESSAGE_BYTES,
     )
     try:
-        _await_connection(client)
+        assert wait_until(client.is_connected)
+        time.sleep(SUBSCRIBED_AFTER_S)
         return measure(mark, count, lambda: seen[0])
     finally:
-        client.disconnect()
-        client.loop_stop()
-        _end_session(f"{mark}-bare")
+        stop_client(client)
+        end_session(f"{mark}-bare")
 
 
 def measure_consumer(mark: str, count: int, folder: Path) -> Rate:
@@ -157,36 +153,18 @@ def measure_consumer(mark: str, count: int, folder: Path) -> Rate:
     )
     thread = consumer.start()
     try:
-        while not consumer.is_connected:
-            time.sleep(0.01)
+        assert wait_until(lambda: consumer.is_connected)
         time.sleep(SUBSCRIBED_AFTER_S)
         return measure(mark, count, lambda: ingestor.counts["accepted"])
     finally:
         consumer.stop()
         thread.join()
-        _end_session(f"{mark}-consumer")
-
-
-def _await_connection(client: Client) -> None:
-    while not client.is_connected():
-        time.sleep(0.01)
-    time.sleep(SUBSCRIBED_AFTER_S)
-
-
-def _end_session(client_id: str) -> None:
-    """Have the broker forget a client: one that connects anew, without topics, has no session when it leaves."""
-    client = connect_mqtt(MqttBroker(), client_id)
-    _await_connection(client)
-    client.disconnect()
-    client.loop_stop()
+        end_session(f"{mark}-consumer")
 
 
 def main() -> int:
     """Print both rates. Return 1 where one misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readings", type=int, default=100_000)
-    parser.add_argument("--quick", action="store_true", help="15,000 readings")
-    options = parser.parse_args()
+    options = read_options(__doc__, readings=100_000, quick=False)
     count = 15_000 if options.quick else options.readings
     mark = f"bench{token_hex(4)}"
     bare = measure_bare_client(mark, count)

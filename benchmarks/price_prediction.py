@@ -10,11 +10,10 @@ strongly are dealt with. Everything has a seed: the figures are the same in ever
 
 from __future__ import annotations
 
-import argparse
 import sys
 from math import inf
 
-from benchmarks.goals import Goals
+from benchmarks.goals import Goals, read_options
 from murmurate.lab.evaluate.evaluation import SizeComparison, SizeStress, evaluate_region
 from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, NoiseLaw, PromisedNoise
 from murmurate.lab.evaluate.region import USUAL_REGION, RegionSize, simulate_region
@@ -33,10 +32,7 @@ MAX_LOSS_RATIO, MAX_STEP_RATIO = {1.0: 0.20, 1.5: 0.25}, 0.25  # of the exact ec
 
 def main() -> int:
     """Print the figures of each world. Return 1 where one misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one small world, zones of 1,000 and 10,000 homes")
-    parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one for each core")
-    arguments, goals = parser.parse_args(), Goals()
+    arguments, goals = read_options(__doc__, quick=False, jobs=0), Goals()  # 0 jobs: one for each core
     for factor in (1.0,) if arguments.quick else tuple(SEEDS):
         sizes, scale = (QUICK_SIZES, QUICK_REGION) if arguments.quick else (SIZES, USUAL_REGION)
         region = simulate_region(SEEDS[factor], sizes, shock_factor=factor, scale=scale, jobs=arguments.jobs)

@@ -1,18 +1,17 @@
 """A release for each of 100,000 zones, each with its own plan, through the real publisher.
 
-    python -m benchmarks.publisher_throughput [--zones N] [--depth N] [--server "host=127.0.0.1 user=postgres"]
+    python -m benchmarks.publisher_throughput [--zones N] [--depth N]
 
 Creates two databases on the server, publishes some intervals and drops them. The last interval is measured, from the
 first lock to the last commit. Time in the database is the time that the publisher waits for PostgreSQL. The baseline
 writes the same rows into tables with the same keys, in the same batches, by COPY, with equally durable commits. Disk
-and write-ahead log are those of state and log together, whatever else the server does meanwhile. `--depth` is the
+and write-ahead log are those of state and log together, without what else the server does. `--depth` is the
 number of intervals before (288 are three days): all but the last two are copied into the stores. In a real deployment
 state and log are two servers, which share this work.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,11 +21,11 @@ from typing import Any, ClassVar
 import numpy as np
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from tests.support.databases import migrated_databases
 
 from benchmarks.cpu_seconds import process_core_s
 from benchmarks.deep_log import BATCH, INTERVAL_S, DeepLog, own_plans, sample_plan
-from benchmarks.goals import Goals
-from benchmarks.servers import SERVER, databases
+from benchmarks.goals import Goals, read_options
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
 from murmurate.public_log.signing import Ed25519Signer
@@ -309,12 +308,8 @@ def measure(state: str, log: str, zones: int, depth: int) -> int:
 
 def main() -> int:
     """Print the figures. Return 1 where one misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--zones", type=int, default=100_000)
-    parser.add_argument("--depth", type=int, default=4)
-    parser.add_argument("--server", default=SERVER)
-    options = parser.parse_args()
-    with databases(options.server) as (state, log):
+    options = read_options(__doc__, zones=100_000, depth=4)
+    with migrated_databases() as (state, log):
         return measure(state, log, options.zones, options.depth)
 
 

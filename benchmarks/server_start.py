@@ -1,6 +1,6 @@
 """The public server with 100,000 zones and three days of prices: its start, its memory, and how soon a price shows.
 
-    python -m benchmarks.server_start [--zones 100000] [--intervals 288] [--server "host=127.0.0.1 user=postgres"]
+    python -m benchmarks.server_start [--zones 100000] [--intervals 288]
 
 Real signed tiles are copied into a log in PostgreSQL, which is not measured. Then `murmurate serve` starts in a process
 of its own. It has started when it is ready for requests, and has read all when it no longer works. Then each shard gets
@@ -10,7 +10,6 @@ shows the last of them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -20,9 +19,12 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+from tests.support.databases import migrated_databases
+from tests.support.waiting import wait_until
+
 from benchmarks.deep_log import BATCH, INTERVAL_S, DeepLog, own_plans
-from benchmarks.goals import Goals
-from benchmarks.servers import SERVER, ServerProcess, databases
+from benchmarks.goals import Goals, read_options
+from benchmarks.servers import ServerProcess
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.zone_table import MAX_ZONES, ZoneRow, ZoneTable
 from murmurate.service.public_api.live_state import MAX_PRELOADED_PLANS
@@ -50,9 +52,7 @@ def make_log(log: PostgresLogStore, zones: int, first: int) -> DeepLog:
 def await_true(check: Callable[[], bool]) -> float:
     """Return the seconds until it holds."""
     begin = time.perf_counter()
-    while not check():
-        assert time.perf_counter() - begin < TIMEOUT_S
-        time.sleep(0.02)
+    assert wait_until(check, TIMEOUT_S, pause_s=0.02)
     return time.perf_counter() - begin
 
 
@@ -103,12 +103,8 @@ def measure(log_dsn: str, zones: int, intervals: int, folder: Path) -> int:
 
 def main() -> int:
     """Print the figures. Return 1 where one misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--zones", type=int, default=100_000)
-    parser.add_argument("--intervals", type=int, default=288)
-    parser.add_argument("--server", default=SERVER)
-    options = parser.parse_args()
-    with databases(options.server) as (_, log_dsn), tempfile.TemporaryDirectory() as folder:
+    options = read_options(__doc__, zones=100_000, intervals=288)
+    with migrated_databases() as (_, log_dsn), tempfile.TemporaryDirectory() as folder:
         return measure(log_dsn, options.zones, options.intervals, Path(folder))
 
 

@@ -1,4 +1,4 @@
-"""Databases of a benchmark, and servers in processes of their own."""
+"""Servers in their own processes: how soon they are ready, and what they take."""
 
 from __future__ import annotations
 
@@ -6,36 +6,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from secrets import token_hex
 from typing import Self
 
-import psycopg
-
 from benchmarks.cpu_seconds import process_core_s
-from murmurate.service.storage.migrate import migrate_database
 
-SERVER = "host=127.0.0.1 user=postgres"  # unless `--server` names another one
 _START_TIMEOUT_S, _STOP_TIMEOUT_S = 600.0, 60.0
-
-
-@contextmanager
-def databases(server: str) -> Iterator[tuple[str, str]]:
-    """Create a state and a log database for the block."""
-    names = [f"murmurate_{kind}_{token_hex(4)}" for kind in ("state", "log")]
-    with psycopg.connect(f"{server} dbname=postgres", autocommit=True) as connection:
-        for name in names:
-            connection.execute(f"CREATE DATABASE {name}")
-        try:
-            state, log = (f"{server} dbname={name}" for name in names)
-            migrate_database(state, "state")
-            migrate_database(log, "log")
-            yield state, log
-        finally:
-            for name in names:
-                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 class ServerProcess:

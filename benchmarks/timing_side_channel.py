@@ -13,7 +13,6 @@ and not detected with them.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchmarks.deep_log import sample_plan
-from benchmarks.goals import Goals
+from benchmarks.goals import Goals, read_options
 from benchmarks.memory_log import MemoryLog, MemoryState
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
@@ -95,9 +94,7 @@ def correlate_send_time(releases: int, *, in_slot: bool, delay_s: float) -> floa
 
 def main() -> int:
     """Print the correlations. Return 1 if the delay is not detected, or is detected with slots."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=20_000)
-    releases = parser.parse_args().releases
+    releases = read_options(__doc__, releases=20_000).releases
     goals, delay_s = Goals(), DELAY_S
     print(f"{releases:,} releases; z of the rank correlation of the size of the noise with the send time")
     goals.print_figure("sent at once", correlate_send_time(releases, in_slot=False, delay_s=0.0))

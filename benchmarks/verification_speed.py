@@ -9,7 +9,6 @@ length of the log. Time is processor time of this process. Exits with 1 below th
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -17,7 +16,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from benchmarks.goals import Goals
+from benchmarks.goals import Goals, read_options
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
@@ -84,10 +83,7 @@ def measure(items: list[bytes | str], plans: Iterable[str], proof_s: float) -> f
 def main() -> int:
     """Print the figures. Return 1 where one misses its goal."""
     goals = Goals()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, number in (("shards", 5), ("zones", 1000), ("intervals", 24), ("lines", 2000)):
-        parser.add_argument(f"--{name}", type=int, default=number)
-    options = parser.parse_args()
+    options = read_options(__doc__, shards=5, zones=1000, intervals=24, lines=2000)
     plans = make_plans()
     terms = [ReleaseTerms.from_json(text) for text in plans]
     made = [make_shard(f"shard {n}", terms, options.zones, options.intervals) for n in range(options.shards)]

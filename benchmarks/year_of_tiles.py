@@ -1,6 +1,6 @@
 """A year of one shard in accelerated time, archived each day: sizes, dumps and starts, month by month.
 
-    python -m benchmarks.year_of_tiles [--zones N] [--days-a-month N] [--server "host=127.0.0.1 user=postgres"]
+    python -m benchmarks.year_of_tiles [--zones N] [--days-a-month N]
 
 Every interval of the last twelve months of 30 days is published by the real publisher into two databases. After each
 day the demand of a week ago is purged and the tiles of 31 days ago are archived. After each month: the size of both
@@ -12,7 +12,6 @@ stay within 20 %. `--keep-all` archives nothing: it shows what would grow.
 
 from __future__ import annotations
 
-import argparse
 import re
 import resource
 import subprocess
@@ -22,16 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from tests.support.databases import database, migrated_databases
 
-from benchmarks.goals import Goals
-from benchmarks.servers import SERVER, databases
+from benchmarks.goals import Goals, read_options
 from murmurate.commands.archive import archive_tiles
 from murmurate.commands.export import write_archive
 from murmurate.commands.log_source import open_log_source
@@ -235,19 +233,11 @@ def dump_database(dsn: str) -> bytes:
 
 
 @contextmanager
-def copied_databases(server: str, original: Databases) -> Iterator[Databases]:
+def copied_databases(original: Databases) -> Iterator[Databases]:
     """Copy both databases for the block. No other session may use them meanwhile."""
-    names = {}
-    with psycopg.connect(f"{server} dbname=postgres", autocommit=True) as connection:
-        try:
-            for database in (original.state, original.log):
-                source, name = conninfo_to_dict(database.dsn)["dbname"], f"murmurate_copy_{token_hex(6)}"
-                connection.execute(f"CREATE DATABASE {name} TEMPLATE {source}")
-                names[database.store] = name
-            yield Databases.from_dsns(**{store: f"{server} dbname={name}" for store, name in names.items()})
-        finally:
-            for name in names.values():
-                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    state_name, log_name = (conninfo_to_dict(each.dsn)["dbname"] for each in (original.state, original.log))
+    with database("copy", f"TEMPLATE {state_name}") as state, database("copy", f"TEMPLATE {log_name}") as log:
+        yield Databases.from_dsns(state=state, log=log)
 
 
 def spread(months: Sequence[MonthSizes] | Sequence[MonthTimes], name: str) -> float:
@@ -269,14 +259,9 @@ def print_table(rows: Sequence[MonthSizes] | Sequence[MonthTimes]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--zones", type=int, default=100)
-    parser.add_argument("--days-a-month", type=int, default=DAYS_A_MONTH)
-    parser.add_argument("--keep-all", action="store_true", help="archive nothing")
-    parser.add_argument("--server", default=SERVER)
-    arguments = parser.parse_args()
-    goals, server = Goals(), arguments.server
-    with databases(server) as (state, log), TemporaryDirectory() as folder, ExitStack() as copied:
+    arguments = read_options(__doc__, zones=100, days_a_month=DAYS_A_MONTH, keep_all=False)
+    goals = Goals()
+    with migrated_databases() as (state, log), TemporaryDirectory() as folder, ExitStack() as copied:
         archive = None if arguments.keep_all else Path(folder) / "archive"
         year = YearOfTiles(state, log, archive, zones=arguments.zones, days_a_month=arguments.days_a_month)
         sizes, copies = list[MonthSizes](), list[tuple[Databases, int]]()
@@ -284,7 +269,7 @@ def main() -> int:
             year.write_month(month)
             sizes.append(year.measure_sizes())
             year.close()
-            copies.append((copied.enter_context(copied_databases(server, year.databases)), year.until))
+            copies.append((copied.enter_context(copied_databases(year.databases)), year.until))
         print_table(sizes)
         times = measure_in_turn(year, copies)
         print_table(times)

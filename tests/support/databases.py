@@ -39,6 +39,13 @@ def migrated_database(store: Literal["state", "log"]) -> Iterator[str]:
         yield dsn
 
 
+@contextmanager
+def migrated_databases() -> Iterator[tuple[str, str]]:
+    """A state and a log."""
+    with migrated_database("state") as state, migrated_database("log") as log:
+        yield state, log
+
+
 @pytest.fixture
 def state_dsn() -> Iterator[str]:
     with migrated_database("state") as dsn:
