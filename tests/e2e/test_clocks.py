@@ -1,7 +1,7 @@
 """The clock of one process is wrong by ten intervals: no reading is lost, and no price of hours ago called current."""
 
 import json
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import httpx
 import pytest
@@ -155,8 +155,10 @@ def test_a_public_process_whose_clock_is_wrong_calls_no_price_current_and_is_not
     writer.write(PRICED + 1, 400_000)
     writer.close()
     current = "/zones/harbour/now"
-    with running_part(tmp_path, "public", now_s=(FIRST + PRICED) * STEP_S, log=log_dsn) as (_, service):
+    running = running_part(tmp_path, "public", now_s=(FIRST + PRICED) * STEP_S, log=log_dsn)
+    with running as (_, service), ExitStack() as stack:
         part = Part(service)
+        stack.callback(part.web.close)
         right = part.web.get(current).raise_for_status().json()
         assert part.status("/readyz?zone=harbour") == 200
         for shift_s, word in ((-TEN_INTERVALS_S, "behind"), (STEP_S, "ahead of")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
@@ -63,9 +64,10 @@ def night(tmp_path_factory):
     rng, dice = np.random.default_rng(3), random.Random(3)  # noqa: S311
     with harbour_operator(tmp_path_factory.mktemp("night"), speed=SPEED, in_s=9.0) as operator:
         services = [operator.start_service(SETTINGS) for _ in range(2)]
-        head_end, expected = HeadEnd(operator), {}
+        expected = {}
         restarting = threading.Thread(target=restart, args=services[:1])
-        try:
+        with closing(HeadEnd(operator)) as head_end, ExitStack() as stack:
+            stack.callback(lambda: restarting.ident is None or restarting.join())
             for number in range(INTERVALS):
                 start_s = NIGHT_S + number * STEP_S
                 time.sleep(max(0.0, operator.clock.wall_at(start_s + STEP_S) - time.time()))
@@ -78,9 +80,6 @@ def night(tmp_path_factory):
                 assert (receipt["accepted"], receipt["late"]) == (len(energy), 0)
                 silent = HOMES - len(energy)
                 expected[start_s // STEP_S] = (int(energy.sum()) + silent * IMPUTED_WH, len(energy), silent)
-        finally:
-            if restarting.ident is not None:
-                restarting.join()
         await_interval(operator, services[0], NIGHT_S // STEP_S + INTERVALS - 1)
         yield operator, services, expected
 

@@ -123,6 +123,7 @@ class Meters:
     def finish(self):
         self._stopped.set()
         self._thread.join()
+        self._head_end.close()
         assert not self._failed, self._failed
 
 

@@ -9,8 +9,7 @@ from itertools import cycle
 
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.kill_points import POINTS
-from tests.fault_injection.sample_zones import FIRST
-from tests.fault_injection.seeded_choices import seeded_random
+from tests.fault_injection.sample_zones import FIRST, seeded_random
 from tests.fault_injection.store_pair import MURMURATE, PublisherPool, RunContext, StorePair, publisher_pool
 
 _AHEAD = 40  # intervals with demand after the last published one

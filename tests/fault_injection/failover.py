@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.fault_injection.checks import check_append_only, check_log
 from tests.fault_injection.crashes import keep_ahead
-from tests.fault_injection.seeded_choices import seeded_random
+from tests.fault_injection.sample_zones import seeded_random
 from tests.fault_injection.store_pair import MURMURATE, PublisherPool, RunContext, StorePair, Violation, publisher_pool
 from tests.support.postgres_cluster import Cluster
 from tests.support.postgres_proxy import NetworkFault, Proxy, proxy

@@ -2,13 +2,11 @@
 
 import json
 import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.documented_commands import commands_of, run_in_shell
 from tests.support.made_wheel import write_made_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -18,8 +16,7 @@ DOWNLOAD = "pip download citylearn==2.2b0 --no-deps -d data"
 
 
 def commands():
-    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [line for line, _ in commands_of(PAGE)]
 
 
 def test_the_page_downloads_what_the_long_run_downloads():
@@ -32,16 +29,11 @@ def test_the_page_downloads_what_the_long_run_downloads():
 @pytest.mark.slow
 def test_the_page_runs_as_written_on_a_made_wheel(tmp_path):
     write_made_wheel(tmp_path / WHEEL, hours=20 * 7 * 24 + 24)
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),  # the checkout
-    }
+    checkout = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     told = [command for command in commands() if command != DOWNLOAD]
     assert told == [f"python -m research.real_homes {WHEEL} --out homes/"]
     for command in told:
-        done = subprocess.run(
-            ["bash", "-ec", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        done = run_in_shell(command, tmp_path, PYTHONPATH=checkout)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         assert "The page is homes/index.html; figures and homes.json are in the same folder." in done.stdout
     page = (tmp_path / "homes" / "index.html").read_text(encoding="utf-8")

@@ -1,14 +1,11 @@
 """The pages: every command of the tutorial runs as written and prints what is shown, and no link leads nowhere."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.documented_commands import commands_of, prints, shown_below
+from tests.support.documented_commands import commands_of, prints, run_in_shell, shown_below
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "plan-and-attack.md"
@@ -26,14 +23,11 @@ def test_output_that_was_never_printed_is_noticed():
 
 @pytest.mark.slow
 def test_the_tutorial_runs_as_written_and_prints_what_it_shows(tmp_path):
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     told = commands_of(TUTORIAL)
     assert any(line.startswith("murmurate audit") for line, _ in told)
     assert not all(succeeds for _, succeeds in told)
     for (line, succeeds), lines in zip(told, shown_below(TUTORIAL), strict=True):
-        done = subprocess.run(
-            ["bash", "-ec", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        done = run_in_shell(line, tmp_path)
         assert (done.returncode == 0) == succeeds, (line, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr, (line, done.stderr)
         if not line.startswith("murmurate audit"):  # whose numbers are drawn; another machine may round one otherwise
@@ -45,14 +39,11 @@ def test_the_tutorial_runs_as_written_and_prints_what_it_shows(tmp_path):
 
 @pytest.mark.slow
 def test_the_page_on_evaluating_runs_as_written(tmp_path):
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     told = commands_of(EVALUATE)
     assert all(line.startswith("murmurate evaluate --quick") for line, _ in told)
     assert len(told) == 2
     for (line, _), lines in zip(told, shown_below(EVALUATE), strict=True):
-        done = subprocess.run(
-            ["bash", "-ec", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        done = run_in_shell(line, tmp_path)
         assert done.returncode == 0, (line, done.stdout, done.stderr)
         assert prints(done.stdout, lines), (line, lines, done.stdout)
     for name in ("index.html", "results.json", "homes.png", "promise.svg"):
@@ -86,10 +77,7 @@ def test_the_script_of_a_page_prints_what_the_page_shows(page, script, tmp_path)
     ((line, _),) = commands_of(page)
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     assert line.startswith(f"python docs/examples/{script} --out ")
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-ec", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_in_shell(line, tmp_path)
     assert done.returncode == 0, done.stderr
     assert prints(done.stdout, shown_below(page)[0]), done.stdout
     assert (tmp_path / line.split()[-1]).stat().st_size > 10_000

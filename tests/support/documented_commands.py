@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+
+def run_in_shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of a page in a folder, with the programs of this environment first on the path."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path} | variables
+    command = ["bash", "-ec", line]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def _blocks(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tarfile
 import time
@@ -24,7 +23,7 @@ from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
 from tests.support.databases import SERVER, execute_on_server
-from tests.support.documented_commands import commands_in
+from tests.support.documented_commands import commands_in, run_in_shell
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAYING = 314_159_265  # a demand that nothing prints by chance
@@ -76,14 +75,7 @@ class Operator:
 
     def run(self, line: str, *, status: int = 0, **environment: str) -> str:
         """What a shell prints for a command; the test fails if its exit status is another one than `status`."""
-        done = subprocess.run(
-            ["bash", "-ec", line],
-            cwd=self.folder,
-            env=self.environment | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_in_shell(line, self.folder, **self.environment | environment)
         shown = done.stdout + done.stderr
         self.shown += shown
         assert done.returncode == status, (line, done.returncode, shown)

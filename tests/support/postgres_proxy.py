@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import select
 import socket
 import struct
@@ -12,7 +13,6 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any
 
-from tests.fault_injection.seeded_choices import seeded_random
 from tests.support.postgres_cluster import dsn_of
 
 _POLL_S = 0.05
@@ -109,7 +109,7 @@ class Proxy:
         self.fault = NetworkFault.FORWARD
         self.lost = 0
         self._word, self._loss = word, loss
-        self._rng = seeded_random(seed)
+        self._rng = random.Random(seed)  # noqa: S311 nothing secret is chosen
         self._closing = False
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
