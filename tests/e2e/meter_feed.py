@@ -11,7 +11,6 @@ import numpy as np
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.service.ingest.meter_registry import signed_bytes
 from tests.e2e.harbour import BOUND_WH, HOMES, STEP_S
-from tests.e2e.running_service import BOUND_WH, HOMES, STEP_S
 from tests.support.broker import start_client, stop_client
 from tests.support.request_bodies import readings_parquet
 from tests.support.running_service import HeadEnd, RunningService, ServiceOperator

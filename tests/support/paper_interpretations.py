@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from murmurate.lab.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperInterpretation
 from research.paper.simulated_zones import PAPER_INTERPRETATIONS, PaperInterpretation
 
 
