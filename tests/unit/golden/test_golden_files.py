@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from murmurate.commands.verify import verification_document
 from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.public_log.make_tile import change_key, open_shard, release_interval
@@ -29,7 +30,9 @@ from murmurate.service.public_api.price_formats import (
     vse_tariffs,
     zone_entry,
 )
+from tests.support.sample_logs import check
 from tests.support.zone_views import seconds, view_of
+from tests.unit.golden.damaged_logs import PLANS, closed_log, damaged_logs, predicted_shard
 
 EXPECTED = Path(__file__).parent / "expected"
 FIRST = 480_000
@@ -64,6 +67,33 @@ def shard_files() -> dict[str, bytes]:
     }
 
 
+def line_files() -> dict[str, bytes]:
+    """Lines of zones under changes of plan and key, until they are closed, and with predicted prices."""
+    closed, predicted = closed_log(), predicted_shard()
+    logs = {f"closed-{zone}": closed.lines(zone) for zone in ("hill", "quay")}
+    table = predicted.head.table
+    logs["predicted"] = [make_zone_line(tile, table, "hill").to_json() for tile in predicted.tiles]
+    files = {f"{name}.jsonl": "".join(f"{line}\n" for line in lines).encode() for name, lines in logs.items()}
+    tiles = {"closing": closed.tiles[-2], "predicted": predicted.tiles[-1]}
+    return files | {f"{name}.tile": tile.to_bytes() for name, tile in tiles.items()}
+
+
+def finding_files() -> dict[str, bytes]:
+    """What `murmurate verify --json` prints about logs with one thing wrong."""
+    documents: dict[str, dict[str, object]] = {"tiles.json": {}, "lines.json": {}}
+    for name, sources in damaged_logs().items():
+        report = check(*sources, plans=PLANS)
+        document = verification_document(report, [])
+        about = {member: document[member] for member in ("valid", "complete", "zones", "finding_count", "findings")}
+        proofs = [[proof.zone, proof.contradicts, len(proof.lines)] for proof in report.proofs]
+        documents["lines.json" if "line" in name else "tiles.json"][name] = about | {"proofs": proofs}
+    files: dict[str, bytes] = {}
+    for file, cases in documents.items():  # a line for each log
+        lines = (f"{json.dumps(name)}: {json.dumps(about, ensure_ascii=False)}" for name, about in cases.items())
+        files[file] = "{{\n{}\n}}\n".format(",\n".join(lines)).encode()
+    return files
+
+
 def api_files() -> dict[str, bytes]:
     """Answers of the public API about a day and a half of one zone, with prices that are withheld and expected."""
     begin_s = seconds(2026, 11, 13, 23)
@@ -91,10 +121,11 @@ def plan_files() -> dict[str, bytes]:
     return {"plan.json": make_plan(parse_zone(EXAMPLE_ZONE_FILE)).to_json().encode()}
 
 
-SOURCES = {"log": shard_files, "api": api_files, "plan": plan_files}
+SLOW = {"lines", "findings"}  # a fifth of a second or longer
+SOURCES = {"log": shard_files, "lines": line_files, "findings": finding_files, "api": api_files, "plan": plan_files}
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SOURCES])
 def test_bytes_that_others_have_stored_do_not_change(source):
     folder = EXPECTED / source
     assert SOURCES[source]() == {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
