@@ -6,9 +6,8 @@ from itertools import pairwise
 
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import verify_signature
-from murmurate.public_log.tile import RowKind, TileKind, parse_tile
+from murmurate.public_log.tile import RowKind, TileKind, parse_tile, row_members
 from murmurate.public_log.tile_chain import ShardHead, check_next
-from murmurate.public_log.zone_line import row_members
 from murmurate.public_log.zone_table import ZoneTable
 from tests.fault_injection.sample_zones import FIRST, NO_DEMAND_EVERY
 from tests.fault_injection.store_pair import StorePair, Violation

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from murmurate.public_log.tile import parse_tile
-from murmurate.public_log.zone_line import row_members
+from murmurate.public_log.tile import parse_tile, row_members
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore

@@ -12,11 +12,10 @@ from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.plan import load_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import parse_tile
-from murmurate.public_log.zone_line import check_zone_follows, parse_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.verification.verifier import check_log
 from tests.fuzzing.fuzz_target import FuzzTarget
-from tests.support.sample_logs import PLAN, ShardLog, log
+from tests.support.sample_logs import PLAN, ShardLog, follow_line, log
 
 _WORDS = (
     *(b'"count":', b'"extensions":{}', b'"interval":', b'"kind":"release"', b'"kind":"open"', b'"kind":"zones"'),
@@ -31,7 +30,7 @@ def _parse_lines(data: bytes) -> None:
     """Lines of one zone, one after the other, as a reader without any other zone checks them."""
     head = None
     for text in data.decode(errors="replace").splitlines():
-        head = check_zone_follows(head, parse_zone_line(text))
+        head = follow_line(head, text)
 
 
 def _parse_table(data: bytes) -> str:

@@ -140,7 +140,7 @@ def test_no_metaphor_is_left_in_source_and_docs():
         for path in [*TREES, *PAGES]
         for name in [str(path.relative_to(ROOT))]
     }
-    assert len(found) > 400
+    assert len(found) > 300
     assert {name: words for name, words in found.items() if words} == {}
 
 

@@ -20,9 +20,9 @@ from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.public_log.make_tile import change_key, change_zones, open_shard, release_interval
 from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.public_log.tile import NoiseCode, RowKind, Rows, Tile, hash_leaves, row_dtype, sign_tile
+from murmurate.public_log.tile import NoiseCode, RowKind, Rows, Tile, hash_leaves, is_closed_by, row_dtype, sign_tile
 from murmurate.public_log.tile_chain import ShardHead, check_follows, close_zones
-from murmurate.public_log.zone_line import is_closed_by, make_zone_line
+from murmurate.public_log.zone_line import line_table, make_zone_line, parse_zone_line
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.verification.verifier import check_log
 
@@ -175,6 +175,12 @@ class ShardLog:
     def items(self) -> list[bytes | str]:
         """What a source has: zone tables and tiles."""
         return [*(table.text for table in self.tables.values()), *(tile.to_bytes() for tile in self.tiles)]
+
+
+def follow_line(head: ShardHead | None, line: str | Tile) -> ShardHead:
+    """The head after a line, as a reader of one zone alone follows it. Raises ChainError where it may not follow."""
+    line = parse_zone_line(line) if isinstance(line, str) else line
+    return check_follows(head, line, line_table(line, head.table.rows[0].since if head and head.table.rows else None))
 
 
 def head_alone(tile: Tile, table: ZoneTable) -> ShardHead:

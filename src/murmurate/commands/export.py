@@ -23,7 +23,7 @@ from murmurate.service.log_reader.archive import Archive, TilesArchivedError
 from murmurate.service.storage.databases import Database, mask_database_errors
 from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
 from murmurate.service.storage.tile_archive import TileArchive
-from murmurate.verification.log_item import archived_note
+from murmurate.verification.sources import archived_note
 
 TILES_PER_FETCH = 16
 _SELECT_ARCHIVED = "SELECT shard, seq FROM public_log.archived ORDER BY shard"

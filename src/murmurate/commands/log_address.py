@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from murmurate.commands.log_files import LogWriter, document_name, note_name, tile_name
 from murmurate.errors import MurmurateError
-from murmurate.verification.log_item import archived_note
+from murmurate.verification.sources import archived_note
 
 SHARD_LIST = "shards"
 FetchBytes = Callable[[str], bytes]  # the body at an address

@@ -19,7 +19,7 @@ from typing import IO, Protocol
 
 from murmurate.errors import MurmurateError
 from murmurate.service.storage.tile_archive import shard_folder
-from murmurate.verification.log_item import NOTE_NAME, LogItem
+from murmurate.verification.sources import NOTE_NAME, LogItem
 
 MAX_ITEM_BYTES = 1 << 24  # a tile of 1,000 zones has about 90,000
 TAR_BLOCK_BYTES = 512

@@ -17,7 +17,7 @@ from urllib.error import URLError
 from murmurate.commands.log_address import FirstSeq, copy_whole_log, find_base_address
 from murmurate.commands.log_files import MAX_ITEM_BYTES, TAR_BLOCK_BYTES, is_tar, open_tar_writer, read_folder, read_tar
 from murmurate.errors import MurmurateError
-from murmurate.verification.log_item import ItemKind, LogItem, LogSource, find_kind
+from murmurate.verification.sources import ItemKind, LogItem, LogSource, find_kind
 
 MAX_LOG_LINE_BYTES = 1 << 20  # bytes; the line of a zone has about 2,000
 FETCH_TIMEOUT_S = 30

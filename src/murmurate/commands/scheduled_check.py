@@ -17,9 +17,8 @@ from pathlib import Path
 
 from murmurate.errors import MurmurateError
 from murmurate.files import read_text
-from murmurate.verification.check_context import peek_place
-from murmurate.verification.log_item import ItemKind, LogItem, LogSource, find_kind, read_items
 from murmurate.verification.report import LogFinding, VerificationReport
+from murmurate.verification.sources import ItemKind, LogItem, LogSource, find_kind, peek_place, read_items
 
 WHOLE_EVERY_S = 7 * 86_400
 _METRICS = """\

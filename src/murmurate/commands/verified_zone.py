@@ -12,10 +12,10 @@ from murmurate.commands.log_source import open_log_source, source_name
 from murmurate.commands.plan_documents import read_plan_document
 from murmurate.commands.verify import require_log
 from murmurate.errors import MurmurateError
-from murmurate.verification.log_item import LogSource
+from murmurate.verification.releases import LoggedZone, read_zone_history
 from murmurate.verification.report import VerificationReport
+from murmurate.verification.sources import LogSource
 from murmurate.verification.verifier import check_log
-from murmurate.verification.zone_releases import LoggedZone, read_zone_history
 
 
 def read_verified_zone(source: str, zone: str, plans: Sequence[Path] = (), key: str | None = None) -> LoggedZone:

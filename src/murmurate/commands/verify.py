@@ -21,8 +21,8 @@ from murmurate.commands.log_source import open_log_source, source_name
 from murmurate.commands.plan_documents import read_plan_document
 from murmurate.commands.scheduled_check import CheckedTiles, write_metrics
 from murmurate.errors import MurmurateError
-from murmurate.verification.log_item import ItemKind, LogSource, find_kind, read_items
 from murmurate.verification.report import MisbehaviourProof, VerificationReport, ZoneSummary
+from murmurate.verification.sources import ItemKind, LogSource, find_kind, read_items
 from murmurate.verification.verifier import check_log
 
 EXIT_VALID, EXIT_INVALID, EXIT_INCOMPLETE = 0, 1, 3

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,17 +22,10 @@ from murmurate.prediction.forecast_sources import USUAL_VOLATILITY, NoisedHistor
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.public_log.predicted_rows import NO_PRICE, carry_over
-from murmurate.public_log.tile import RowKind, Rows, TileHeader
+from murmurate.public_log.tile import RowKind, Rows
+from murmurate.public_log.zone_line import LoggedRelease
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
-
-
-class LoggedRelease(NamedTuple):
-    """What was decided for a zone in one interval."""
-
-    header: TileHeader
-    plan: str  # digest
-    row: Rows  # one row
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Rows whose price is predicted: what they hold beside the others, and how each follows from the row before.
+"""Rows whose price is predicted: which further columns they have, and how each row follows from the one before.
 
     noisy_wh  the noised sum of the interval, in a measured row
     states    what is left of earlier deviations from the forecast, in units of 1e-9
@@ -48,6 +48,13 @@ def predicted_layout(lead: int) -> str:
         raise ChainError("lead", lead, f"must be at most {MAX_NUMBERS} where prices are predicted")
     due = f" due:i8x{lead - 1}" if lead > 1 else ""
     return f"{ROW_LAYOUT} noisy_wh:i8 states:i4x{STATES}{due}"
+
+
+def has_predicted_columns(header: TileHeader) -> bool:
+    """Whether rows have what their price is predicted from, each column with its type. They may have others as well."""
+    if header.lead > MAX_NUMBERS:
+        return False
+    return set(predicted_layout(header.lead).split(" ")).issubset(header.row.split(" "))
 
 
 def check_predictable(prediction: ZonePrediction, interval: int, lead: int) -> None:

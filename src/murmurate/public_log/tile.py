@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse_canonical, require_types
+from murmurate.public_log.merkle import compute_root, root_from_proof
 from murmurate.public_log.signing import Signer
 from murmurate.public_log.zone_table import ZoneTable
 
@@ -158,13 +159,23 @@ _HEADER_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+class RowProof(NamedTuple):
+    """Which zone a line is about, and the hashes that prove that its row is in the tile."""
+
+    zone: str
+    plan: str  # digest; in force from this tile on
+    index: int | None = None  # of the row; None where the tile is no release
+    hashes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """A signed tile."""
+    """A signed tile: all of its rows, or the row of one zone with its proof (`zone_line`)."""
 
     header: TileHeader
     signature: str
     rows: Rows
+    proof: RowProof | None = None  # None: the rows are all there
 
     @cached_property
     def header_line(self) -> bytes:
@@ -183,6 +194,52 @@ class Tile:
 
     def to_bytes(self) -> bytes:
         return self.header_line + b"\n" + self.rows.tobytes()
+
+    def to_json(self) -> str:
+        """Return the line of a zone, without its end. Raises ChainError for a tile with all of its rows."""
+        if self.proof is None:
+            raise ChainError("tile", self.header.seq, "must be the part of one zone: only that is written as a line")
+        return canonical_json(
+            {
+                "murmurate_zone": FORMAT_VERSION,
+                "zone": self.proof.zone,
+                "plan": self.proof.plan,
+                "row": row_members(self.rows) if len(self.rows) else None,
+                "index": self.proof.index,
+                "proof": list(self.proof.hashes),
+                "tile": self.header.members() | {"signature": self.signature},
+            }
+        )
+
+    def find_root(self, leaf_hashes: list[bytes]) -> str:
+        """Return the root that the leaves of the rows lead to; an empty text where the proof of a line does not fit."""
+        if self.proof is None:
+            return compute_root(leaf_hashes).hex()
+        hashes = [bytes.fromhex(each) for each in self.proof.hashes]
+        index = -1 if self.proof.index is None else self.proof.index
+        root = root_from_proof(leaf_hashes[0], index, self.header.count, hashes)
+        return "" if root is None else root.hex()
+
+
+def row_members(row: Rows) -> dict[str, Any]:
+    """Return a row in words: kind and noise by name, hashes in hexadecimal, the scale as the shortest decimal."""
+    members: dict[str, Any] = {}
+    for name in row.dtype.names or ():
+        value = row[name][0]
+        if value.ndim:
+            members[name] = value.tobytes().hex() if value.dtype == np.uint8 else value.tolist()
+        else:
+            members[name] = repr(float(value)) if value.dtype.kind == "f" else int(value)
+    return members | {
+        "kind": RowKind(members["kind"]).name.lower(),
+        "noise": NoiseCode(members["noise"]).name.lower(),
+    }
+
+
+def is_closed_by(header: TileHeader, zone: str) -> bool:
+    """Whether a tile closes a zone. Its line in the tile is its last."""
+    closing = header.extensions.get(CLOSED, {})
+    return header.kind is TileKind.ZONES and isinstance(closing, dict) and zone in closing
 
 
 def hash_leaves(table: ZoneTable, interval: int, rows: Rows) -> list[bytes]:

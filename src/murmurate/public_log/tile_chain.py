@@ -1,4 +1,7 @@
-"""The rules of a shard: which tile may follow which. Publisher, readers and verifier all ask `check_follows`."""
+"""The rules of a shard: which tile may follow which. Publisher, readers and verifier all ask `check_follows`.
+
+A line of a zone is a tile with one row and its proof. The same rules hold for it, as far as it shows what they need.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from murmurate.errors import ChainError
-from murmurate.public_log.merkle import compute_root
 from murmurate.public_log.tile import (
     CLOSED,
     GENESIS_PREV,
@@ -16,11 +18,13 @@ from murmurate.public_log.tile import (
     Hashes,
     NoiseCode,
     RowKind,
+    RowProof,
     Rows,
     Tile,
     TileKind,
     hash_leaves,
     hashes_to_array,
+    is_closed_by,
 )
 from murmurate.public_log.zone_table import ClosedZone, ZoneTable
 from murmurate.units import BoolArray, IntArray
@@ -81,17 +85,21 @@ def check_header(head: ShardHead | None, tile: Tile, table: ZoneTable) -> None:
     header = tile.header
     releases = header.kind is TileKind.RELEASE
     _require(tile, "table", table.digest, header.table)
-    _require(tile, "count", header.count, len(table) if releases else 0)
+    count = len(table) if tile.proof is None else header.count  # a line has one row of them
+    _require(tile, "count", header.count, count if releases else 0)
     if (header.next_key is not None) != (header.kind is TileKind.KEY):
         raise ChainError("next_key", header.next_key, "belongs in a tile that changes the key, and in no other")
     if CLOSED in header.extensions and header.kind is not TileKind.ZONES:
         raise ChainError(CLOSED, f"in {tile_label(tile)}", "belongs in a tile that changes the zones, and in no other")
     if not releases:
         _require(tile, "root", header.root, NO_ROOT)
+    if tile.proof is not None:
+        _check_line(head, tile, tile.proof)
     if head is None:
-        _require(tile, "kind", header.kind, TileKind.OPEN)
-        _require(tile, "seq", header.seq, 0)
-        _require(tile, "prev", header.prev, GENESIS_PREV)
+        if tile.proof is None or header.kind is not TileKind.ZONES:  # where a zone enters a shard, its lines begin
+            _require(tile, "kind", header.kind, TileKind.OPEN)
+            _require(tile, "seq", header.seq, 0)
+            _require(tile, "prev", header.prev, GENESIS_PREV)
         return
     last = head.tile.header
     if not head.table.rows:
@@ -107,6 +115,20 @@ def check_header(head: ShardHead | None, tile: Tile, table: ZoneTable) -> None:
     _require(tile, "key", header.key, head.tile.key_in_force)
     if header.kind not in _CHANGES_TABLE:
         _require(tile, "table", header.table, last.table)
+
+
+def _check_line(head: ShardHead | None, tile: Tile, proof: RowProof) -> None:
+    """Raise ChainError unless a line is about the zone and the plan of the line before."""
+    before, closes = None if head is None else head.tile.proof, is_closed_by(tile.header, proof.zone)
+    if head is None or before is None:
+        if closes:
+            raise ChainError(CLOSED, proof.zone, f"must have been opened before {tile_label(tile)}")
+        return
+    if not head.table.rows:
+        raise ChainError("zone", proof.zone, f"is closed with tile {head.tile.header.seq}: no line follows")
+    _require(tile, "zone", proof.zone, before.zone)
+    if closes or tile.header.kind is not TileKind.ZONES:
+        _require(tile, "plan", proof.plan, before.plan)
 
 
 def _require(tile: Tile, field: str, value: object, expected: object) -> None:
@@ -149,10 +171,13 @@ def _check_tables(head: ShardHead, tile: Tile, after: ZoneTable) -> None:
             raise ChainError("tick", now.tick, f"must stay {row.tick} for {row.zone} under the same plan")
     leaving = close_zones(head, before.position.keys() - after.position.keys())
     ended = {*before.closed, *leaving}
-    if set(after.closed) != ended:
+    stated = tile.header.extensions.get(CLOSED, {})
+    if tile.proof is not None:  # a line shows nothing of zones that were closed before, and of the others
+        stated = {zone.zone: stated[zone.zone] for zone in leaving}
+    elif set(after.closed) != ended:
         odd = min(ended ^ set(after.closed)).zone
         raise ChainError("zone", odd, "is missing: a zone stays in its shard, open, or closed with what it has spent")
-    _require(tile, CLOSED, tile.header.extensions.get(CLOSED, {}), {zone.zone: zone.totals for zone in leaving})
+    _require(tile, CLOSED, stated, {zone.zone: zone.totals for zone in leaving})
 
 
 def close_zones(head: ShardHead, zones: Iterable[str]) -> list[ClosedZone]:
@@ -174,7 +199,7 @@ def _release(head: ShardHead, tile: Tile, table: ZoneTable) -> ShardHead:
         wrong = (totals[number] != head.totals[number] + rows[cost]) | (totals[number] < 0)  # a sum may overflow
         _reject(zones, wrong, f"total_{cost}", "must be the total before plus this cost")
     hashes = hash_leaves(table, tile.header.interval, rows)
-    _require(tile, "root", tile.header.root, compute_root(hashes).hex())
+    _require(tile, "root", tile.header.root, tile.find_root(hashes))
     return ShardHead(tile, table, hashes_to_array(hashes), totals, rows)
 
 
@@ -190,7 +215,7 @@ def check_rows(rows: Rows, zones: tuple[str, ...]) -> None:
     _reject(zones, measured & ~known, "noise", "must be laplace, huber or gaussian")
     _reject(zones, measured & ~(np.isfinite(scale) & (scale > 0)), "scale_wh", "must be the scale of the noise")
     _reject(zones, (core < 0) | ((core > 0) & (noise != NoiseCode.HUBER)), "core_wh", "belongs to huber noise")
-    if "noisy_wh" in (rows.dtype.names or ()):
+    if "noisy_wh" in (rows.dtype.names or ()) and rows["noisy_wh"].ndim == 1:
         _reject(zones, ~measured & (rows["noisy_wh"] != 0), "noisy_wh", "belongs in a measured row")
     for column in COST_COLUMNS:
         wrong = (rows[column] < 0) | ((rows[column] > 0) & ~_SPENDS[column][noise])
@@ -228,7 +253,7 @@ def begin_with_release(tile: Tile, table: ZoneTable, verify: VerifySignature) ->
     _require(tile, "count", tile.header.count, len(table))
     check_rows(tile.rows, table.zones)
     head = rebuild_head([tile], {table.digest: table})
-    _require(tile, "root", tile.header.root, compute_root([leaf.tobytes() for leaf in head.leaf_hashes]).hex())
+    _require(tile, "root", tile.header.root, tile.find_root([leaf.tobytes() for leaf in head.leaf_hashes]))
     return head
 
 
@@ -252,5 +277,6 @@ def begin_after_archive(kept: Sequence[Tile], tile: Tile, table: ZoneTable, veri
 
 
 def tile_label(tile: Tile) -> str:
-    """How a person finds a tile: number and shard."""
-    return f"tile {tile.header.seq} of {tile.header.shard}"
+    """How a person finds a tile, or a line: number, shard, and zone."""
+    zone = "" if tile.proof is None else f" for {tile.proof.zone}"
+    return f"tile {tile.header.seq} of {tile.header.shard}{zone}"

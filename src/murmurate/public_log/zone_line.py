@@ -3,33 +3,36 @@
 The lines of a zone are `log.jsonl`: one for each tile of its shard, in order. A line holds the signed header of the
 tile and, where the tile is a release, the zone's row with the hashes that prove that the row is in the tile. The last
 line of a zone that was closed holds the header that closes it, which states what the zone has spent.
+
+A line is read as a `Tile` with one row and its proof, and follows the rules of tiles (`tile_chain.check_follows`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse_canonical, require_types
-from murmurate.public_log.merkle import hash_leaf, make_proof, root_from_proof
+from murmurate.public_log.merkle import make_proof
 from murmurate.public_log.tile import (
-    CLOSED,
-    GENESIS_PREV,
     NoiseCode,
     RowKind,
+    RowProof,
     Rows,
     Tile,
     TileHeader,
     TileKind,
     hash_leaves,
+    is_closed_by,
     parse_header,
     row_dtype,
+    row_members,
 )
-from murmurate.public_log.tile_chain import COST_COLUMNS, check_rows
-from murmurate.public_log.zone_table import NO_LEAF, ZoneTable, zone_prefix
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 
 _LINE_TYPES: dict[str, tuple[type, ...]] = {
     "murmurate_zone": (int,),
@@ -43,64 +46,44 @@ _LINE_TYPES: dict[str, tuple[type, ...]] = {
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, eq=False)
-class ZoneLine:
-    """One tile, as far as it is about one zone."""
+@dataclass(frozen=True)
+class LineTable(ZoneTable):
+    """What a line shows of the zone table of its tile: one zone with its plan, and the digest of the table."""
 
-    zone: str
-    plan: str  # digest; in force from this tile on
-    tile: Tile  # without its rows
-    row: Rows | None  # one row, where the tile is a release
-    index: int | None = None  # of the row
-    proof: tuple[str, ...] = ()
+    stated_digest: str = ""
 
-    @property
-    def header(self) -> TileHeader:
-        return self.tile.header
-
-    @property
-    def leaf_hash(self) -> str:
-        """The hash of the leaf. Raises ChainError where there is no row."""
-        if self.row is None:
-            raise ChainError("row", "missing", "is only in the tile of a release")
-        interval = self.header.interval.to_bytes(8, "little", signed=True)
-        return hash_leaf(zone_prefix(self.zone, self.plan) + interval + self.row.tobytes()).hex()
-
-    def to_json(self) -> str:
-        return canonical_json(
-            {
-                "murmurate_zone": FORMAT_VERSION,
-                "zone": self.zone,
-                "plan": self.plan,
-                "row": None if self.row is None else row_members(self.row),
-                "index": self.index,
-                "proof": list(self.proof),
-                "tile": parse_canonical(self.tile.header_line.decode(), "header"),
-            }
-        )
+    @cached_property
+    def digest(self) -> str:
+        return self.stated_digest
 
 
-def make_zone_line(tile: Tile, table: ZoneTable, zone: str) -> ZoneLine:
-    """Return the line of a zone in the log of its shard. The tile must have been checked."""
-    bare = Tile(tile.header, tile.signature, tile.rows[:0])
+def line_table(line: Tile, since: int | None = None) -> LineTable:
+    """Return what a line shows of its zone table; no zone, where the line closes it.
+
+    `since` is the first interval of the zone, which a line does not state. None: the zone enters with this line.
+    """
+    if line.proof is None:
+        raise ChainError("line", line.header.seq, "must be the part of one zone of a tile")
+    zone, plan, *_ = line.proof
+    row = ZoneRow(zone, plan, "", "", line.header.interval + 1 if since is None else since)
+    return LineTable(() if is_closed_by(line.header, zone) else (row,), stated_digest=line.header.table)
+
+
+def make_zone_line(tile: Tile, table: ZoneTable, zone: str) -> Tile:
+    """Return the part of a tile that is about one zone. The tile must have been checked."""
     if is_closed_by(tile.header, zone):
-        return ZoneLine(zone, table.closed_by_zone[zone].plan, bare, None)
+        return Tile(tile.header, tile.signature, tile.rows[:0], RowProof(zone, table.closed_by_zone[zone].plan))
     at = table.position[zone]
     plan = table.rows[at].plan
     if tile.header.kind is not TileKind.RELEASE:
-        return ZoneLine(zone, plan, bare, None)
-    proof = make_proof(hash_leaves(table, tile.header.interval, tile.rows), at)
-    return ZoneLine(zone, plan, bare, tile.rows[at : at + 1], at, tuple(each.hex() for each in proof))
+        return Tile(tile.header, tile.signature, tile.rows[:0], RowProof(zone, plan))
+    hashes = make_proof(hash_leaves(table, tile.header.interval, tile.rows), at)
+    proof = RowProof(zone, plan, at, tuple(each.hex() for each in hashes))
+    return Tile(tile.header, tile.signature, tile.rows[at : at + 1], proof)
 
 
-def is_closed_by(header: TileHeader, zone: str) -> bool:
-    """Whether a tile closes a zone. Its line in the tile is its last."""
-    closing = header.extensions.get(CLOSED, {})
-    return isinstance(closing, dict) and zone in closing
-
-
-def parse_zone_line(text: str) -> ZoneLine:
-    """Return the line in a text. Raises ChainError unless it is one, with a proof that its row is in the tile."""
+def parse_zone_line(text: str) -> Tile:
+    """Return the part of a tile in a line. Raises ChainError unless it proves that its row is in the tile."""
     members = parse_canonical(text, "line")
     require_types(members, _LINE_TYPES, "line")
     if members["murmurate_zone"] != FORMAT_VERSION:
@@ -108,34 +91,16 @@ def parse_zone_line(text: str) -> ZoneLine:
     header, signature = parse_header(canonical_json(members["tile"]))
     if not _is_hash(members["plan"]) or not all(_is_hash(each) for each in members["proof"]):
         raise ChainError("plan", members["plan"], "and the proof must be 64 hexadecimal digits each")
-    dtype = row_dtype(header.row)
-    row = None if members["row"] is None else _parse_row(members["row"], dtype)
-    tile = Tile(header, signature, np.zeros(0, dtype))
-    line = ZoneLine(members["zone"], members["plan"], tile, row, members["index"], tuple(members["proof"]))
-    releases = header.kind is TileKind.RELEASE
-    if releases != (row is not None) or releases != (line.index is not None) or (line.proof and not releases):
+    dtype, releases = row_dtype(header.row), header.kind is TileKind.RELEASE
+    rows = np.zeros(0, dtype) if members["row"] is None else _parse_row(members["row"], dtype)
+    proof = RowProof(members["zone"], members["plan"], members["index"], tuple(members["proof"]))
+    if releases != bool(len(rows)) or releases != (proof.index is not None) or (proof.hashes and not releases):
         raise ChainError("row", members["row"], "belongs in the line of a release, with its index and its proof")
-    if line.row is not None and line.index is not None:
-        proof = [bytes.fromhex(each) for each in line.proof]
-        root = root_from_proof(bytes.fromhex(line.leaf_hash), line.index, header.count, proof)
-        if root is None or root.hex() != header.root:
-            raise ChainError("proof", f"of {zone_line_label(line)}", "must lead from the row to the root of the tile")
+    line = Tile(header, signature, rows, proof)
+    if releases and line.find_root(hash_leaves(line_table(line), header.interval, rows)) != header.root:
+        words = f"of tile {header.seq} of {header.shard} for {proof.zone}"
+        raise ChainError("proof", words, "must lead from the row to the root of the tile")
     return line
-
-
-def row_members(row: Rows) -> dict[str, Any]:
-    """Return a row in words: kind and noise by name, hashes in hexadecimal, the scale as the shortest decimal."""
-    members: dict[str, Any] = {}
-    for name in row.dtype.names or ():
-        value = row[name][0]
-        if value.ndim:
-            members[name] = value.tobytes().hex() if value.dtype == np.uint8 else value.tolist()
-        else:
-            members[name] = repr(float(value)) if value.dtype.kind == "f" else int(value)
-    return members | {
-        "kind": RowKind(members["kind"]).name.lower(),
-        "noise": NoiseCode(members["noise"]).name.lower(),
-    }
 
 
 def _parse_row(members: dict[str, Any], dtype: np.dtype[np.void]) -> Rows:
@@ -162,70 +127,18 @@ def _is_hash(text: object) -> bool:
     return isinstance(text, str) and len(text) == 64 and _HEX_DIGITS.issuperset(text)
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneHead:
-    """Where the chain of one zone stands after a line."""
+class LoggedRelease(NamedTuple):
+    """What was decided for a zone in one interval."""
 
-    line: ZoneLine
-    leaf: str  # hash of its last leaf
-    totals: tuple[int, ...]  # by cost column
-
-    @property
-    def key_in_force(self) -> str:
-        return self.line.tile.key_in_force
+    header: TileHeader
+    plan: str  # digest
+    row: Rows  # one row
 
 
-def check_zone_follows(head: ZoneHead | None, line: ZoneLine) -> ZoneHead:
-    """Return the new head, if `line` may follow. Raises ChainError naming the rule. Signatures are not checked.
-
-    The first line must be the first tile of a shard or one that changes its zones: there a zone enters.
-    """
-    header = line.header
-    if head is None:
-        if header.kind not in {TileKind.OPEN, TileKind.ZONES}:
-            raise ChainError("kind", header.kind, f"must open the shard or the zone in {zone_line_label(line)}")
-        if header.kind is TileKind.OPEN:
-            _require(line, seq=(header.seq, 0), prev=(header.prev, GENESIS_PREV))
-        if is_closed_by(header, line.zone):
-            raise ChainError("closed", line.zone, f"must have been opened before {zone_line_label(line)}")
-        return ZoneHead(line, NO_LEAF, (0,) * len(COST_COLUMNS))
-    last = head.line.header
-    releases = header.kind is TileKind.RELEASE
-    if is_closed_by(last, line.zone):
-        raise ChainError("zone", line.zone, f"is closed with tile {last.seq}: no line follows")
-    _require(
-        line,
-        zone=(line.zone, head.line.zone),
-        shard=(header.shard, last.shard),
-        key=(header.key, head.key_in_force),
-        lead=(header.lead, last.lead),
-        interval_s=(header.interval_s, last.interval_s),
-        seq=(header.seq, last.seq + 1),
-        interval=(header.interval, last.interval + releases),
-        prev=(header.prev, head.line.tile.hash),
-    )
-    if header.kind is not TileKind.ZONES:
-        _require(line, table=(header.table, last.table), plan=(line.plan, head.line.plan))
-    if is_closed_by(header, line.zone):
-        final = {f"total_{cost}": total for cost, total in zip(COST_COLUMNS, head.totals, strict=True)}
-        _require(line, kind=(header.kind, TileKind.ZONES), plan=(line.plan, head.line.plan))
-        _require(line, closed=(header.extensions[CLOSED][line.zone], final))
-    if line.row is None:
-        return replace(head, line=line)
-    check_rows(line.row, (line.zone,))
-    spent = tuple(int(line.row[cost][0]) for cost in COST_COLUMNS)
-    totals = tuple(int(line.row[f"total_{cost}"][0]) for cost in COST_COLUMNS)
-    expected = tuple(before + cost for before, cost in zip(head.totals, spent, strict=True))
-    _require(line, totals=(totals, expected), leaf=(line.row["prev"][0].tobytes().hex(), head.leaf))
-    return ZoneHead(line, line.leaf_hash, totals)
-
-
-def _require(line: ZoneLine, **pairs: tuple[object, object]) -> None:
-    for field, (value, expected) in pairs.items():
-        if value != expected:
-            raise ChainError(field, value, f"must be {expected} in {zone_line_label(line)}")
-
-
-def zone_line_label(line: ZoneLine) -> str:
-    """How a person finds a line: zone, shard and number."""
-    return f"tile {line.header.seq} of {line.header.shard} for {line.zone}"
+def find_release(tile: Tile, table: ZoneTable, zone: str) -> LoggedRelease | None:
+    """Return what a tile, or a line, decides for a zone; None where it decides nothing. It must have been checked."""
+    at = table.position.get(zone)
+    if at is None or not len(tile.rows):
+        return None
+    row = tile.rows[at : at + 1].copy()  # not a view that keeps the tile
+    return LoggedRelease(tile.header, table.rows[at].plan, row)

@@ -27,7 +27,6 @@ from murmurate.public_log.merkle import LEAF_PREFIX
 MAX_ZONES = 1000  # of a shard, open and closed
 MAX_NAME_BYTES = 200
 MAX_NUMBER = 2**62  # intervals stay below it
-NO_LEAF = "0" * 64  # what the first row of a chain names as the leaf before
 
 
 class ZoneRow(NamedTuple):

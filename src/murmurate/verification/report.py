@@ -1,4 +1,4 @@
-"""What a check of the public log has found: for each zone what stands there, what is wrong, and what proves it."""
+"""What a check of the public log has found: a summary of each zone, what is wrong, and what proves it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MAX_FINDINGS = 20  # findings kept of one zone or shard; the rest is counted
+
+
+class BrokenRule(NamedTuple):
+    """One rule that a tile or a line breaks."""
+
+    zone: str  # empty: the whole tile
+    rule: str
+    message: str
 
 
 class LogFinding(NamedTuple):
@@ -91,13 +99,9 @@ class VerificationReport:
     findings: list[LogFinding] = field(default_factory=list)
     proofs: list[MisbehaviourProof] = field(default_factory=list)
     plans: dict[str, PlanSummary] = field(default_factory=dict)  # proven, by digest
-    missing_plans: dict[str, str] = field(
-        default_factory=dict
-    )  # digest of each plan that was not given: a zone that names it
+    missing_plans: dict[str, str] = field(default_factory=dict)  # by digest, not given: a zone that names it
     unchecked_beginnings: dict[str, UncheckedBeginning] = field(default_factory=dict)  # by shard
-    unchecked_changes: list[tuple[str, int]] = field(
-        default_factory=list
-    )  # zone and interval of changes of plan after it
+    unchecked_changes: list[tuple[str, int]] = field(default_factory=list)  # zone, and interval of a change of plan
     records_by_source: Counter[str] = field(default_factory=Counter)  # rows in each source
     tiles_by_source: Counter[str] = field(default_factory=Counter)  # tiles, or lines of a zone
     finding_count: int = 0
@@ -118,7 +122,7 @@ class VerificationReport:
         return self.zones.setdefault(name, ZoneSummary(name))
 
     def add_finding(self, finding: LogFinding) -> None:
-        """Keep a finding; of one zone only so many, so that a wholly wrong log does not fill the memory."""
+        """Keep a finding. Of one zone `MAX_FINDINGS` are kept, so that a wholly wrong log does not fill the memory."""
         self.finding_count += 1
         if finding.zone:
             self.zone_summary(finding.zone).finding_count += 1

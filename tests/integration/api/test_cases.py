@@ -14,13 +14,14 @@ from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import parse_tile
 from murmurate.public_log.tile_chain import check_next
-from murmurate.public_log.zone_line import check_zone_follows, parse_zone_line
+from murmurate.public_log.zone_line import parse_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.verification.verifier import check_log
 from tests.support.api_cases import PAGES, PRIVATE_PAGES, Case
 from tests.support.api_servers import NOW_S, TODAY, WHOLE_DAYS
 from tests.support.query_cases import FAMILIES
 from tests.support.response_rules import FOR_EVER, check_rules
+from tests.support.sample_logs import follow_line
 from tests.support.web_server import web_server
 
 _GAP = re.compile(r"\{(plan|upper|token|secret|basic|at)(?::([^}]*))?\}")
@@ -191,9 +192,9 @@ def test_the_lines_of_a_zone_prove_its_prices(clients):
     head, prices = None, {}
     for text in lines[1:]:  # the first is the plan
         line = parse_zone_line(text)
-        head = check_zone_follows(head, line)
-        if line.row is not None:
-            prices[line.header.interval + line.header.lead] = int(line.row["price_ticks"][0])
+        head = follow_line(head, line)
+        if len(line.rows):
+            prices[line.header.interval + line.header.lead] = int(line.rows["price_ticks"][0])
     day = clients["public"].get(f"/zones/harbour/days/{WHOLE_DAYS[0]}.json").json()
     at = {datetime.fromisoformat(row["start"]).timestamp() // 900: row["price_ticks"] for row in day["prices"]}
     assert {interval: prices[interval] for interval in at} == {n: ticks or 0 for n, ticks in at.items()}

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.support.sample_logs import OLD, ZONES, F, M, ShardLog, check, log, resign, rules, zone_row
+from tests.support.sample_logs import OLD, ZONES, F, M, ShardLog, check, follow_line, log, resign, rules, zone_row
 
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import canonical_json
 from murmurate.public_log.make_tile import change_zones
-from murmurate.public_log.tile import CLOSED
+from murmurate.public_log.tile import CLOSED, RowProof
 from murmurate.public_log.tile_chain import check_follows, close_zones, rebuild_head
-from murmurate.public_log.zone_line import check_zone_follows, parse_zone_line
+from murmurate.public_log.zone_line import parse_zone_line
 from murmurate.public_log.zone_table import ClosedZone, ZoneTable
 
 HARBOUR, HILL, UNDER = ZONES
@@ -235,12 +235,12 @@ def test_no_line_follows_the_one_that_closes_a_zone(data):
     made = log().close(HILL)
     head = None
     for text in made.lines(HILL):
-        head = check_zone_follows(head, parse_zone_line(text))
+        head = follow_line(head, text)
     neighbour = data.draw(st.sampled_from([made.release(), made.rotate(OLD), made.change_plan()]))
     line = parse_zone_line(neighbour.lines(HARBOUR)[-1])
-    forged = replace(line, zone=HILL, row=None, index=None, proof=())
+    forged = replace(line, rows=line.rows[:0], proof=RowProof(HILL, line.proof.plan))
     with pytest.raises(ChainError, match="is closed with tile"):
-        check_zone_follows(head, forged)
+        follow_line(head, forged)
 
 
 @pytest.mark.parametrize("stated", [{}, None, 5, {"total_epsilon_micro": 0, "total_rho_micro": 0}, {"a": 1, "b": 2}])
@@ -273,4 +273,4 @@ def test_a_reopened_zone_is_found_in_its_lines():
 def test_a_line_that_begins_with_the_end_is_refused():
     made = log().close(HILL)
     with pytest.raises(ChainError, match="closed"):
-        check_zone_follows(None, parse_zone_line(made.lines(HILL)[-1]))
+        follow_line(None, made.lines(HILL)[-1])

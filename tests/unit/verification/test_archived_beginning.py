@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.support.sample_logs import FIRST, OTHER, PLAN, check, log, rules
 
 from murmurate.public_log.tile import TileKind
-from murmurate.verification.log_item import archived_note
+from murmurate.verification.sources import archived_note
 from murmurate.verification.verifier import check_log
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.public_log.noised_demand import DemandTerms, extract_demand
-from murmurate.verification.zone_releases import read_zone_history
+from murmurate.verification.releases import read_zone_history
 
 ANSWERS, STEADY = plan_text(households=3000, elasticity=0.2), plan_text(households=3000)
 HOMES = 3001  # with the market

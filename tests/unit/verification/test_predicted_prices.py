@@ -75,7 +75,7 @@ def test_a_row_has_the_documented_columns_and_at_most_200_bytes():
     assert PLAYED.tiles[-1].header.row == predicted_layout(2) == f"{ROW_LAYOUT} noisy_wh:i8 states:i4x22 due:i8x1"
     assert rows.dtype.itemsize == 194
     line = parse_zone_line(lines("hill")[-1])
-    assert (line.row == rows[:1]).all()
+    assert (line.rows == rows[:1]).all()
     assert json.loads(lines("hill")[-1])["row"]["states"] == rows["states"][0].tolist()
 
 

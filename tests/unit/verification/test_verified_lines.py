@@ -23,8 +23,7 @@ from tests.support.sample_logs import (
 )
 
 from murmurate.public_log.merkle import compute_root, make_proof
-from murmurate.public_log.tile import hash_leaves, sign_tile
-from murmurate.public_log.zone_line import ZoneLine
+from murmurate.public_log.tile import RowProof, hash_leaves, sign_tile
 
 TILES = [tile.to_bytes() for tile in log().tiles]
 COUNT = len(TILES)
@@ -139,11 +138,10 @@ def test_two_rows_for_one_zone_in_one_tile_convict():
     rows["price_ticks"][1] = 7
     leaves = [*hash_leaves(table, tile.header.interval, tile.rows), hash_leaves(table, tile.header.interval, rows)[1]]
     header = replace(tile.header, root=compute_root(leaves).hex(), count=4)
-    bare = sign_tile(header, OLD)
-    texts = [
-        ZoneLine("hill", DIGEST, bare, row, at, tuple(each.hex() for each in make_proof(leaves, at))).to_json()
-        for at, row in ((1, tile.rows[1:2]), (3, rows[1:2]))
-    ]
+    texts = []
+    for at, row in ((1, tile.rows[1:2]), (3, rows[1:2])):
+        proof = RowProof("hill", DIGEST, at, tuple(each.hex() for each in make_proof(leaves, at)))
+        texts.append(replace(sign_tile(header, OLD, row), proof=proof).to_json())
     report = check([*kept.lines("hill"), texts[0]], [*kept.lines("hill"), texts[1]])
     assert rules(report) == {"two values"}
     (proof,) = report.proofs

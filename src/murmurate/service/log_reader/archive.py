@@ -10,8 +10,8 @@ from psycopg import Connection
 
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.public_log.canonical import canonical_json
-from murmurate.public_log.tile import parse_header, parse_tile
-from murmurate.public_log.zone_line import is_closed_by, make_zone_line
+from murmurate.public_log.tile import is_closed_by, parse_header, parse_tile
+from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.zone_history import (
     read_archived_prices,
@@ -193,9 +193,9 @@ class Archive:
         if zone not in table.position and not is_closed_by(tile.header, zone):
             return
         line = make_zone_line(tile, table, zone)
-        if line.plan not in plans:
-            plans.add(line.plan)
-            row = connection.execute(_SELECT_DOCUMENT, (line.plan,)).fetchone()
+        if line.proof is not None and line.proof.plan not in plans:
+            plans.add(line.proof.plan)
+            row = connection.execute(_SELECT_DOCUMENT, (line.proof.plan,)).fetchone()
             if row is not None:
                 yield canonical_json(json.loads(row[0]))
         yield line.to_json()

@@ -32,7 +32,7 @@ from murmurate.service.log_reader.zone_view import MakeView, ShardView, ZoneView
 from murmurate.service.public_api.local_days import is_day_complete, recent_days
 from murmurate.service.public_api.price_formats import day_document, shard_entry
 from murmurate.service.public_api.response_cache import encode_json
-from murmurate.verification.log_item import NOTE_NAME, archived_note
+from murmurate.verification.sources import NOTE_NAME, archived_note
 
 logger = logging.getLogger(__name__)
 

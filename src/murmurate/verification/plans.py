@@ -1,24 +1,20 @@
-"""Plans, each proven anew, and changes of plan, each held against what was released before."""
+"""Plans, each proven anew, and what each says about the rows that are released under it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from murmurate.errors import MurmurateError
 from murmurate.planning.plan import Plan, load_plan
-from murmurate.planning.plan_change import PlanHistory, check_plan_change, lookback_intervals
 from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log.tile import NoiseCode, Rows
 from murmurate.time_zones import utc_offset_min
-from murmurate.units import BoolArray
 from murmurate.verification.report import PlanSummary
 
 _PLAN_ERRORS = (MurmurateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
@@ -98,7 +94,7 @@ def _utc_offset_min(time_zone: str, at_s: int) -> int | None:
 
 @dataclass(slots=True)
 class PlanStore:
-    """The plans at hand, by digest. Each is proven when a chain first names it, and once."""
+    """The plans that were given, by digest. Each is proven once, when a chain first names it."""
 
     _texts: dict[str, str] = field(default_factory=dict)
     _proven: dict[str, ProvenPlan | str] = field(default_factory=dict)
@@ -125,74 +121,3 @@ class PlanStore:
             except _PLAN_ERRORS as error:
                 self._proven[digest] = str(error) if isinstance(error, MurmurateError) else "it cannot be read"
         return self._proven.get(digest)
-
-
-class ReleaseRun(NamedTuple):
-    """Successive intervals of a zone under one plan, all measured or none."""
-
-    plan: ProvenPlan
-    measured: bool
-    length: int  # intervals
-
-
-def encode_runs(plan: ProvenPlan, measured: BoolArray) -> list[ReleaseRun]:
-    """Return the runs of successive intervals under one plan."""
-    if not len(measured):
-        return []
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(measured)) + 1, [len(measured)]])
-    return [ReleaseRun(plan, bool(measured[at]), int(end - at)) for at, end in pairwise(starts)]
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseHistory:
-    """What was released for one zone, as far back as it is known."""
-
-    runs: tuple[ReleaseRun, ...]  # oldest first
-    end: int  # the interval after the last one
-    complete: bool  # whether they reach back to where the zone was opened
-
-    @classmethod
-    def from_runs(cls, runs: Iterable[ReleaseRun], *, end: int, complete: bool) -> ReleaseHistory:
-        """Return the history of these runs. Neighbours of one kind are joined."""
-        joined: list[ReleaseRun] = []
-        for run in runs:
-            if joined and joined[-1][:2] == run[:2]:
-                joined[-1] = run._replace(length=joined[-1].length + run.length)
-            else:
-                joined.append(run)
-        return cls(tuple(joined), end, complete)
-
-    @property
-    def begin(self) -> int:
-        """The first interval."""
-        return self.end - sum(run.length for run in self.runs)
-
-    def to_plan_history(self, after: Plan) -> PlanHistory:
-        """Return the newest intervals, as many as a change to `after` must look back."""
-        longest = lookback_intervals([*dict.fromkeys(run.plan.plan for run in self.runs), after])
-        releases: list[tuple[Plan, bool]] = []
-        for run in reversed(self.runs):
-            releases += [(run.plan.plan, run.measured)] * min(run.length, longest - len(releases))
-        whole = self.complete and len(releases) == sum(run.length for run in self.runs)
-        return PlanHistory.from_releases(releases[::-1], first=self.end - len(releases), complete=whole)
-
-
-@dataclass(slots=True)
-class ChangeCheck:
-    """Changes of plan. Zones with one history are checked together."""
-
-    _results: dict[tuple[ReleaseHistory, ProvenPlan], str | None] = field(default_factory=dict)
-
-    def find_broken_promise(self, history: ReleaseHistory, after: ProvenPlan) -> str | None:
-        """Return why a change to `after` may cost more than was promised; None where it does not."""
-        if not history.runs:
-            return None
-        key = (history, after)
-        if key not in self._results:
-            try:
-                check_plan_change(history.to_plan_history(after.plan), after.plan)
-                self._results[key] = None
-            except MurmurateError as error:
-                words = f"moments or windows across this change may cost more than promised: {error}"
-                self._results[key] = words
-        return self._results[key]
