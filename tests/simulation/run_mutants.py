@@ -40,6 +40,7 @@ CHAIN_TESTS = tuple(
         "public_log/test_merkle",
         "public_log/test_tile_chain",
         "public_log/test_closed_zones",
+        "public_log/test_zone_line",
         "publisher/test_desired_state",
         "publisher/test_predicted_tiles",
         "publisher/test_protocol",

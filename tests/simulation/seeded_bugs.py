@@ -121,8 +121,8 @@ SEEDED_BUGS = (
     (
         "a zone leaves its shard",
         TILE_CHAIN,
-        "    if set(after.closed) != ended:\n",
-        "    if set(after.closed) - ended:\n",
+        "    elif set(after.closed) != ended:\n",
+        "    elif set(after.closed) - ended:\n",
     ),
     (
         "a zone is opened again after it was closed",
@@ -143,14 +143,14 @@ SEEDED_BUGS = (
     (
         "the totals of a closed zone are not compared",
         TILE_CHAIN,
-        "    if set(after.closed) != ended:\n",
-        "    if {zone[:6] for zone in after.closed} != {zone[:6] for zone in ended}:\n",
+        "    elif set(after.closed) != ended:\n",
+        "    elif {zone[:6] for zone in after.closed} != {zone[:6] for zone in ended}:\n",
     ),
     (
         "the end of a closed zone is not compared",
         TILE_CHAIN,
-        "    if set(after.closed) != ended:\n",
-        "    if {zone._replace(last=0) for zone in after.closed} != {zone._replace(last=0) for zone in ended}:\n",
+        "    elif set(after.closed) != ended:\n",
+        "    elif {zone._replace(last=0) for zone in after.closed} != {zone._replace(last=0) for zone in ended}:\n",
     ),
     (
         "a closed zone may be lost",
@@ -173,10 +173,22 @@ SEEDED_BUGS = (
     (
         "what a header states about closed zones is not compared",
         TILE_CHAIN,
-        "    _require(tile, CLOSED, tile.header.extensions.get(CLOSED, {}), ",
-        "    (lambda *_: None)(tile, CLOSED, tile.header.extensions.get(CLOSED, {}), ",
+        "    _require(tile, CLOSED, stated, ",
+        "    (lambda *_: None)(tile, CLOSED, stated, ",
     ),
-    ("a tile follows the end of a shard", TILE_CHAIN, "    if not head.table.rows:\n", "    if False:\n"),
+    (
+        "a tile follows the end of a shard",
+        TILE_CHAIN,
+        '    if not head.table.rows:\n        raise ChainError("shard",',
+        '    if False:\n        raise ChainError("shard",',
+    ),
+    (
+        "a line follows the end of its zone",
+        TILE_CHAIN,
+        '    if not head.table.rows:\n        raise ChainError("zone",',
+        '    if False:\n        raise ChainError("zone",',
+    ),
+    ("the plan of a line is not compared", TILE_CHAIN, '_require(tile, "plan", proof.plan, before.plan)', "pass"),
     ("an entering zone takes the place of another", TILE_CHAIN, _KEPT, _KEPT.replace("[before]", "[0]")),
     ("zones keep the totals of another zone", TILE_CHAIN, _KEPT, _KEPT.replace("[:, before]", "[:, -1 - before]")),
     # Tiles
@@ -191,7 +203,7 @@ SEEDED_BUGS = (
     (
         "the root is not checked",
         TILE_CHAIN,
-        '    _require(tile, "root", tile.header.root, compute_root(hashes).hex())\n',
+        '    _require(tile, "root", tile.header.root, tile.find_root(hashes))\n',
         "",
     ),
     (

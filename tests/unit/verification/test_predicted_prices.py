@@ -21,7 +21,7 @@ from murmurate.errors import MurmurateError
 from murmurate.planning.plan import load_plan
 from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.public_log.predicted_rows import NO_PRICE, predicted_layout
-from murmurate.public_log.tile import ROW_LAYOUT, RowKind, TileKind
+from murmurate.public_log.tile import ROW_LAYOUT, RowKind, Tile, TileKind, row_dtype
 from murmurate.public_log.zone_line import make_zone_line, parse_zone_line
 
 SMALL = plan_text(households=3000, pool_homes=10_000)
@@ -163,6 +163,43 @@ def test_rows_without_the_columns_are_found():
     shard.release({"hill": 400_000, "mill": 400_000})
     kept = [*(table.text for table in shard.tables.values()), *(each.to_bytes() for each in shard.tiles)]
     assert "prediction" in rules(check(kept, plans=TEXTS))
+
+
+def with_layout(tile, table, layout, **extensions):
+    """The tile with rows of another layout, signed again. Columns that it had before keep their values."""
+    rows = np.zeros(len(tile.rows), row_dtype(layout))
+    for name in set(rows.dtype.names) & set(tile.rows.dtype.names):
+        if rows.dtype[name] == tile.rows.dtype[name]:
+            rows[name] = tile.rows[name]
+    header = replace(tile.header, row=layout, extensions=tile.header.extensions | extensions)
+    return edit_rows(Tile(header, "", rows), table, lambda _: None, OLD)
+
+
+KNOWN = predicted_layout(2)
+
+
+@pytest.mark.parametrize(
+    ("layout", "holds"),
+    [
+        (f"{KNOWN} second_price:i8", True),
+        (KNOWN.replace(" noisy_wh:i8", " second_price:i8x3 noisy_wh:i8"), True),
+        (KNOWN.replace(" noisy_wh:i8 states:i4x22", " states:i4x22 noisy_wh:i8"), True),
+        (KNOWN.replace(" due:i8x1", ""), False),
+        (KNOWN.replace("states:i4x22", "states:i4x21"), False),
+        (KNOWN.replace("states:i4x22", "states:i8x22"), False),
+        (KNOWN.replace("noisy_wh:i8", "noisy_wh:i8x2"), False),
+        (KNOWN.replace("noisy_wh:i8", "noised_wh:i8"), False),
+    ],
+)
+def test_columns_and_extensions_of_a_later_version_are_skipped_and_known_columns_are_not(layout, holds):
+    tiles, table = PLAYED.tiles[:6], PLAYED.tables[PLAYED.tiles[5].header.table]
+    later = with_layout(tiles[5], table, layout, in_a_later_version={"of": ["any", "form"]})
+    for found in (
+        check(items([*tiles[:5], later]), plans=TEXTS),
+        check(lines("hill", [*tiles[:5], later]), plans=TEXTS),
+    ):
+        assert rules(found) == (set() if holds else {"prediction"})
+        assert {finding.zone for finding in found.findings} <= {"hill", "mill"}, "the plan of quay does not predict"
 
 
 @pytest.mark.slow
