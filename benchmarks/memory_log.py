@@ -17,7 +17,7 @@ from murmurate.types import Demand
 
 
 class MemoryState:
-    """See `publisher.stores.StateStore`. Every zone has a demand."""
+    """See `publisher.steps.StateStore`. Every zone has a demand."""
 
     def __init__(self) -> None:
         self._heads: dict[str, ShardHead] = {}
@@ -42,7 +42,7 @@ class MemoryState:
 
 
 class MemoryLog:
-    """See `publisher.stores.LogStore`. A tile is kept as its bytes; the last one also as it was offered."""
+    """See `publisher.steps.LogStore`. A tile is kept as its bytes; the last one also as it was offered."""
 
     def __init__(self) -> None:
         self.tiles: dict[str, list[bytes]] = {}

@@ -28,8 +28,7 @@ from murmurate.privacy.noise import NoiseDistribution, SystemNoise
 from murmurate.public_log.signing import Ed25519Signer, verify_signature
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
 from murmurate.publisher.protocol import publish_round
-from murmurate.publisher.steps import Offer
-from murmurate.publisher.stores import drive_steps
+from murmurate.publisher.steps import Offer, drive_steps
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSlotClock
 from murmurate.units import FloatArray, IntArray

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from murmurate.publisher.desired_state import Change, DesiredState, ZoneOpening
 from murmurate.publisher.protocol import Outcome
-from murmurate.publisher.stores import drive_steps, perform_step
+from murmurate.publisher.steps import drive_steps, perform_step
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.events import EVENTS, check_forged_tile, deliver_late, end_split, free_dead_locks, set_shard_aside
 from tests.simulation.fault_schedule import ResponseLost, Violation

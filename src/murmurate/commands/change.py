@@ -5,7 +5,7 @@ The plan and the change are proven first, which takes a second or two. The comma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +21,29 @@ from murmurate.commands.console import (
     zones_word,
 )
 from murmurate.commands.json_output import print_json
-from murmurate.commands.open import MAX_ZONES_SHOWN, prove_plan_document, read_zone_names
+from murmurate.commands.open import MAX_ZONES_SHOWN, read_zone_names
 from murmurate.commands.plan_beside_table import compare_with_table
-from murmurate.commands.plan_documents import read_plan_document
-from murmurate.commands.release_history import ReleaseReader
+from murmurate.commands.plan_documents import name_plan, read_plan_document
 from murmurate.errors import ChainError
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_change import (
     Direction,
-    PlanHistory,
     check_plan_change,
     find_promise_changes,
     lookback_intervals,
 )
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.zone_table import ZoneRow
+from murmurate.public_log.tile import TileKind
+from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, PlanChange
 from murmurate.publisher.steps import Offer
 from murmurate.service.log_reader.zone_view import format_rfc3339
 from murmurate.service.storage.databases import Databases, mask_database_errors
+from murmurate.service.storage.public_log_store import MAX_TILES_PER_READ, PostgresLogStore
 from murmurate.service.worker.publisher_context import PublisherContext
+from murmurate.verification.plans import ProvenPlan
+from murmurate.verification.releases import LogHistory
 
-FindPlan = Callable[[str], Plan]  # by digest
+_MAX_OTHER_TILES = 64  # changes of zones and keys that may stand among the releases looked at
 
 
 def change_plan(
@@ -61,7 +62,8 @@ def change_plan(
     """
     databases.check_reachable()
     text = read_plan_document(plan_file)
-    after, terms = prove_plan_document(text, str(plan_file)), ReleaseTerms.from_json(text)
+    after = _prove_plan(text, str(plan_file))
+    terms = after.terms
     zones = [terms.zone] if zones_file is None else read_zone_names(zones_file)
     with mask_database_errors():
         context = PublisherContext.from_databases(databases, keys)
@@ -71,7 +73,7 @@ def change_plan(
         print_warnings(warnings)
         with stderr.status("proving the change"):
             before_plans = _check_changes(context, by_shard, after)
-        promises = _promise_changes(by_shard, before_plans, after)
+        promises = _promise_changes(by_shard, before_plans, after.plan)
         for entry in promises:
             _print_promise_change(entry, stderr if as_json else stdout)
         context.register_plans([text])
@@ -167,38 +169,57 @@ def _rows_to_change(context: PublisherContext, zones: list[str], digest: str) ->
     return found
 
 
+def _prove_plan(text: str, name: str) -> ProvenPlan:
+    """Prove a plan, with a spinner on standard error."""
+    with stderr.status(f"proving {name}"), name_plan(name):
+        return ProvenPlan.from_json(text)
+
+
 def _check_changes(
-    context: PublisherContext, by_shard: Mapping[str, tuple[Offer, list[ZoneRow]]], after: Plan
+    context: PublisherContext, by_shard: Mapping[str, tuple[Offer, list[ZoneRow]]], after: ProvenPlan
 ) -> Mapping[str, Plan]:
     """Prove the change for each zone. Zones with equal histories share a proof. Return the plans before, by digest."""
-    plans: dict[str, Plan] = {}
+    plans: dict[str, ProvenPlan] = {}
 
-    def find_plan(digest: str) -> Plan:
+    def find_plan(digest: str) -> ProvenPlan:
         if digest not in plans:
-            plans[digest] = prove_plan_document(context.plan_document(digest), f"plan {digest[:12]}, in force before")
+            plans[digest] = _prove_plan(context.plan_document(digest), f"plan {digest[:12]}, in force before")
         return plans[digest]
 
     for head, rows in by_shard.values():
-        releases = ReleaseReader(context.log)
-        proven: set[tuple[object, ...]] = set()
+        history = _read_history(context.log, head, rows, after.plan, find_plan)
+        chain = (head.tile.header.shard, "")
         for row in rows:
-            history = _read_history(releases, head, row, after, find_plan)
-            key = (history.plans, history.first, history.complete)
-            same = (*key, history.plan_index.tobytes(), history.measured.tobytes())
-            if same not in proven:
-                check_plan_change(history, after)
-                proven.add(same)
-    return plans
+            released = history.history_before(chain, len(history.stretches[chain]), row.zone)
+            if history.find_broken_promise(released, after) is not None:
+                check_plan_change(released.to_plan_history(after.plan), after.plan)  # raises the error
+    return {digest: proven.plan for digest, proven in plans.items()}
 
 
-def _read_history(releases: ReleaseReader, head: Offer, row: ZoneRow, after: Plan, find_plan: FindPlan) -> PlanHistory:
-    """What was released under the plan in force and those before it, as far back as the change must look."""
-    plans = {row.plan: find_plan(row.plan)}
-    looked = 0
-    while (needed := lookback_intervals([*plans.values(), after])) > looked:
-        looked = needed
-        found, complete = releases.read_zone(head, row.zone, looked)
-        plans |= {release.plan: find_plan(release.plan) for release in found}
-    first = head.tile.header.interval + 1 - len(found)
-    history = [(plans[release.plan], release.measured) for release in found]
-    return PlanHistory.from_releases(history, first=first, complete=complete)
+def _read_history(
+    log: PostgresLogStore, head: Offer, rows: Sequence[ZoneRow], after: Plan, find_plan: Callable[[str], ProvenPlan]
+) -> LogHistory:
+    """What was released for zones of a shard under their plans, as far back as the change must look."""
+    header, plans, looked = head.tile.header, {row.plan for row in rows}, 0
+    zones, first = [row.zone for row in rows], header.interval + 1
+    while (needed := lookback_intervals([*(find_plan(digest).plan for digest in sorted(plans)), after])) > looked:
+        looked, tables, archived_seq = needed, dict[str, ZoneTable](), -1
+        history = LogHistory(tables.__getitem__, find_plan)
+        seq = first_seq = max(0, header.seq + 1 - looked - _MAX_OTHER_TILES)
+        while seq <= header.seq:
+            tail = log.read({header.shard: seq - 1}, max_tiles=min(MAX_TILES_PER_READ, header.seq + 1 - seq))
+            tiles, archived_seq = tail[header.shard].tiles, tail[header.shard].archived_seq
+            if not tiles:
+                raise ChainError("log", f"of {header.shard}", f"has no tile {max(seq, archived_seq + 1)}")
+            for offer in tiles:
+                if isinstance(offer, str):
+                    raise ChainError("log", f"of {header.shard}", offer)
+                tables[offer.table.digest] = offer.table
+                history.add_tile((header.shard, ""), offer.tile, offer.table)
+                seq = offer.tile.header.seq + 1
+                first = min(first, offer.tile.header.interval + (offer.tile.header.kind is not TileKind.RELEASE))
+        plans |= {row.plan for table in tables.values() for zone in zones if (row := table.find_row(zone)) is not None}
+    if first_seq <= archived_seq and any(max(row.since, header.interval + 1 - looked) < first for row in rows):
+        allowed = f"must have the last {looked:,} intervals of each zone: older ones are in the archive"
+        raise ChainError("log", f"of {header.shard}", allowed)
+    return history

@@ -19,7 +19,7 @@ from murmurate.commands.json_output import print_json
 from murmurate.commands.log_files import FolderWriter, LogWriter, document_name, note_name, open_tar_writer, tile_name
 from murmurate.errors import MurmurateError
 from murmurate.public_log.canonical import canonical_json
-from murmurate.service.log_reader.archive import Archive, TilesArchivedError
+from murmurate.service.log_reader.log_queries import LogReader, TilesArchivedError
 from murmurate.service.storage.databases import Database, mask_database_errors
 from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
 from murmurate.service.storage.tile_archive import TileArchive
@@ -121,7 +121,7 @@ def _kept_tiles(connection: Connection, archived: Mapping[str, int]) -> Iterator
 
 
 def _export_zone(log: Database, out: Path, zone: str, files: TileArchive | None) -> int:
-    archive, records = Archive(log.dsn, files), 0
+    archive, records = LogReader(log.dsn, files), 0
     try:
         with _snapshot(log) as connection, _atomic_file(out) as file:
             for line in archive.zone_lines(connection, zone):

@@ -46,10 +46,6 @@ _NO_NOISE = (0, 0, 0, 0)  # scale, core and costs
 _LEFT_OPEN = (0, 0, 0)  # totals and hash of the leaf before: `release_interval` fills them in
 
 
-_Drawn = tuple[int, int]  # price of the noised demand on the curve [ticks], and the noised demand [Wh]
-_NOT_DRAWN: _Drawn = (0, 0)
-
-
 class _ToMeasure(NamedTuple):
     """A zone whose demand becomes a price."""
 
@@ -57,14 +53,6 @@ class _ToMeasure(NamedTuple):
     terms: ReleaseTerms
     slot: int  # interval of the day
     demand_row: int
-
-
-class _ToWrite(NamedTuple):
-    """A tile that can be written."""
-
-    signer: Signer
-    terms: list[ReleaseTerms | None]  # of each row of a release
-    to_measure: list[_ToMeasure]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +66,20 @@ class TileWriter:
     def write_tiles(self, next_tiles: Mapping[str, tuple[ShardHead | None, NextTile]], demand: Demand) -> Drafts:
         """Return the next tile of each shard. A zone that cannot be priced does not keep the others from theirs."""
         drafts = Drafts({}, {}, {})
-        to_write: dict[str, _ToWrite] = {}
+        to_write: dict[str, tuple[Signer, list[ReleaseTerms | None]]] = {}
+        to_measure: list[_ToMeasure] = []
         demand_rows = {zone: row for row, zone in enumerate(demand.zones)}
         for shard, (head, tile) in next_tiles.items():
             try:
-                to_write[shard] = self._prepare(head, tile, demand, demand_rows, drafts.withheld)
+                signer = self._signer(_require_opening(tile).key if head is None else head.tile.key_in_force)
+                terms, usable = self._prepare(head, tile, demand, demand_rows, drafts.withheld)
             except MurmurateError as error:
                 drafts.refused[shard] = str(error)
-        releases = self._draw_releases([each for shard in to_write.values() for each in shard.to_measure], demand)
-        for shard, (signer, terms, _) in to_write.items():
+                continue
+            to_write[shard] = signer, terms
+            to_measure += usable
+        releases = self._draw_releases(to_measure, demand)
+        for shard, (signer, terms) in to_write.items():
             drafts.written[shard] = _write_tile(shard, *next_tiles[shard], terms, releases, signer)
         return drafts
 
@@ -97,16 +90,16 @@ class TileWriter:
         demand: Demand,
         demand_rows: Mapping[str, int],
         withheld: dict[str, str],
-    ) -> _ToWrite:
-        signer = self._signer(_require_opening(tile).key if head is None else head.tile.key_in_force)
+    ) -> tuple[list[ReleaseTerms | None], list[_ToMeasure]]:
+        """Return the terms of each row of a release, and the zones whose demand becomes a price."""
         if head is None or tile.kind is not TileKind.RELEASE:
-            return _ToWrite(signer, [], [])
+            return [], []
         header = head.tile.header
         terms = [self._find_terms(row, header, tile.interval, withheld) for row in tile.table.rows]
         to_measure = [] if tile.withheld else _find_usable(tile, terms, demand, demand_rows)
         if to_measure and self.noise.test_only:
             raise PrivacyError("noise", "test-only", "must be real: test-only noise is never published")
-        return _ToWrite(signer, terms, to_measure)
+        return terms, to_measure
 
     def _signer(self, key: str) -> Signer:
         if key not in self.signers:
@@ -132,8 +125,8 @@ class TileWriter:
             return None
         return terms
 
-    def _draw_releases(self, to_measure: list[_ToMeasure], demand: Demand) -> dict[str, _Drawn]:
-        """Return the noised demand of each zone and its price: one draw each, equal curves together."""
+    def _draw_releases(self, to_measure: list[_ToMeasure], demand: Demand) -> dict[str, tuple[int, int]]:
+        """Return price [ticks] and noised demand [Wh] of each zone: one draw each, equal curves together."""
         groups: dict[tuple[RateCurve, NoiseDistribution], list[_ToMeasure]] = {}
         by_object: dict[tuple[int, NoiseDistribution], list[_ToMeasure]] = {}  # most plans share a curve: hashed once
         for each in to_measure:
@@ -142,7 +135,7 @@ class TileWriter:
             if group is None:
                 group = by_object[id(curve), distribution] = groups.setdefault((curve, distribution), [])
             group.append(each)
-        releases: dict[str, _Drawn] = {}
+        releases: dict[str, tuple[int, int]] = {}
         for group in groups.values():
             drawn = self._draw_group(group, demand)
             columns = zip(drawn.price_ticks.tolist(), drawn.noisy_wh.tolist(), strict=True)
@@ -175,7 +168,7 @@ def _find_usable(
 
 
 def _fill_rows(
-    head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Mapping[str, _Drawn]
+    head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Mapping[str, tuple[int, int]]
 ) -> tuple[Rows, str, dict[str, Any]]:
     """Return the rows of a release, their layout, and what the header says about them together.
 
@@ -197,7 +190,7 @@ def _fill_rows(
     return rows, layout, {} if pool is None else pool.to_extensions()
 
 
-def _row(its: ReleaseTerms, slot: int, drawn: _Drawn | None) -> tuple[Any, ...]:
+def _row(its: ReleaseTerms, slot: int, drawn: tuple[int, int] | None) -> tuple[Any, ...]:
     """The columns that every row has. The price is that of the curve, or the fallback price."""
     if drawn is None:
         return (RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)
@@ -206,12 +199,16 @@ def _row(its: ReleaseTerms, slot: int, drawn: _Drawn | None) -> tuple[Any, ...]:
 
 
 def _fill_predictions(
-    rows: Rows, head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Mapping[str, _Drawn]
+    rows: Rows,
+    head: ShardHead,
+    tile: NextTile,
+    terms: list[ReleaseTerms | None],
+    releases: Mapping[str, tuple[int, int]],
 ) -> Pool:
     """Add the noised demand and what is predicted from it, in place. Return what all rows show together."""
     lead = head.tile.header.lead
     if not tile.withheld:
-        rows["noisy_wh"] = [releases.get(zone, _NOT_DRAWN)[1] for zone in tile.table.zones]
+        rows["noisy_wh"] = [releases.get(zone, (0, 0))[1] for zone in tile.table.zones]
     carried = carry_over(head.last_rows, len(rows), lead)
     predicted = PredictedZones.from_terms(rows, terms)
     measures = predicted.measure(rows, carried, tile.interval, lead)
@@ -228,7 +225,7 @@ def _write_tile(
     head: ShardHead | None,
     tile: NextTile,
     terms: list[ReleaseTerms | None],
-    releases: Mapping[str, _Drawn],
+    releases: Mapping[str, tuple[int, int]],
     signer: Signer,
 ) -> Tile:
     if head is None:

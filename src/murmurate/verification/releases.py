@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.errors import MurmurateError
-from murmurate.planning.digest import parse_plan
 from murmurate.planning.plan import Plan
-from murmurate.planning.plan_change import check_plan_change, lookback_intervals
-from murmurate.planning.plan_history import PlanHistory
+from murmurate.planning.plan_change import PlanHistory, check_plan_change, lookback_intervals
+from murmurate.planning.release_terms import parse_plan
 from murmurate.public_log.tile import RowKind, Tile, TileHeader, TileKind, parse_tile
 from murmurate.public_log.zone_line import LineTable, LoggedRelease, find_release, line_table, parse_zone_line
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
@@ -151,7 +150,7 @@ class LogHistory:
         self._find_table, self._find_plan = find_table, find_plan
         self.stretches: dict[Chain, list[Stretch]] = {}
         self.entries: dict[str, dict[str, ZoneEntry]] = {}  # by zone and shard
-        self._results: dict[tuple[ReleaseHistory, ProvenPlan], str | None] = {}  # zones with one history share a proof
+        self._results: dict[tuple[ReleaseHistory, ProvenPlan], str | None] = {}  # zones with one history share it
 
     def add_tile(self, chain: Chain, tile: Tile, table: ZoneTable, source: str = "", *, in_tiles: bool = False) -> bool:
         """Note which rows of a tile are measured. Returns whether a stretch begins: with another table, or after a gap.
@@ -223,7 +222,7 @@ class LogHistory:
                 check_plan_change(history.to_plan_history(after.plan), after.plan)
                 self._results[key] = None
             except MurmurateError as error:
-                self._results[key] = str(error)
+                self._results[key] = str(error)  # the error itself would keep the sources open
         return self._results[key]
 
 

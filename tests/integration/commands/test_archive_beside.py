@@ -25,7 +25,6 @@ from murmurate.public_log.tile import TileKind
 from murmurate.public_log.tile_chain import check_follows
 from murmurate.publisher.desired_state import Change, PlanChange, ZoneOpening
 from murmurate.service.clock import ServiceClock
-from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.log_reader.zone_view import PlanEnd, PlanTerms, ZoneViews
 from murmurate.service.public_api import static_files

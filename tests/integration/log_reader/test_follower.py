@@ -21,8 +21,8 @@ from murmurate.public_log.make_tile import release_interval
 from murmurate.public_log.tile import sign_tile
 from murmurate.publisher.desired_state import Change, PlanChange
 from murmurate.service.log_reader import follower
-from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import TILES_PER_QUERY, Follower, TileNotices
+from murmurate.service.log_reader.log_queries import LogReader
 from murmurate.service.log_reader.zone_view import PlanEnd, PlanTerms, ZoneViews
 from murmurate.service.settings import ZoneDisplay
 
@@ -33,7 +33,7 @@ class Reader:
     """A follower, and the views that it fills."""
 
     def __init__(self, dsn):
-        self.follower, self.archive = Follower(dsn), Archive(dsn)
+        self.follower, self.archive = Follower(dsn), LogReader(dsn)
         self.views = ZoneViews(
             lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")), PlanTerms(self.archive.read_documents).get
         )

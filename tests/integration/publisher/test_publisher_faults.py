@@ -26,8 +26,7 @@ from murmurate.privacy.noise import SeededNoise
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import RowKind, parse_tile, sign_tile
 from murmurate.publisher.protocol import BlockedCode, publish_round
-from murmurate.publisher.steps import LockShards, Offer, ReadLog
-from murmurate.publisher.stores import drive_steps, perform_step
+from murmurate.publisher.steps import LockShards, Offer, ReadLog, drive_steps, perform_step
 from murmurate.service.clock import ReleaseSlotClock
 from murmurate.service.storage import public_log_store
 from murmurate.service.storage.migrate import migrate_database

@@ -34,8 +34,8 @@ from murmurate.publisher.steps import (
     SaveState,
     SeenState,
     WaitForSlot,
+    drive_steps,
 )
-from murmurate.publisher.stores import drive_steps
 
 OPENING_STATE = DesiredState(until=FIRST, opening=OPENING, zones=THREE_ZONES)
 HEAD = open_shard()

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from murmurate.errors import MurmurateError
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.log_reader.archive import TilesArchivedError
+from murmurate.service.log_reader.log_queries import TilesArchivedError
 from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState

@@ -14,8 +14,8 @@ import psycopg
 
 from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import ClockComparison, ClockDifferenceError
-from murmurate.service.log_reader.archive import Archive
 from murmurate.service.log_reader.follower import ChangedShard, Follower, TileNotices
+from murmurate.service.log_reader.log_queries import LogReader
 from murmurate.service.log_reader.zone_view import PlanTerms, ZoneViews
 from murmurate.service.public_api.notifications import MqttNotifier, PriceStream, new_prices
 from murmurate.service.public_api.openadr import ProgramIndex
@@ -58,7 +58,7 @@ class LiveState:
         self.bulk_threads = WorkerThreads(BULK_THREADS, "bulk")
         self.sender = ResponseSender()
         files = None if settings.archive is None else TileArchive(settings.archive)
-        self.archive = Archive(
+        self.archive = LogReader(
             SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S), files
         )
         self.plan_terms = PlanTerms(self.archive.read_documents)
@@ -70,7 +70,7 @@ class LiveState:
         self.program_index = ProgramIndex(self.views)
         self.static_files: StaticFileWriter | None = None
         if settings.static_files is not None:
-            self.static_files = StaticFileWriter(settings.static_files, Archive(log_dsn, files), self.views.make_view)
+            self.static_files = StaticFileWriter(settings.static_files, LogReader(log_dsn, files), self.views.make_view)
         if notifier is not None:
             notifier.start(self.views.make_view, self.plan_terms)
         self._follower = Follower(log_dsn)

@@ -27,7 +27,7 @@ from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import parse_header, parse_tile
 from murmurate.public_log.tile_chain import check_signature
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.service.log_reader.archive import Archive
+from murmurate.service.log_reader.log_queries import LogReader
 from murmurate.service.log_reader.zone_view import MakeView, ShardView, ZoneView
 from murmurate.service.public_api.local_days import is_day_complete, recent_days
 from murmurate.service.public_api.price_formats import day_document, shard_entry
@@ -54,7 +54,7 @@ class StaticFileWriter:
     each file is compared with the log, a few at a time.
     """
 
-    def __init__(self, folder: Path, archive: Archive, make_view: MakeView) -> None:
+    def __init__(self, folder: Path, archive: LogReader, make_view: MakeView) -> None:
         self._folder, self._archive, self._make_view = folder, archive, make_view
         self._shards: dict[str, ShardView] = {}  # as they stand
         self._changed: dict[str, None] = {}  # names of shards to be written

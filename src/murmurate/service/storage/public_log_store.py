@@ -21,7 +21,7 @@ _MAX_TABLES_KEPT = 4096
 
 
 class PostgresLogStore:
-    """See `publisher.stores.LogStore`. The rules are enforced by the server, in `sql/log`."""
+    """See `publisher.steps.LogStore`. The rules are enforced by the server, in `sql/log`."""
 
     def __init__(self, database: str | TransactionSource) -> None:
         self._session = open_source(database)

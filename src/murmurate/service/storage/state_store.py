@@ -40,7 +40,7 @@ class _Pending(NamedTuple):
 
 
 class PostgresStateStore:
-    """See `publisher.stores.StateStore`. Nothing here waits for a lock: a shard that is taken is passed over.
+    """See `publisher.steps.StateStore`. Nothing here waits for a lock: a shard that is taken is passed over.
 
     Queries look up each shard by its key, also where the planner expects few rows: chains are endless.
     """

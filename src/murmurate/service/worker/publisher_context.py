@@ -16,8 +16,7 @@ from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile_chain import VerifySignature
 from murmurate.publisher.desired_state import DesiredState, ZoneOpening
 from murmurate.publisher.protocol import Outcome, publish_round
-from murmurate.publisher.steps import WriteTiles
-from murmurate.publisher.stores import LogStore, StateStore, drive_steps
+from murmurate.publisher.steps import LogStore, StateStore, WriteTiles, drive_steps
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSchedule, ReleaseSlotClock
 from murmurate.service.keyring import Keyring, ReloadingSigners, load_keyring

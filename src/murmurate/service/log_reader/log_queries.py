@@ -1,27 +1,31 @@
-"""Look things up in the public log, however long ago they were."""
+"""Read the public log from its database, and from the archive what has left it. Of a tile only a part is read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
+import numpy as np
 from psycopg import Connection
 
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.public_log.canonical import canonical_json
-from murmurate.public_log.tile import is_closed_by, parse_header, parse_tile
+from murmurate.public_log.tile import (
+    RowKind,
+    TileHeader,
+    TileKind,
+    is_closed_by,
+    parse_header,
+    parse_tile,
+    row_dtype,
+)
 from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.service.log_reader.zone_history import (
-    read_archived_prices,
-    read_entry_key,
-    read_plan_ends,
-    read_zone_prices,
-)
-from murmurate.service.log_reader.zone_view import PlanEnd, Price, ZoneView
+from murmurate.service.log_reader.zone_view import PRICE_KINDS, PlanEnd, Price, ZoneView, find_tick
 from murmurate.service.storage.session import TransactionSource, open_source
-from murmurate.service.storage.tile_archive import TileArchive
+from murmurate.service.storage.tile_archive import ArchivedTile, TileArchive
 
 _SELECT_ARCHIVED = "SELECT seq, interval FROM public_log.archived WHERE shard = %s"
 _SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
@@ -35,6 +39,20 @@ _SELECT_TABLE_TILES = """
     FROM (SELECT seq, body, interval, lag(interval) OVER (ORDER BY seq) AS before
           FROM public_log.tile WHERE shard = %s) AS t
     WHERE before IS NULL OR before = interval OR seq <= %s"""
+_HEADER_BYTES = 4096  # where the header of a tile usually ends
+_SELECT_STARTS = """
+    SELECT seq, substring(body FROM 1 FOR %s), extract(epoch FROM taken)::float8
+    FROM public_log.tile WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
+_SELECT_TABLE_CHANGES = """
+    SELECT interval FROM public_log.tile WHERE shard = %(shard)s AND interval BETWEEN %(first)s AND %(last)s
+    GROUP BY interval HAVING count(*) > 1
+        OR interval <= (SELECT a.interval FROM public_log.archived AS a WHERE a.shard = %(shard)s)
+    ORDER BY interval"""  # with a release, which may have left the log: another table, or another key
+_SELECT_BEFORE = "SELECT interval FROM public_log.tile WHERE shard = %s AND seq < %s ORDER BY seq DESC LIMIT 1"
+_SELECT_ROWS = """
+    SELECT t.seq, substring(t.body FROM mine.start FOR mine.size)
+    FROM unnest(%s::bigint[], %s::int[], %s::int[]) AS mine (seq, start, size)
+    JOIN public_log.tile AS t ON t.shard = %s AND t.seq = mine.seq ORDER BY t.seq"""
 # Every tile but a release has the interval of the one before it. Up to the archived number there are no releases.
 _ROWS_PER_QUERY = 512
 _TILES_PER_CHUNK = 16  # of the log of a zone
@@ -50,7 +68,33 @@ class TilesArchivedError(MurmurateError):
         super().__init__("log", f"of {shard} so long ago", allowed)
 
 
-class Archive:
+class _TileStart(NamedTuple):
+    """The header of a tile in the log, and what it takes to read one of its rows."""
+
+    seq: int
+    header: TileHeader
+    header_size: int  # bytes of its line, without the end
+    table: ZoneTable
+    logged_s: float
+
+    def find_row(self, zone: str) -> tuple[int, int] | None:
+        """Where the row of a zone begins in the tile, and its size [bytes]; None where it has none."""
+        if self.header.kind is not TileKind.RELEASE or zone not in self.table.position:
+            return None
+        size = row_dtype(self.header.row).itemsize
+        return self.header_size + 1 + self.table.position[zone] * size, size
+
+    def read_price(self, data: bytes, zone: str) -> Price:
+        """Return the price in a row."""
+        row = np.frombuffer(data, row_dtype(self.header.row))[0]
+        kind = RowKind(int(row["kind"]))
+        ticks = None if kind is RowKind.WITHHELD else int(row["price_ticks"])
+        scale_wh, core_wh = float(row["scale_wh"]) or None, int(row["core_wh"])
+        tick, interval = find_tick(self.table, zone), self.header.interval + self.header.lead
+        return Price(interval, PRICE_KINDS[kind], ticks, tick, scale_wh, self.logged_s, core_wh)
+
+
+class LogReader:
     """Reads the public log. Threads may share one that has a pool. `files`: where tiles are that left it."""
 
     def __init__(self, database: str | TransactionSource, files: TileArchive | None = None) -> None:
@@ -118,10 +162,10 @@ class Archive:
                 if start <= archived:
                     files, last_archived = self._require_files(shard.name), min(until, archived)
                     tiles = files.read_intervals(shard.name, start, last_archived)
-                    found += read_archived_prices(connection, self._table, tiles, view.zone)
+                    found += self._archived_prices(connection, tiles, view.zone)
                 if until > archived:
                     first_kept = max(start, archived + 1)
-                    found += read_zone_prices(connection, self._table, shard.name, view.zone, first_kept, until)
+                    found += self._kept_prices(connection, shard.name, view.zone, first_kept, until)
         return found
 
     def read_opening_key(self, view: ZoneView) -> str:
@@ -129,7 +173,11 @@ class Archive:
         if view.key == view.shard.opening_key:
             return view.key
         with self._session.transaction() as connection:
-            return read_entry_key(connection, self._table, view.shard.name, view.row)
+            before = view.row.since - 1  # the zone entered its shard in the tile before its first interval
+            for start in self._read_starts(connection, view.shard.name, before, before):
+                if view.zone in start.table.position:
+                    return start.header.key
+        raise ChainError("since", view.row.since, f"must be the interval after {view.zone} entered {view.shard.name}")
 
     def read_older_plans(self, view: ZoneView, first: int) -> tuple[PlanEnd, ...]:
         """The plans of a zone that ended in `first` or later, and before the prices in memory begin."""
@@ -137,7 +185,52 @@ class Archive:
         if first >= shard.first:
             return ()
         with self._session.transaction() as connection:
-            return tuple(read_plan_ends(connection, self._table, shard.name, view.zone, first, shard.first - 1))
+            return tuple(self._read_plan_ends(connection, shard.name, view.zone, first, shard.first - 1))
+
+    def _read_plan_ends(
+        self, connection: Connection, shard: str, zone: str, first: int, last: int
+    ) -> Iterator[PlanEnd]:
+        """Yield the plans of a zone whose last interval is in a stretch of intervals, the oldest first."""
+        stretch = {"shard": shard, "first": first, "last": last}
+        for (interval,) in connection.execute(_SELECT_TABLE_CHANGES, stretch).fetchall():
+            starts = [*self._read_starts(connection, shard, interval, interval)]
+            if starts[0].header.kind is TileKind.ZONES:  # the release before it was archived
+                (before,) = connection.execute(_SELECT_BEFORE, (shard, starts[0].seq)).fetchone() or (interval,)
+                starts = [*self._read_starts(connection, shard, before, before)][-1:] + starts
+            tables = [start.table for start in starts]
+            plans = [table.rows[table.position[zone]].plan for table in tables if zone in table.position]
+            if plans and plans[0] != plans[-1]:
+                yield PlanEnd(plans[0], interval + 1)
+
+    def _kept_prices(self, connection: Connection, shard: str, zone: str, first: int, last: int) -> list[Price]:
+        """Return the prices that were decided for a zone in some intervals of its shard, from the database."""
+        starts = {start.seq: start for start in self._read_starts(connection, shard, first, last)}
+        places = {seq: place for seq, start in starts.items() if (place := start.find_row(zone)) is not None}
+        offsets, sizes = [at + 1 for at, _ in places.values()], [size for _, size in places.values()]
+        rows = connection.execute(_SELECT_ROWS, (list(places), offsets, sizes, shard), binary=True).fetchall()
+        return [starts[seq].read_price(bytes(row), zone) for seq, row in rows]
+
+    def _archived_prices(self, connection: Connection, tiles: Iterable[ArchivedTile], zone: str) -> Iterator[Price]:
+        """Yield the prices that were decided for a zone in tiles of the archive."""
+        for tile in tiles:
+            header, header_size = tile.read_header()
+            start = _TileStart(tile.seq, header, header_size, self._table(connection, header.table), tile.taken_s)
+            place = start.find_row(zone)
+            if place is not None:
+                yield start.read_price(tile.read(*place), zone)
+
+    def _read_starts(self, connection: Connection, shard: str, first: int, last: int) -> Iterator[_TileStart]:
+        """Yield the headers of the tiles of a stretch of intervals, each with its zone table."""
+        rows = connection.execute(_SELECT_STARTS, (_HEADER_BYTES, shard, first, last), binary=True).fetchall()
+        for seq, data, taken_s in rows:
+            line, end, _ = bytes(data).partition(b"\n")
+            if not end:
+                whole = connection.execute(_SELECT_TILE, (shard, seq), binary=True).fetchone()
+                if whole is None:
+                    raise ChainError("tile", f"{seq} of {shard}", "is not in the log")
+                line = bytes(whole[0]).partition(b"\n")[0]
+            header, _ = parse_header(line.decode())
+            yield _TileStart(seq, header, len(line), self._table(connection, header.table), float(taken_s))
 
     def _table(self, connection: Connection, digest: str) -> ZoneTable:
         table = self._tables.get(digest)
