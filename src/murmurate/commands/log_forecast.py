@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from murmurate.commands.log_source import source_name
-from murmurate.commands.verified_zone import read_verified_zone
+from murmurate.commands.verify import read_verified_zone
 from murmurate.errors import ModelError
 from murmurate.lab.forecast_files import align_temperature, read_history, utc_offsets
 from murmurate.prediction.calendar import locate_intervals

@@ -38,7 +38,7 @@ from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.verification.sources import ItemKind, find_kind, read_items
+from murmurate.verification.sources import ItemKind, read_items
 from murmurate.verification.verifier import prove_contradiction
 
 _stdout = Console(highlight=False, soft_wrap=True, markup=False)
@@ -210,7 +210,7 @@ def _offers_of_copy(log: PostgresLogStore, name: str) -> Iterator[Offer]:
     tables: dict[str, ZoneTable] = {}
     source = open_log_source(name)
     for item in read_items(source):
-        kind = find_kind(item.data)
+        kind = item.kind
         if kind is ItemKind.PLAN:
             text = compact_plan(item.data.decode())
             log.publish_documents({ReleaseTerms.from_json(text).plan_digest: text})
@@ -220,12 +220,11 @@ def _offers_of_copy(log: PostgresLogStore, name: str) -> Iterator[Offer]:
             log.publish_documents({table.digest: table.text})
         elif kind is ItemKind.ZONE_LINE:
             raise MurmurateError("copy", name, "must hold tiles: the lines of one zone cannot restore a shard")
-    for item in read_items(source):
-        if find_kind(item.data) is ItemKind.TILE:
-            tile = parse_tile(item.data)
-            if tile.header.table not in tables:
-                raise ChainError("copy", f"without zone table {tile.header.table}", "must hold the tables of its tiles")
-            yield Offer(tile, tables[tile.header.table])
+    for item in read_items(source, ItemKind.TILE):
+        tile = parse_tile(item.data)
+        if tile.header.table not in tables:
+            raise ChainError("copy", f"without zone table {tile.header.table}", "must hold the tables of its tiles")
+        yield Offer(tile, tables[tile.header.table])
 
 
 def _rebuild_from_log(log: PostgresLogStore, shard: str) -> ShardHead | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from murmurate.errors import MurmurateError
 from murmurate.files import read_text
 from murmurate.verification.report import LogFinding, VerificationReport
-from murmurate.verification.sources import ItemKind, LogItem, LogSource, find_kind, peek_place, read_items
+from murmurate.verification.sources import ItemKind, LogItem, LogSource, peek_place, read_items
 
 WHOLE_EVERY_S = 7 * 86_400
 _METRICS = """\
@@ -66,11 +66,11 @@ class CheckedTiles:
 
         def read() -> Iterator[LogItem]:
             for item in read_items(source):
-                if self.tiles and find_kind(item.data) is ItemKind.TILE:
+                if self.tiles and item.kind is ItemKind.TILE:
                     shard, seq, _ = peek_place(item.data)
                     if seq is not None and seq < self.first_seq(shard):
                         continue
-                    if (seq, sha256(item.data.partition(b"\n")[0]).hexdigest()) == self.tiles.get(shard):
+                    if (seq, sha256(item.header_line).hexdigest()) == self.tiles.get(shard):
                         self._seen.add((name, shard))
                 yield item
 

@@ -6,7 +6,8 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from murmurate.commands.log_source import open_log_source, source_name
 from murmurate.commands.plan_documents import read_plan_document
 from murmurate.commands.scheduled_check import CheckedTiles, write_metrics
 from murmurate.errors import MurmurateError
+from murmurate.verification.releases import LoggedZone, read_zone_history
 from murmurate.verification.report import MisbehaviourProof, VerificationReport, ZoneSummary
-from murmurate.verification.sources import ItemKind, LogSource, find_kind, read_items
+from murmurate.verification.sources import ItemKind, LogSource, read_items
 from murmurate.verification.verifier import check_log
 
 EXIT_VALID, EXIT_INVALID, EXIT_INCOMPLETE = 0, 1, 3
@@ -82,10 +84,7 @@ def _check_sources(
     sources: Sequence[str], checked: CheckedTiles, plans: Sequence[str], key: str | None, zones: Sequence[str]
 ) -> VerificationReport:
     """Check the sources from where `checked` says, and whether what it knows is still there."""
-    error = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
-        task = bar.add_task("reading")
+    with _show_progress() as show_records:
         opened = {
             source_name(name): checked.trim(source_name(name), open_log_source(name, checked.first_seq))
             for name in sources
@@ -97,11 +96,48 @@ def _check_sources(
             plans=plans,
             expected_key=key,
             zones=set(zones) or None,
-            progress=lambda done: bar.update(task, description=f"checking: {done:,} records"),
+            progress=show_records,
             known_tiles=None if checked.is_whole else checked.tiles,
         )
     checked.report_lost(report, opened)
     return report
+
+
+@contextmanager
+def _show_progress() -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many records are done: a function takes the number."""
+    error = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
+        task = bar.add_task("reading the log")
+        yield lambda done: bar.update(task, description=f"verifying the log: {done:,} records")
+
+
+def read_verified_zone(source: str, zone: str, plans: Sequence[Path] = (), key: str | None = None) -> LoggedZone:
+    """Verify a log and return what it holds about a zone. `source` is as `murmurate verify` takes it.
+
+    Raises MurmurateError where anything is wrong, a plan is missing or the zone is not there.
+    """
+    name, texts = source_name(source), [read_plan_document(path) for path in plans]
+    opened = open_log_source(source)
+    require_log(name, opened, is_only=True)
+    with _show_progress() as show_records:
+        report = check_log({name: opened}, plans=texts, expected_key=key, zones={zone}, progress=show_records)
+    found = read_zone_history(opened, zone, texts) if report.is_valid and report.is_complete else None
+    del opened  # closes the log, also where something is raised
+    if not report.is_valid:
+        first = report.findings[0]
+        words = f"not right ({report.finding_count:,} findings; the first is {first.rule}: {first.message})"
+        remedy = f"nothing is made from it. murmurate verify {name} lists everything; take another copy of the log"
+        raise MurmurateError(f"log {name}", words, remedy)
+    for digest in report.missing_plans:
+        raise MurmurateError("plan", f"{digest}, which {name} does not hold", "must be given: --plan plan.json")
+    if found is None:
+        remedy = "must be whole: murmurate export log.tar --archive FOLDER writes such a copy"
+        raise MurmurateError(f"log {name}", "without its first releases, which are in the archive", remedy)
+    if zone not in report.zones:
+        raise MurmurateError(f"zone {zone}", f"not in {name}", "must be one that murmurate verify shows for this log")
+    return found
 
 
 def _write_proofs(report: VerificationReport, out: Path) -> dict[Path, MisbehaviourProof]:
@@ -152,7 +188,7 @@ def require_log(name: str, source: LogSource, *, is_only: bool) -> None:
 
     Nothing in it is a tile, a document or a line of a zone; or it is one tile, and there is nothing to compare it with.
     """
-    kinds = (find_kind(item.data) for item in read_items(source))
+    kinds = (item.kind for item in read_items(source))
     first = next(kinds, None)
     if is_only and first is ItemKind.TILE and next(kinds, None) is None:
         raise MurmurateError("source", name, "is a single tile; give the log first, and this tile after it")

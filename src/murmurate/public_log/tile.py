@@ -164,7 +164,7 @@ class RowProof(NamedTuple):
 
     zone: str
     plan: str  # digest; in force from this tile on
-    index: int | None = None  # of the row; None where the tile is no release
+    row_index: int | None = None  # None where the tile is no release
     hashes: tuple[str, ...] = ()
 
 
@@ -205,7 +205,7 @@ class Tile:
                 "zone": self.proof.zone,
                 "plan": self.proof.plan,
                 "row": row_members(self.rows) if len(self.rows) else None,
-                "index": self.proof.index,
+                "index": self.proof.row_index,
                 "proof": list(self.proof.hashes),
                 "tile": self.header.members() | {"signature": self.signature},
             }
@@ -216,7 +216,7 @@ class Tile:
         if self.proof is None:
             return compute_root(leaf_hashes).hex()
         hashes = [bytes.fromhex(each) for each in self.proof.hashes]
-        index = -1 if self.proof.index is None else self.proof.index
+        index = -1 if self.proof.row_index is None else self.proof.row_index
         root = root_from_proof(leaf_hashes[0], index, self.header.count, hashes)
         return "" if root is None else root.hex()
 

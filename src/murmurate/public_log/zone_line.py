@@ -64,8 +64,8 @@ def line_table(line: Tile, since: int | None = None) -> LineTable:
     """
     if line.proof is None:
         raise ChainError("line", line.header.seq, "must be the part of one zone of a tile")
-    zone, plan, *_ = line.proof
-    row = ZoneRow(zone, plan, "", "", line.header.interval + 1 if since is None else since)
+    zone = line.proof.zone
+    row = ZoneRow(zone, line.proof.plan, "", "", line.header.interval + 1 if since is None else since)
     return LineTable(() if is_closed_by(line.header, zone) else (row,), stated_digest=line.header.table)
 
 
@@ -94,7 +94,7 @@ def parse_zone_line(text: str) -> Tile:
     dtype, releases = row_dtype(header.row), header.kind is TileKind.RELEASE
     rows = np.zeros(0, dtype) if members["row"] is None else _parse_row(members["row"], dtype)
     proof = RowProof(members["zone"], members["plan"], members["index"], tuple(members["proof"]))
-    if releases != bool(len(rows)) or releases != (proof.index is not None) or (proof.hashes and not releases):
+    if releases != bool(len(rows)) or releases != (proof.row_index is not None) or (proof.hashes and not releases):
         raise ChainError("row", members["row"], "belongs in the line of a release, with its index and its proof")
     line = Tile(header, signature, rows, proof)
     if releases and line.find_root(hash_leaves(line_table(line), header.interval, rows)) != header.root:

@@ -177,9 +177,9 @@ class _LogCheck:
         except READ_ERRORS as error:
             context.add_unreadable(item, error, source)
             return
-        header, zone, plan = line.header, *line.proof[:2]
-        if not context.is_chosen(zone):
+        if line.proof is None or not context.is_chosen(line.proof.zone):
             return
+        header, zone, plan = line.header, line.proof.zone, line.proof.plan
         context.report.tiles_by_source[source] += 1
         context.report.records_by_source[source] += len(line.rows)
         shard, check = self._find_chain(header.shard), self._find_chain(header.shard, zone)
