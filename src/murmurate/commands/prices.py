@@ -23,7 +23,6 @@ from rich.console import Console
 
 from murmurate.commands.json_output import format_utc, print_json
 from murmurate.commands.log_source import fetch_bytes
-from murmurate.commands.price_table import EXPECTED, ShownPrice, ZonePrices, find_cheapest, print_prices
 from murmurate.commands.price_text import format_cents, price_unit
 from murmurate.commands.verify import read_verified_zone
 from murmurate.errors import MurmurateError

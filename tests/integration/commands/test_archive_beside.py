@@ -26,6 +26,7 @@ from murmurate.public_log.tile_chain import check_follows
 from murmurate.publisher.desired_state import Change, PlanChange, ZoneOpening
 from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader.follower import Follower
+from murmurate.service.log_reader.log_queries import LogReader
 from murmurate.service.log_reader.zone_view import PlanEnd, PlanTerms, ZoneViews
 from murmurate.service.public_api import static_files
 from murmurate.service.public_api.app import public_app
@@ -119,7 +120,7 @@ class Reader:
     """A reader that starts now."""
 
     def __init__(self, dsn):
-        self.follower, self.archive = Follower(dsn), Archive(dsn)
+        self.follower, self.archive = Follower(dsn), LogReader(dsn)
         self.views = ZoneViews(
             lambda _: ZoneDisplay(timezone=ZoneInfo("UTC")), PlanTerms(self.archive.read_documents).get
         )
