@@ -158,7 +158,7 @@ class World:
 
         wait_until(are_whole, _DECIDED_TIMEOUT_S, pause_s=0.5)
         for service in self.services if not found else ():
-            verified = self.operator.run(f"murmurate verify {service.static}")
+            verified = self.operator.run(f"murmurate log verify {service.static}")
             found += [] if "Everything holds." in verified else [f"static: verify says {verified[-300:]}"]
         return found
 
@@ -183,7 +183,7 @@ class World:
             released={zone: released_kinds(self.log.direct_dsn, zone) for zone in ZONES},
         )
         verdict = judge(evidence)
-        verified = self.operator.run(f"murmurate verify '{self.log.direct_dsn}'")
+        verified = self.operator.run(f"murmurate log verify '{self.log.direct_dsn}'")
         if "Everything holds." not in verified:
             verdict.violations.append(f"verify: {verified[-500:]}")
         return verdict

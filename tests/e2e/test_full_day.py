@@ -22,7 +22,7 @@ def test_every_interval_is_released_once_from_what_the_meters_reported(day):
 
 def test_the_log_at_its_address_verifies(day):
     key = zone_lines(day.service)[0]["tile"]["key"]
-    shown = day.operator.run(f"murmurate verify {day.service.url('/zones/harbour/log.jsonl')} --key {key}")
+    shown = day.operator.run(f"murmurate log verify {day.service.url('/zones/harbour/log.jsonl')} --key {key}")
     assert "Everything holds." in shown
 
 

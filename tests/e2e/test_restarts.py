@@ -110,7 +110,7 @@ def test_both_services_say_the_same_and_it_verifies(night):
         assert first.status_code == 200
         assert first.content == second.content
         assert first.headers.get("etag") == second.headers.get("etag")
-    assert "Everything holds." in operator.run(f"murmurate verify {services[1].url('/shards')}")
+    assert "Everything holds." in operator.run(f"murmurate log verify {services[1].url('/shards')}")
 
 
 def test_a_service_that_is_told_to_stop_stops(night):

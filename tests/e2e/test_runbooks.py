@@ -158,7 +158,7 @@ def check_released(operator, meters):
     for interval, kind in rows:
         if kind == "measured":
             assert demand[interval] == (int(meters.energy[interval].sum()), HOMES, 0), interval
-    assert "Everything holds." in operator.run(f"murmurate verify {operator.dsn('log')}")
+    assert "Everything holds." in operator.run(f"murmurate log verify {operator.dsn('log')}")
     return {interval: kind for interval, kind in rows if kind != "measured"}
 
 

@@ -35,13 +35,13 @@ def test_the_pages_run_as_written(tmp_path):
                 addresses = ["8082/shards"] if "8082" in command else ["8080/readyz", "8081/readyz"]
                 assert wait_until(lambda addresses=addresses: all(map(answers, addresses)))
                 assert wait_until((tmp_path / "static" / "shards").exists)
-            elif command == "murmurate open plan.json":
+            elif command == "murmurate zone open plan.json":
                 operator.run(f"{command} --first {time.strftime('%FT%TZ', time.gmtime(first_s))}")
             elif command == "murmurate status service.toml":
                 send_first_readings(operator, load_settings(tmp_path / "service.toml").clock)
                 assert "harbour" in operator.run(f"{command} || test $? = 1")
             else:
-                is_late = command.startswith("murmurate ingest")
+                is_late = command.startswith("murmurate readings ingest")
                 shown = operator.run(command, status=1 if is_late else 0)
                 if "--example > service.toml" in command:
                     switch_on(tmp_path / "service.toml", "static_files")
@@ -53,9 +53,9 @@ def test_the_pages_run_as_written(tmp_path):
 
 
 def check_output(command, shown):
-    if command.startswith("murmurate ingest"):
+    if command.startswith("murmurate readings ingest"):
         assert "0 readings accepted, 1 late, 0 refused" in shown
-    if command.startswith("murmurate verify"):
+    if command.startswith("murmurate log verify"):
         assert "Everything holds." in shown
     if command.startswith("murmurate prices"):
         assert "measured" in shown

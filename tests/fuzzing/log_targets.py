@@ -1,4 +1,4 @@
-"""Parsers of the public log, which `murmurate verify` reads from files of anyone."""
+"""Parsers of the public log, which `murmurate log verify` reads from files of anyone."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from murmurate.cli import app
 from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
+from tests.support.command_names import leaf_commands
 from tests.support.sample_logs import ShardLog, copied_files, plan, write_tar
 
 ROOT = Path(__file__).parents[2]
@@ -20,32 +21,28 @@ MAX_MB = 150
 
 # What each command says in a base install: the package that is missing, and the extra that brings it. The commands
 # without a row work.
-WORKS = (["verify", "--help"], ["prices", "--help"], ["plan", "--example"])
+WORKS = (["log", "verify", "--help"], ["prices", "--help"], ["plan", "--example"])
 NEEDS = {
-    "aggregate": (["--landing", "landing"], "psycopg", "service"),
-    "archive": (["archive"], "psycopg", "service"),
+    "step aggregate": (["--landing", "landing"], "psycopg", "service"),
+    "log archive": (["archive"], "psycopg", "service"),
     "audit": (["plan.json"], "matplotlib", "lab"),
     "backtest": ([__file__, "--readings", __file__], "matplotlib", "lab"),
-    "change": (["plan.json"], "psycopg", "service"),
+    "zone change": (["plan.json"], "psycopg", "service"),
     "client": (["list"], "psycopg", "service"),
-    "close": (["harbour"], "psycopg", "service"),
+    "zone close": (["harbour"], "psycopg", "service"),
     "demo": ([], "psycopg", "demo"),
     "evaluate": ([], "matplotlib", "lab"),
-    "export": (["log.tar"], "psycopg", "service"),
+    "log export": (["log.tar"], "psycopg", "service"),
     "forecast": (["--h25", "3500"], "scipy", "plan"),
     "habits": (["sample.csv", "--epsilon", "1"], "scipy", "plan"),
-    "import": (["--example", "."], "scipy", "service"),
-    "ingest": (["r.csv", "--landing", "landing", "--meters", "m.csv"], "psycopg", "service"),
-    "keys": (["keys"], "psycopg", "service"),
-    "landing": (["landing"], "psycopg", "service"),
-    "open": (["plan.json"], "psycopg", "service"),
+    "readings import": (["--example", "."], "scipy", "service"),
+    "readings ingest": (["r.csv", "--landing", "landing", "--meters", "m.csv"], "psycopg", "service"),
+    "zone open": (["plan.json"], "psycopg", "service"),
+    "init": ([], "psycopg", "service"),
     "plan": (["zone.toml"], "scipy", "plan"),
-    "postgres": ([], "psycopg", "demo"),
-    "purge": (["landing"], "psycopg", "service"),
-    "release": ([], "psycopg", "service"),
-    "repair": ([], "psycopg", "service"),
-    "roles": ([], "psycopg", "service"),
-    "rotate": ([], "psycopg", "service"),
+    "step release": ([], "psycopg", "service"),
+    "log repair": ([], "psycopg", "service"),
+    "keys rotate": ([], "psycopg", "service"),
     "serve": (["service.toml"], "psycopg", "service"),
     "status": ([], "psycopg", "service"),
 }
@@ -161,7 +158,8 @@ def test_a_base_install_checks_all_of_a_log(base, tmp_path, is_forged, status):
     text = plan("any 24 h: epsilon 1, delta 1e-6")
     write_day(tmp_path / "log.tar", forge(text) if is_forged else text)
     complete, small = (
-        run(interpreter, "-m", "murmurate", "verify", "log.tar", cwd=tmp_path) for interpreter in (sys.executable, base)
+        run(interpreter, "-m", "murmurate", "log", "verify", "log.tar", cwd=tmp_path)
+        for interpreter in (sys.executable, base)
     )
     assert small.stdout == complete.stdout
     assert (small.returncode, complete.returncode) == (status, status), (small.stdout, small.stderr)
@@ -169,8 +167,8 @@ def test_a_base_install_checks_all_of_a_log(base, tmp_path, is_forged, status):
 
 
 def test_every_command_works_or_names_its_extra(base, tmp_path):
-    assert set(NEEDS) | {"verify", "prices"} == set(get_command(app).commands)
-    lines = [*WORKS, *([name, *arguments] for name, (arguments, _, _) in NEEDS.items())]
+    assert set(NEEDS) | {"log verify", "prices"} == {name for name, _ in leaf_commands(get_command(app))}
+    lines = [*WORKS, *([*name.split(), *arguments] for name, (arguments, _, _) in NEEDS.items())]
     done = run(base, "-c", RUN_EACH, input=json.dumps(lines), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = [[0, ""]] * len(WORKS)

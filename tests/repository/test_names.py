@@ -49,7 +49,7 @@ ALLOWED = {  # page: words that are meant as they stand there
     "docs/how-to/watch.md": {"aside"},  # murmurate_mqtt_set_aside_total, a metric
     "docs/reference/http-and-mqtt-api.md": {"aside"},
     "src/murmurate/service/operator_api/metrics.py": {"aside"},
-    **dict.fromkeys(  # murmurate repair --set-aside, an option
+    **dict.fromkeys(  # murmurate log repair --set-aside, an option
         (
             "src/murmurate/cli/operate.py",
             "src/murmurate/commands/repair.py",

@@ -90,7 +90,7 @@ class Operator:
 
     def export(self, name: str = "log.tar") -> list[bytes]:
         """Export the log to a tar archive. Returns its tiles as bytes, by shard and number."""
-        self.run(f"murmurate export {name}")
+        self.run(f"murmurate log export {name}")
         return self.exported(name)
 
     def exported(self, name: str) -> list[bytes]:
@@ -121,7 +121,7 @@ class Operator:
         """Keys, a plan and an open zone whose first interval lies in the past."""
         self.write("zone.toml", small_zone(name))
         self.write("plan.json", made_plan(small_zone(name)))
-        self.run("murmurate keys keys | sed -n 's/Public key: //p' > operator.key")
+        self.run("murmurate init --minutes 5 | sed -n 's/Public key: //p' > operator.key")
         open_zones(self, "plan", hours_ago=hours_ago)
 
     def open_and_find_first(self, hours_ago: float = 2) -> int:
@@ -148,7 +148,7 @@ def open_zones(operator: Operator, *plans: str, hours_ago: float = 1, lead: int 
     files = " ".join(f"{name}.json" for name in plans)
     begin_s = operator.made_s // STEP_S * STEP_S - hours_ago * 3600
     begin = time.strftime("%FT%TZ", time.gmtime(begin_s))
-    return operator.run(f"murmurate open {files} --lead {lead} --first {begin}")
+    return operator.run(f"murmurate zone open {files} --lead {lead} --first {begin}")
 
 
 def shard_zones(operator: Operator) -> dict[str, tuple[str, ...]]:

@@ -223,10 +223,10 @@ class ServiceOperator(Operator):
             self.write(f"{zone}.json", made_plan(text))
         self.write("meters.csv", meters)
         begun = time.monotonic()
-        self.run("murmurate keys keys; murmurate landing landing")
+        self.run("murmurate init")
         first = time.strftime("%FT%TZ", time.gmtime(self.first_s))
         plans = " ".join(f"{zone}.json" for zone in zone_files)
-        self.run(f"murmurate open {plans} --first {first} --lead {lead}")
+        self.run(f"murmurate zone open {plans} --first {first} --lead {lead}")
         for name, options in clients.items():
             printed = self.run(f"murmurate client add {name} {options}")
             self.secrets[name] = printed.split("client_secret:")[1].split()[0]

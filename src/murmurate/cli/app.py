@@ -15,9 +15,23 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 something is not well, 2 not done, 3 a plan is missing: docs/reference/exit-status",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-EVALUATE, RUN, OPERATE, CHECK = "Plan and evaluate", "Run", "Operate", "Check"  # groups of commands in `--help`
+EVALUATE, RUN, OPERATE, CHECK = "Plan and evaluate", "Run", "Operate", "Check"  # panels of `--help`
+
+
+def _make_group(name: str, panel: str, summary: str) -> typer.Typer:
+    group = typer.Typer(help=summary, no_args_is_help=True)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
+
+
+readings_group = _make_group("readings", EVALUATE, "Files of readings: import, ingest.")
+zone_group = _make_group("zone", OPERATE, "Zones of the public log: open, change, close.")
+keys_group = _make_group("keys", OPERATE, "Keys that sign releases: rotate.")
+step_group = _make_group("step", OPERATE, "Single steps of the service, for other schedulers: aggregate, release.")
+log_group = _make_group("log", CHECK, "The public log: verify, export, repair, archive.")
 
 State = Annotated[
     str, typer.Option(envvar="MURMURATE_STATE", show_default=False, help="Connection string of the state (PostgreSQL).")
@@ -25,8 +39,12 @@ State = Annotated[
 Log = Annotated[
     str, typer.Option(envvar="MURMURATE_LOG", show_default=False, help="Connection string of the public log.")
 ]
-Keys = Annotated[Path, typer.Option(envvar="MURMURATE_KEYS", file_okay=False, help="Folder created by murmurate keys.")]
-LandingFolder = Annotated[Path, typer.Option("--landing", help="Folder created by murmurate landing.", file_okay=False)]
+Keys = Annotated[
+    Path, typer.Option(envvar="MURMURATE_KEYS", file_okay=False, help="Folder of keys that murmurate init created.")
+]
+LandingFolder = Annotated[
+    Path, typer.Option("--landing", help="Folder of readings that murmurate init created.", file_okay=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Grace = Annotated[int, typer.Option(help="Seconds to wait for readings after an interval has ended.", min=0)]
 

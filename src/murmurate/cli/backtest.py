@@ -21,7 +21,9 @@ def run_backtest_command(
     ],
     readings: Annotated[
         Path,
-        typer.Option(help="Past readings of the zone, such as murmurate import writes.", exists=True, dir_okay=False),
+        typer.Option(
+            help="Past readings of the zone, such as murmurate readings import writes.", exists=True, dir_okay=False
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page and its figure.", file_okay=False)] = Path("backtest"),
     lead: Annotated[int, typer.Option(help="Intervals from a release to the one that pays.", min=1, max=48)] = 2,

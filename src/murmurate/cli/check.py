@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from murmurate.cli.app import CHECK, AsJson, Log, app, require_database
+from murmurate.cli.app import AsJson, Log, log_group, require_database
 from murmurate.cli.completion import complete_zone
 
 
-@app.command(name="verify", rich_help_panel=CHECK, epilog="Example: murmurate verify log.tar --key 3b6a27bc…")
+@log_group.command(name="verify", epilog="Example: murmurate log verify log.tar --key 3b6a27bc…")
 def verify_logs(
     sources: Annotated[list[str], typer.Argument(help="Logs to check, the fullest first: files, folders, - or URLs.")],
     plans: Annotated[list[Path] | None, typer.Option("--plan", help="A plan.json that the log does not hold.")] = None,
@@ -36,7 +36,7 @@ def verify_logs(
     )
 
 
-@app.command(name="export", rich_help_panel=CHECK, epilog="Example: murmurate export log.tar.gz")
+@log_group.command(name="export", epilog="Example: murmurate log export log.tar.gz")
 def export_log(
     out: Annotated[Path, typer.Argument(help="File to write, or a folder; .gz compresses a file.")],
     log: Log = "",
@@ -44,7 +44,7 @@ def export_log(
         str | None, typer.Option(help="The lines of this zone only, as log.jsonl.", autocompletion=complete_zone)
     ] = None,
     archive: Annotated[
-        Path | None, typer.Option(help="Folder of murmurate archive: with the tiles in it.", file_okay=False)
+        Path | None, typer.Option(help="Folder of murmurate log archive: with the tiles in it.", file_okay=False)
     ] = None,
     *,
     as_json: AsJson = False,

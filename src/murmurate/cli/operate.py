@@ -16,9 +16,13 @@ from murmurate.cli.app import (
     Log,
     State,
     app,
+    keys_group,
+    log_group,
     require_database,
     require_publisher,
     require_readings,
+    step_group,
+    zone_group,
 )
 from murmurate.cli.completion import complete_words, complete_zone
 from murmurate.errors import require_extra
@@ -33,33 +37,31 @@ ComparedTable = Annotated[
 ]
 
 
-@app.command(name="keys", rich_help_panel=OPERATE, epilog="Example: murmurate keys keys/")
-def keys(
-    folder: Annotated[Path, typer.Argument(help="Folder for the new keys.", file_okay=False)],
+@app.command(name="init", rich_help_panel=OPERATE, epilog="Example: murmurate init --minutes 15")
+def initialize(
+    folder: Annotated[Path, typer.Argument(help="Folder of the service: gets keys/ and landing/.", file_okay=False)] = (
+        Path()
+    ),
+    state: State = "",
+    log: Log = "",
+    minutes: Annotated[int, typer.Option(help="Length of an interval.", min=1)] = 15,
+    shard_meters: Annotated[int, typer.Option(help="Meters that share a folder of the landing.", min=1)] = 131_072,
     *,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Also create a database role for each process, with the least rights.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create the keys that sign releases."""
-    require_database()
-    from murmurate.commands.keys import create_keys  # noqa: PLC0415
-
-    create_keys(folder, as_json=as_json)
-
-
-@app.command(name="landing", rich_help_panel=OPERATE, epilog="Example: murmurate landing landing/ --minutes 15")
-def landing(
-    folder: Annotated[Path, typer.Argument(help="Folder for the readings.", file_okay=False)],
-    minutes: Annotated[int, typer.Option(help="Length of an interval.", min=1)] = 15,
-    shard_meters: Annotated[int, typer.Option(help="Meters that share a folder.", min=1)] = 131_072,
-) -> None:
-    """Create the folder where incoming readings are stored."""
+    """Create signing keys, the folder for readings, and the tables of both databases. Run it again at any time."""
     require_readings()
-    from murmurate.commands.landing import create_landing  # noqa: PLC0415
+    from murmurate.commands.init import initialize  # noqa: PLC0415
+    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
 
-    create_landing(folder, minutes, shard_meters)
+    both = Databases.from_dsns(state=state, log=log) if state or log or roles else None
+    initialize(folder, both, minutes=minutes, shard_meters=shard_meters, with_roles=roles, as_json=as_json)
 
 
-@app.command(rich_help_panel=OPERATE, name="open", epilog="Example: murmurate open plan.json")
+@zone_group.command(name="open", epilog="Example: murmurate zone open plan.json")
 def open_(
     plans: Annotated[list[Path], typer.Argument(help="Plans, each for the zone it names.", dir_okay=False)],
     state: State = "",
@@ -88,7 +90,7 @@ def open_(
     raise typer.Exit(status)
 
 
-@app.command(name="change", rich_help_panel=OPERATE, epilog="Example: murmurate change new-plan.json")
+@zone_group.command(name="change", epilog="Example: murmurate zone change new-plan.json")
 def change_plan(
     plan_file: Annotated[Path, typer.Argument(help="The new plan, for the zone it names.", dir_okay=False)],
     state: State = "",
@@ -110,7 +112,7 @@ def change_plan(
     raise typer.Exit(change_plan(plan_file, both, keys, zones, meters, as_json=as_json))
 
 
-@app.command(name="close", rich_help_panel=OPERATE, epilog="Example: murmurate close harbour")
+@zone_group.command(name="close", epilog="Example: murmurate zone close harbour")
 def close_open_zones(
     zones: Annotated[list[str], typer.Argument(help="Names of zones.", autocompletion=complete_zone)],
     state: State = "",
@@ -149,17 +151,7 @@ def manage_clients(
     manage_clients(action, name, zones or [], state, operator=is_operator, as_json=as_json)
 
 
-@app.command(name="roles", rich_help_panel=OPERATE, epilog="Example: murmurate roles")
-def create_database_roles(state: State = "", log: Log = "") -> None:
-    """Create database roles for the processes of a service, each with the least rights. Run it again at any time."""
-    require_database()
-    from murmurate.commands.roles import create_database_roles  # noqa: PLC0415
-    from murmurate.service.storage.databases import Databases  # noqa: PLC0415
-
-    create_database_roles(Databases.from_dsns(state=state, log=log))
-
-
-@app.command(name="rotate", rich_help_panel=OPERATE, epilog="Example: murmurate rotate")
+@keys_group.command(name="rotate", epilog="Example: murmurate keys rotate")
 def rotate_signing_key(state: State = "", log: Log = "", keys: Keys = Path("keys"), *, as_json: AsJson = False) -> None:
     """Sign with a new key from now on. The old key signs the change."""
     require_database()
@@ -169,10 +161,9 @@ def rotate_signing_key(state: State = "", log: Log = "", keys: Keys = Path("keys
     raise typer.Exit(rotate_keys(Databases.from_dsns(state=state, log=log), keys, as_json=as_json))
 
 
-@app.command(
+@step_group.command(
     name="aggregate",
-    rich_help_panel=OPERATE,
-    epilog="Example: murmurate aggregate --landing landing/ --meters meters.csv --out demand.parquet",
+    epilog="Example: murmurate step aggregate --landing landing/ --meters meters.csv --out demand.parquet",
 )
 def aggregate(
     landing: LandingFolder,
@@ -191,6 +182,10 @@ def aggregate(
         str, typer.Option(help="process, or spark.", autocompletion=complete_words("process", "spark"))
     ] = "process",
     master: Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")] = "local[*]",
+    keep_days: Annotated[
+        float | None,
+        typer.Option(help="Then delete readings that are older: their intervals can never be aggregated again.", min=0),
+    ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -203,12 +198,20 @@ def aggregate(
     chosen = AggregationEngine(name=engine, master=master)
     raise typer.Exit(
         aggregate_intervals(
-            landing, meters, interval, to=out, state=state, grace_s=grace, engine=chosen, as_json=as_json
+            landing,
+            meters,
+            interval,
+            to=out,
+            state=state,
+            grace_s=grace,
+            engine=chosen,
+            keep_days=keep_days,
+            as_json=as_json,
         )
     )
 
 
-@app.command(name="release", rich_help_panel=OPERATE, epilog="Example, from cron, each minute: murmurate release")
+@step_group.command(name="release", epilog="Example, from cron, each minute: murmurate step release")
 def release_due_intervals(
     state: State = "",
     log: Log = "",
@@ -228,25 +231,7 @@ def release_due_intervals(
     raise typer.Exit(release_due_intervals(both, keys, grace_s=grace, slot_s=slot, timeout_s=timeout, as_json=as_json))
 
 
-@app.command(
-    name="purge", rich_help_panel=OPERATE, epilog="Example, from cron, each night: murmurate purge landing/ --days 7"
-)
-def purge(
-    folder: Annotated[Path, typer.Argument(help="Folder created by murmurate landing.", file_okay=False)],
-    days: Annotated[float, typer.Option(help="Keep the readings of this many days.", min=0)] = 7,
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """Delete old readings. An interval whose readings are purged can never be aggregated again."""
-    require_readings()
-    from murmurate.commands.purge import purge_readings  # noqa: PLC0415
-
-    purge_readings(folder, days, as_json=as_json)
-
-
-@app.command(
-    name="archive", rich_help_panel=OPERATE, epilog="Example, from cron, each night: murmurate archive archive/"
-)
+@log_group.command(name="archive", epilog="Example, from cron, each night: murmurate log archive archive/")
 def archive(
     folder: Annotated[Path, typer.Argument(help="Folder of the archive; it is made, or continued.", file_okay=False)],
     state: State = "",
@@ -263,7 +248,7 @@ def archive(
     raise typer.Exit(archive_log(Databases.from_dsns(state=state, log=log), folder, days, as_json=as_json))
 
 
-@app.command(name="repair", rich_help_panel=OPERATE, epilog="Example: murmurate repair")
+@log_group.command(name="repair", epilog="Example: murmurate log repair")
 def repair(
     state: State = "",
     log: Log = "",

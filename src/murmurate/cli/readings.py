@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from murmurate.cli.app import EVALUATE, AsJson, app, require_parquet, stop
+from murmurate.cli.app import AsJson, readings_group, require_parquet, stop
 from murmurate.errors import require_extra
 
 Files = Annotated[
@@ -50,11 +50,10 @@ ExampleFolder = Annotated[
 ]
 
 
-@app.command(
+@readings_group.command(
     name="import",
-    rich_help_panel=EVALUATE,
-    epilog="Example: murmurate import meters-2025.csv --timezone Europe/Zurich --out imported "
-    "(murmurate import --example . writes a file to try it with)",
+    epilog="Example: murmurate readings import meters-2025.csv --timezone Europe/Zurich --out imported "
+    "(murmurate readings import --example . writes a file to try it with)",
 )
 def run_import_command(
     files: Files = None,
@@ -88,7 +87,7 @@ def run_import_command(
         write_example(example)
         return
     if not files:
-        stop("a file is needed; murmurate import --example . writes one to begin with", 2)
+        stop("a file is needed; murmurate readings import --example . writes one to begin with", 2)
         return
     require_parquet()
     from murmurate.commands.import_readings import import_files, make_file_options, make_output  # noqa: PLC0415

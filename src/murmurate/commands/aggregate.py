@@ -1,4 +1,4 @@
-"""`murmurate aggregate`: close intervals, and sum the readings of each zone."""
+"""`murmurate step aggregate`: close intervals, and sum the readings of each zone."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ from murmurate.service.aggregation.submit_demand import submit_demand
 from murmurate.service.clock import parse_interval_start
 from murmurate.service.landing.interval_manifest import IntervalManifest, check_not_purged, late_files, manifest_of
 from murmurate.service.landing.layout import Landing, interval_name
+from murmurate.service.landing.maintenance import purge_intervals
 from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
 from murmurate.service.storage.databases import Database, mask_database_errors
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
+from murmurate.units import SECONDS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +65,10 @@ def aggregate_intervals(
     state: str,
     grace_s: int,
     engine: AggregationEngine,
+    keep_days: float | None = None,
     as_json: bool = False,
 ) -> int:
-    """`murmurate aggregate`: the demand goes to a file if one is named, else to the state."""
+    """`murmurate step aggregate`: the demand goes to a file if one is named, else to the state."""
     if to is None and not state:
         raise MurmurateError("--out", "missing", "name where the demand goes: --out demand.parquet, or --state")
     if to is not None and not to.absolute().parent.is_dir():
@@ -88,20 +91,34 @@ def aggregate_intervals(
         _print_summary(summary, min(demands), zones)
     if to is not None:
         write_demand(to, demands)
+        summary["purged"] = _purge(landing, keep_days)
         if as_json:
             print_json(summary | {"file": str(to), "submitted": None, "blocked": {}})
         else:
             stdout.print(f"Demand, confidential, written to {to}.")
+            _print_purged(summary["purged"])
         return 0
     with mask_database_errors():
         unusable = submit_demand(PostgresStateStore(state), landing.interval_s, demands)
+    summary["purged"] = _purge(landing, keep_days)
     submitted = len(zones - unusable.keys())
     if as_json:
         print_json(summary | {"file": None, "submitted": submitted, "blocked": dict(sorted(unusable.items()))})
     else:
         stdout.print(f"Demand of {submitted:,} of {len(zones):,} {zones_word(zones)} submitted to the state.")
+        _print_purged(summary["purged"])
     print_blocked(unusable)
     return 1 if unusable else 0
+
+
+def _purge(landing: Landing, keep_days: float | None) -> int | None:
+    """Delete old readings. Return the number of their intervals."""
+    return None if keep_days is None else purge_intervals(landing, int(time.time() - keep_days * SECONDS_PER_DAY))
+
+
+def _print_purged(intervals: int | None) -> None:
+    if intervals is not None:
+        stdout.print(f"Readings of {intervals:,} interval{'' if intervals == 1 else 's'} purged.")
 
 
 def _requested_starts(landing: Landing, interval: str | None, grace_s: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""`murmurate archive`: move old tiles from both databases to files.
+"""`murmurate log archive`: move old tiles from both databases to files.
 
 Tiles are written to the archive, read back, compared with the log byte for byte and checked as a chain that continues
 the archive. Only then are they deleted: in the log, with a row that says how far, and after that in the state's mirror.
@@ -71,7 +71,7 @@ class ArchiveOutcome:
 
 
 def archive_log(databases: Databases, folder: Path, days: float, *, as_json: bool = False) -> int:
-    """`murmurate archive`. Returns 1 if a shard could not be archived."""
+    """`murmurate log archive`. Returns 1 if a shard could not be archived."""
     databases.check_reachable()
     with mask_database_errors():
         migrate_database(databases.log.dsn, "log")

@@ -1,4 +1,4 @@
-"""`murmurate change`: put zones under another plan.
+"""`murmurate zone change`: put zones under another plan.
 
 The plan and the change are proven first, which takes a second or two. The command may be run again.
 """
@@ -55,7 +55,7 @@ def change_plan(
     *,
     as_json: bool = False,
 ) -> int:
-    """`murmurate change`: another plan for zones from their next interval on, if all promises hold across the change.
+    """`murmurate zone change`: another plan from the next interval on, if all promises hold across the change.
 
     Without a file of names it is the zone that the plan names. The plan is compared with the meter table `meters`, or
     with that of a running service.
@@ -163,7 +163,7 @@ def _rows_to_change(context: PublisherContext, zones: list[str], digest: str) ->
         if head is not None and zone in head.table.closed_by_zone:
             raise ChainError("zone", zone, "was closed, for ever: no interval follows that a plan could be about")
         if head is None or row is None or shards[zone] not in known:
-            raise ChainError("zone", zone, "is not open; murmurate open plan.json opens it")
+            raise ChainError("zone", zone, "is not open; murmurate zone open plan.json opens it")
         if row.plan != digest:
             found.setdefault(shards[zone], (head, []))[1].append(row)
     return found

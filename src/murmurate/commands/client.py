@@ -42,7 +42,7 @@ def _add_client(auth_store: AuthStore, client: ApiClient, state: PostgresStateSt
     if not client.zones and not client.is_operator:
         raise MurmurateError("--zone", "missing", "name the zones whose readings it may send, or --operator")
     if unknown := client.zones - state.zones().keys():
-        raise MurmurateError("--zone", min(unknown), "is not open; murmurate open plan.json opens it")
+        raise MurmurateError("--zone", min(unknown), "is not open; murmurate zone open plan.json opens it")
     secret = auth_store.add_client(client)
     if as_json:
         print_json(_client_members(client) | {"client_secret": secret})

@@ -1,4 +1,4 @@
-"""`murmurate close`: end the chains of zones, for ever. The command may be run again: a zone is closed once."""
+"""`murmurate zone close`: end the chains of zones, for ever. The command may be run again: a zone is closed once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from murmurate.service.worker.publisher_context import PublisherContext
 
 
 def close_zones(zones: Sequence[str], databases: Databases, keys: Path, *, as_json: bool = False) -> int:
-    """`murmurate close`: publish a last entry of each zone, signed, with what it has spent in all.
+    """`murmurate zone close`: publish a last entry of each zone, signed, with what it has spent in all.
 
     It takes effect after the last interval that is decided. Prices that were decided before are still paid.
     """

@@ -41,9 +41,9 @@ def report_outcome(outcome: Outcome, failure_names: set[str], more_reasons: Mapp
     blocked = outcome.blocked | outcome.blocked_zones
     print_blocked({**(more_reasons or {}), **{name: reason.text for name, reason in blocked.items()}})
     if any(reason.code is BlockedCode.LOG_LOST_ENTRIES for reason in outcome.blocked.values()):
-        stderr.print("The log has lost tiles that were public. murmurate repair restores them; see how-to/restore.")
+        stderr.print("The log has lost tiles that were public. murmurate log repair restores them; see how-to/restore.")
     if any(reason.code is BlockedCode.LOG_INVALID for reason in outcome.blocked.values()):
-        stderr.print("The log holds a tile that no reader accepts. murmurate repair names it; see how-to/restore.")
+        stderr.print("The log holds a tile that no reader accepts. murmurate log repair names it; see how-to/restore.")
     if outcome.unfinished:
         errors = " (a database or the disk failed; see their logs)" if failure_names else ""
         count = f"{len(outcome.unfinished):,} {shards_word(outcome.unfinished)}"

@@ -1,4 +1,4 @@
-"""`murmurate export`: the public log as files that every reader can keep, or the lines of one zone."""
+"""`murmurate log export`: the public log as files that every reader can keep, or the lines of one zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`murmurate import --example`: a made file to try an import with."""
+"""`murmurate readings import --example`: a made file to try an import with."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ def write_example(folder: Path) -> None:
     path = write_sample(folder)
     console = Console(highlight=False, soft_wrap=True, markup=False)
     console.print(f"{path}: half hours of {SAMPLE_HOMES} simulated homes, on the clocks of {SAMPLE_ZONE}. Next:")
-    console.print(f"murmurate import {path} --timezone {SAMPLE_ZONE} --out imported")
+    console.print(f"murmurate readings import {path} --timezone {SAMPLE_ZONE} --out imported")

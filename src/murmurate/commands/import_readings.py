@@ -1,4 +1,4 @@
-"""`murmurate import`: files of readings become the readings, meter table and zone file of a zone."""
+"""`murmurate readings import`: files of readings become the readings, meter table and zone file of a zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`murmurate ingest`: readings from files, with the same checks as over HTTP and MQTT."""
+"""`murmurate readings ingest`: readings from files, with the same checks as over HTTP and MQTT."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARSERS_BY_SUFFIX = {
     ".xml": parse_green_button,
 }
 _LATE_REMEDY = (
-    "  Late readings are not used: their interval ended longer ago than --grace. For old files: murmurate import"
+    "  Readings are late if their interval ended longer ago than --grace. For old files: murmurate readings import"
 )
 
 

@@ -2,7 +2,7 @@
 
     documents/<SHA-256>.json        plans and zone tables
     tiles/<shard>/<number>.tile     tiles, the number in twelve digits
-    tiles/<shard>/<from>-<to>.tar   or successive tiles in one file, as `murmurate archive` writes them
+    tiles/<shard>/<from>-<to>.tar   or successive tiles in one file, as `murmurate log archive` writes them
 
 Names are for people. Documents and tiles say themselves what they are. So the files that a service writes for web
 servers (`static_files`), or that were downloaded from it, are a copy as well: there they have no suffix.

@@ -25,7 +25,7 @@ MIN_LOG_DAYS = 35  # four weeks to begin with, and one to measure the error on
 class LogOptions:
     """Which log, and which zone of it."""
 
-    source: str  # as `murmurate verify` takes it
+    source: str  # as `murmurate log verify` takes it
     zone: str | None
     plans: tuple[Path, ...] = ()  # that the log does not hold
     key: str | None = None  # that must have opened the chain; None: the first one is trusted

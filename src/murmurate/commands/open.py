@@ -1,4 +1,4 @@
-"""`murmurate open`: start the chain of each zone under a proven plan."""
+"""`murmurate zone open`: start the chain of each zone under a proven plan."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def open_zones(
     quiet: bool = False,
     as_json: bool = False,
 ) -> int:
-    """`murmurate open`: prepare both databases, prove the plans, publish them, begin the chain of each zone.
+    """`murmurate zone open`: prepare both databases, prove the plans, publish them, begin the chain of each zone.
 
     Before anything is published, plans are compared with the meter table `meters`, or with that of a running service.
     """
@@ -227,7 +227,9 @@ def _adopt_shards(context: PublisherContext, claimed: Mapping[str, str]) -> None
         own_name = any(shard.startswith(_name_prefix(each)) for each in keys)
         if shard in unknown and (key not in keys if key else not own_name):
             if shard not in heads:
-                raise ChainError("zone", zone, f"is claimed for shard {shard}, which is not open; see murmurate repair")
+                raise ChainError(
+                    "zone", zone, f"is claimed for shard {shard}, which is not open; see murmurate log repair"
+                )
             allowed = f"is in shard {shard} of this log already; its key is not among this publisher's keys"
             raise ChainError("zone", zone, allowed)
     for shard, (tile, table) in heads.items():

@@ -1,4 +1,4 @@
-"""`murmurate postgres`: two databases to try things on, from the extra `demo`. They are deleted when it ends."""
+"""`murmurate demo --databases`: two databases to try things on, from the extra `demo`. Both end with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`murmurate release`: publish every interval that is due. It may be run again: what is public stays as it is."""
+"""`murmurate step release`: publish every interval that is due. It may be run again: what is public stays as it is."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from murmurate.service.worker.zone_warnings import warn_of_short_leads
 def release_due_intervals(
     databases: Databases, keys: Path, *, grace_s: int, slot_s: float, timeout_s: float, as_json: bool = False
 ) -> int:
-    """`murmurate release`: decide every interval that is due, in every zone."""
+    """`murmurate step release`: decide every interval that is due, in every zone."""
     databases.check_reachable()
     with mask_database_errors():
         context = PublisherContext.from_databases(databases, keys, slot_s)
         desired = context.desired_states(time.time(), grace_s)
         if not desired:
-            raise MurmurateError("zones", "none", "open one first: murmurate open plan.json")
+            raise MurmurateError("zones", "none", "open one first: murmurate zone open plan.json")
         for name, reason in warn_of_short_leads(context.state.shards(), grace_s).items():
             stderr.print(f"Warning: {name} {reason}.")
         outcome, failed = publish(context, desired, timeout_s)

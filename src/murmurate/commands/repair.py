@@ -1,4 +1,4 @@
-"""`murmurate repair`: restore what the public log has lost, from what the state has seen of it or from a copy.
+"""`murmurate log repair`: restore what the public log has lost, from what the state has seen of it or from a copy.
 
 Only tiles that were public once and that follow the log's head are appended, byte for byte. Where the log holds another
 valid tile in the place of one that was seen, nothing is repaired: the two headers are shown, and the operator must

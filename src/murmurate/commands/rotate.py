@@ -1,4 +1,4 @@
-"""`murmurate rotate`: sign every zone with a new key."""
+"""`murmurate keys rotate`: sign every zone with a new key."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from murmurate.service.worker.publisher_context import PublisherContext
 
 
 def rotate_keys(databases: Databases, keys: Path, *, as_json: bool = False) -> int:
-    """`murmurate rotate`: a new signing key for every zone. A rotation that was not finished is finished first."""
+    """`murmurate keys rotate`: a new signing key for every zone. A rotation that was not finished is finished first."""
     databases.check_reachable()
     with mask_database_errors(), closing(PublisherContext.from_databases(databases, keys)) as context:
         heads = context.log.read_heads(context.state.shards())
         current = {shard: offer.tile.key_in_force for shard, offer in heads.items() if offer.table.rows}
         if not current:
-            raise MurmurateError("zones", "none", "open one first: murmurate open plan.json")
+            raise MurmurateError("zones", "none", "open one first: murmurate zone open plan.json")
         if set(current.values()) == {context.keyring.newest_signer.public_key}:
             add_signing_key(keys)
             context.keyring = load_keyring(keys)

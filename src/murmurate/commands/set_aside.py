@@ -1,4 +1,4 @@
-"""What is in the tables of the public log and no reader accepts: found for `murmurate repair`, and set aside by it.
+"""What is in the tables of the public log and no reader accepts: found for `murmurate log repair`, and set aside by it.
 
 A role that may append needs no signing key to add a tile, or to claim a name for a shard that does not exist. A valid
 tile is never set aside, nor one whose header the key has signed: a second value could be published in its place.
@@ -142,7 +142,7 @@ def print_tails(tails: Mapping[str, InvalidTail]) -> None:
         stdout.print(f"{shard}: no reader accepts {_tail_words(tail)}: {tail.reason}")
     if tails:
         stdout.print(
-            f"{len(tails):,} shards stand still. murmurate repair --set-aside moves these tiles out of the log;"
+            f"{len(tails):,} shards stand still. murmurate log repair --set-aside moves these tiles out of the log;"
         )
         stdout.print('see docs/how-to/restore.md, "The log holds a tile that the key has not signed".')
 
@@ -161,7 +161,9 @@ def print_other_faults(log_dsn: str, tables: PostgresStateStore) -> int:
     for zone, shard in sorted(claims.items())[:MAX_BLOCKED_SHOWN]:
         stdout.print(f"zone {zone} is claimed for shard {shard}, which has never had it.")
     if claims:
-        stdout.print(f"{len(claims):,} names are claimed without a zone. To open one: murmurate repair --unclaim ZONE.")
+        stdout.print(
+            f"{len(claims):,} names are claimed without a zone. To open one: murmurate log repair --unclaim ZONE."
+        )
     if document_count:
         stdout.print(f"{document_count:,} documents were not what their digest says, and are set aside as evidence.")
     return len(claims)

@@ -234,7 +234,9 @@ def show_status(settings_file: Path | None, databases: Databases, zone: str | No
         only_zone=zone,
     )
     if zone is not None and not status.zones and not sources.missing:
-        raise MurmurateError("--zone", zone, "is not open; murmurate status lists the zones, murmurate open opens one")
+        raise MurmurateError(
+            "--zone", zone, "is not open; murmurate status lists the zones, murmurate zone open opens one"
+        )
     attention = [*sources.missing, *_find_attention(status, settings, sources, has_settings=settings_file is not None)]
     document = status_document(status, settings, sources.ports, sources.landing, attention)
     if as_json:
@@ -303,8 +305,6 @@ def _read_landing(settings: ServiceSettings, sources: StatusSources) -> None:
         starts_s, _ = Landing.open(settings.landing).list_intervals()
     except (MurmurateError, OSError) as error:
         words = str(error) if isinstance(error, MurmurateError) else f"{settings.landing}: {error.strerror}"
-        sources.missing.append(
-            AttentionItem("landing", words, "murmurate landing creates one; see landing in the file")
-        )
+        sources.missing.append(AttentionItem("landing", words, "murmurate init creates one; see landing in the file"))
         return
     sources.landing = len(starts_s), max(0.0, settings.clock.now() - starts_s[0]) if starts_s else None

@@ -1,4 +1,4 @@
-"""`murmurate verify`: a public log checked from public data alone, and a report that a resident can read."""
+"""`murmurate log verify`: a public log checked from public data alone, and a report that a resident can read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def verify_logs(
     now_s = time.time()
     checked = CheckedTiles() if known is None else CheckedTiles.load(known, now_s)
     if key is not None and not re.fullmatch("[0-9a-fA-F]{64}", key):
-        raise MurmurateError("--key", key, "must be 64 hexadecimal digits, as murmurate keys has printed them")
+        raise MurmurateError("--key", key, "must be 64 hexadecimal digits, as murmurate init has printed them")
     texts = [read_plan_document(path) for path in plans]
     report = _check_sources(sources, checked, texts, key, zones)
     if not report.is_valid and not checked.is_whole:
@@ -60,9 +60,7 @@ def verify_logs(
         report = _check_sources(sources, checked, texts, key, zones)
     if not report.zones and report.is_valid:
         what = f"zone {', '.join(zones)}" if zones else "log"
-        remedy = (
-            "there is no record to check; murmurate export log.tar writes a log, and --zone must name one of its zones"
-        )
+        remedy = "no record to check; murmurate log export log.tar writes a log, and --zone must name one of its zones"
         raise MurmurateError(what, "not in " + ", ".join(map(source_name, sources)), remedy)
     if metrics is not None:
         write_metrics(metrics, report, now_s)
@@ -114,7 +112,7 @@ def _show_progress() -> Iterator[Callable[[int], None]]:
 
 
 def read_verified_zone(source: str, zone: str, plans: Sequence[Path] = (), key: str | None = None) -> LoggedZone:
-    """Verify a log and return what it holds about a zone. `source` is as `murmurate verify` takes it.
+    """Verify a log and return what it holds about a zone. `source` is as `murmurate log verify` takes it.
 
     Raises MurmurateError where anything is wrong, a plan is missing or the zone is not there.
     """
@@ -128,15 +126,17 @@ def read_verified_zone(source: str, zone: str, plans: Sequence[Path] = (), key: 
     if not report.is_valid:
         first = report.findings[0]
         words = f"not right ({report.finding_count:,} findings; the first is {first.rule}: {first.message})"
-        remedy = f"nothing is made from it. murmurate verify {name} lists everything; take another copy of the log"
+        remedy = f"nothing is made from it. murmurate log verify {name} lists everything; take another copy of the log"
         raise MurmurateError(f"log {name}", words, remedy)
     for digest in report.missing_plans:
         raise MurmurateError("plan", f"{digest}, which {name} does not hold", "must be given: --plan plan.json")
     if found is None:
-        remedy = "must be whole: murmurate export log.tar --archive FOLDER writes such a copy"
+        remedy = "must be whole: murmurate log export log.tar --archive FOLDER writes such a copy"
         raise MurmurateError(f"log {name}", "without its first releases, which are in the archive", remedy)
     if zone not in report.zones:
-        raise MurmurateError(f"zone {zone}", f"not in {name}", "must be one that murmurate verify shows for this log")
+        raise MurmurateError(
+            f"zone {zone}", f"not in {name}", "must be one that murmurate log verify shows for this log"
+        )
     return found
 
 
@@ -292,7 +292,7 @@ def _print_beginnings(report: VerificationReport, console: Console) -> None:
         )
         console.print("  followed from its first tile. The releases before were not given: whether they hold, and")
         console.print("  whether the totals at that time are their sums, is not shown. Give the archive as well:")
-        console.print("  murmurate verify ARCHIVE LOG")
+        console.print("  murmurate log verify ARCHIVE LOG")
     for zone, interval in report.unchecked_changes[:MAX_ZONES_PRINTED]:
         console.print(
             f"  The change of plan of {escape(zone)} in interval {interval:,} needs them too: it is not checked."

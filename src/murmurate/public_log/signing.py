@@ -68,5 +68,5 @@ def _load_public_key(public_key: str) -> Ed25519PublicKey:
 def check_public_key(public_key: str) -> str:
     """`public`, if it is an Ed25519 key in lower-case hexadecimal; ChainError otherwise."""
     if len(public_key) != 64 or any(digit not in "0123456789abcdef" for digit in public_key):
-        raise ChainError("key", public_key, "must be 64 hexadecimal digits, as murmurate keys prints them")
+        raise ChainError("key", public_key, "must be 64 hexadecimal digits, as murmurate init prints them")
     return public_key

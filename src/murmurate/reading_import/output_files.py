@@ -20,7 +20,7 @@ READINGS_NAME, METERS_NAME, ZONE_NAME = "readings.parquet", "meters.csv", "zone.
 KIND_NAME = "home"  # of the households of a file that names no kind
 USUAL_BOUND_WH = 1000  # of a quarter hour, as in the example of `murmurate plan`
 _ZONE_TEXT = """\
-# Made by murmurate import. What stands here is public: choose it without looking at the readings.
+# Made by murmurate readings import. What stands here is public: choose it without looking at the readings.
 name = {name}
 currency = "EUR"
 interval_minutes = {minutes}
@@ -55,9 +55,9 @@ occupancy = "resident"
 class ReadingsWriter:
     """Writes readings to a Parquet file, part by part.
 
-    `interval_start` is in UTC, as `murmurate ingest` wants it; `timestamp` is the same on the clocks of the time zone,
-    so that the days of `murmurate evaluate` are local ones. `household` is there where it is known. `zone` and `kind`
-    are those of the meter table.
+    `interval_start` is in UTC, as `murmurate readings ingest` wants it; `timestamp` is the same in the time
+    zone, so that the days of `murmurate evaluate` are local ones. `household` is there where it is known. `zone` and
+    `kind` are those of the meter table.
     """
 
     def __init__(self, path: Path, time_zone: str, places: Sequence[MeterPlace]) -> None:

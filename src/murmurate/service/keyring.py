@@ -47,12 +47,15 @@ class ReloadingSigners(Mapping[str, Ed25519Signer]):
         return len(self._signers)
 
 
+def has_keys(folder: Path) -> bool:
+    return any(folder.glob(_KEY_FILE_GLOB))
+
+
 def create_keyring(folder: Path) -> Keyring:
-    """A new folder with new keys; refuses one that has keys already."""
-    if any(folder.glob(_KEY_FILE_GLOB)):
-        raise MurmurateError("keys", folder, "has keys already; murmurate rotate adds one")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    add_signing_key(folder)
+    """Return the keys of a folder; make the folder and its first key if it has none."""
+    if not has_keys(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        add_signing_key(folder)
     return load_keyring(folder)
 
 
@@ -69,10 +72,10 @@ def add_signing_key(folder: Path) -> Ed25519Signer:
 
 
 def load_keyring(folder: Path) -> Keyring:
-    """The keys in a folder that `make_keys` made. Other files are ignored."""
+    """Return the keys in a folder. Other files are ignored."""
     paths = sorted(folder.glob(_KEY_FILE_GLOB))
     if not paths:
-        raise MurmurateError("keys", folder, "has no keys; make some with murmurate keys")
+        raise MurmurateError("keys", folder, "has no keys; make some with murmurate init")
     try:
         return Keyring(signers=tuple(Ed25519Signer(bytes.fromhex(path.read_text(encoding="ascii"))) for path in paths))
     except ValueError:

@@ -128,7 +128,7 @@ def run_worker(settings: ServiceSettings, databases: Databases) -> None:
     report_progress(_MAX_START_S)
     migrate_database(databases.state.dsn, "state")
     if missing := pending_migrations(databases.log.dsn, "log"):
-        remedy = "the service does not migrate the log: run murmurate open as the owner of the log"
+        remedy = "the service does not migrate the log: run murmurate zone open as the owner of the log"
         logger.error("log not migrated", extra={"missing": missing, "remedy": remedy})
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

@@ -20,9 +20,9 @@ from murmurate.units import SECONDS_PER_DAY
 EXAMPLE_SETTINGS = """\
 # A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG.
 
-landing = "landing"          # where readings lie: murmurate landing landing/
+landing = "landing"          # where readings lie: murmurate init
 meters = "meters.csv"        # meter, zone, bound_wh, imputed_wh; may have id and key
-keys = "keys"                # what releases are signed with: murmurate keys keys/
+keys = "keys"                # what releases are signed with: murmurate init
 
 grace_s = 60                 # how long after its end an interval waits for its readings
 quorum = 0.9                 # the share of a zone's meters that must report, or the fallback price is released
@@ -34,7 +34,7 @@ url = "http://127.0.0.1:8080"  # address of the public API as clients see it
 
 # static_files = "static"    # tiles, documents and complete days also as files, for a web server or a CDN
 # backups = "backups"        # where state*.dump and log*.dump lie: an alert says when the newest is too old
-# archive = "archive"        # where murmurate archive has put old tiles: the public process answers from it
+# archive = "archive"        # where murmurate log archive has put old tiles: the public process answers from it
 
 timezone = "Europe/Zurich"   # whose days devices and pages show
 country = "CH"
@@ -147,7 +147,7 @@ class ServiceSettings:
     clock: ServiceClock = field(default_factory=ServiceClock)
     static_files: Path | None = None
     backups: Path | None = None  # where dumps of the databases lie; their age is a metric
-    archive: Path | None = None  # written by `murmurate archive`; the public process reads old tiles from it
+    archive: Path | None = None  # written by `murmurate log archive`; the public process reads old tiles from it
 
     def __post_init__(self) -> None:
         if not 0 <= self.quorum <= 1:

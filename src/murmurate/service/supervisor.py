@@ -84,7 +84,9 @@ def _check_settings(settings: ServiceSettings) -> None:
     settings.check_keep_days(Landing.open(settings.landing).interval_s)
     load_keyring(settings.keys)
     if not settings.meters.exists():
-        allowed = "must be a CSV or Parquet with the columns meter, zone, bound_wh; murmurate import writes one"
+        allowed = (
+            "must be a CSV or Parquet with the columns meter, zone, bound_wh; murmurate readings import writes one"
+        )
         raise MeterError("meters in the settings", f"{settings.meters}, which is not there", allowed)
     check_can_listen("public", *settings.public_address)
     check_can_listen("private", *settings.private_address)

@@ -1,7 +1,7 @@
 """What was released for a zone: the rows that a log holds, and what a change of plan is judged by.
 
 A change of plan is judged by the plans before it and by which intervals were measured. Of each shard this is a bit for
-each row (`LogHistory`), for the verifier, which reads all tiles, and for `murmurate change`, which reads the last ones.
+each row (`LogHistory`), for the verifier, which reads all tiles, and for `murmurate zone change`, which reads the last.
 """
 
 from __future__ import annotations

@@ -224,8 +224,27 @@ class TestTheCommand:
         broken = SampleLanding(tmp_path)
         broken.closed()
         (broken.landing.shard_folder(FIRST_S, 1) / "b.parquet").unlink()
-        fine = ["aggregate", "--landing", sample.landing.root, "--meters", sample.meters, "--interval", SPAN, "--out"]
-        wrong = ["aggregate", "--landing", broken.landing.root, "--interval", SPAN, "--out", tmp_path / "none.parquet"]
+        fine = [
+            "step",
+            "aggregate",
+            "--landing",
+            sample.landing.root,
+            "--meters",
+            sample.meters,
+            "--interval",
+            SPAN,
+            "--out",
+        ]
+        wrong = [
+            "step",
+            "aggregate",
+            "--landing",
+            broken.landing.root,
+            "--interval",
+            SPAN,
+            "--out",
+            tmp_path / "none.parquet",
+        ]
         spark = ["--engine", "spark", "--master", it.url]
         printed = on_one_session(it.environment, [*fine, tmp_path / "spark.parquet", *spark], [*wrong, *spark])
         assert [status for _, status in printed] == ["0", "2"]
@@ -243,8 +262,8 @@ class TestTheCommand:
         (tmp_path / "meters.csv").write_text(sample.meters.read_text().replace("500", "250"))
         arguments = ["--landing", sample.landing.root, "--meters", tmp_path / "meters.csv", "--interval", SPAN]
         arguments += ["--out", tmp_path / "demand.parquet", "--engine"]
-        alone = murmurate("aggregate", *arguments, "process")
-        together = murmurate("aggregate", *arguments, "spark", "--master", it.url)
+        alone = murmurate("step", "aggregate", *arguments, "process")
+        together = murmurate("step", "aggregate", *arguments, "spark", "--master", it.url)
         assert (together.returncode, together.stderr) == (alone.returncode, alone.stderr)
         assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
         assert "version of the meter table" in alone.stderr

@@ -62,7 +62,7 @@ class SampleLanding:
         return self.landing, table, close_intervals(self.landing, STARTS_S, table)
 
     def command(self, *arguments: object) -> list[str]:
-        words = ["aggregate", "--landing", self.landing.root, "--interval", SPAN, *arguments]
+        words = ["step", "aggregate", "--landing", self.landing.root, "--interval", SPAN, *arguments]
         return [str(Path(sys.executable).with_name("murmurate")), *map(str, words)]
 
 

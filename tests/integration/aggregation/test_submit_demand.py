@@ -38,7 +38,7 @@ class Scene:
     def __init__(self, operator):
         self.operator, self.printed = operator, {}
         self.first = operator.open_and_find_first()
-        operator.run("murmurate landing landing --minutes 5 --shard-meters 3")
+        operator.run("rm -r landing && murmurate init --minutes 5 --shard-meters 3")
         self.landing = Landing.open(operator.folder / "landing")
 
     def aggregate(self, name, after, meters, *, status=0, landing=None):
@@ -48,7 +48,7 @@ class Scene:
         append_readings(landing, start_s, readings(ROWS))
         meter_csv(self.operator.folder / "meters.csv", meters)
         begin = time.strftime("%FT%TZ", time.gmtime(start_s))
-        line = f"murmurate aggregate --landing {landing.root.name} --meters meters.csv --interval {begin}"
+        line = f"murmurate step aggregate --landing {landing.root.name} --meters meters.csv --interval {begin}"
         self.printed[name] = self.operator.run(line, status=status)
 
     def state(self, query, *values):
@@ -86,8 +86,8 @@ def scene(tmp_path_factory):
         for at, text in enumerate(UNREADABLE):
             query = "UPDATE confidential.demand SET bounds = %s WHERE interval = %s"
             scene.state(query, text, scene.first + ODD + at)
-        operator.run("murmurate release --slot 0.02")
-        operator.run("murmurate export --zone harbour log.jsonl")
+        operator.run("murmurate step release --slot 0.02")
+        operator.run("murmurate log export --zone harbour log.jsonl")
         yield scene
 
 
@@ -107,13 +107,13 @@ def test_what_was_aggregated_is_in_the_state_and_then_in_the_log_as_measured(sce
     assert scene.demand(0) == [("harbour", *EXPECTED)]
     assert EXPECTED == (CANARY + 260 + 120, 2, 1, {"": PLANNED_WH, UNPROTECTED_KIND: MARKET_WH})
     assert kinds(scene)[0] == "measured"
-    assert "Everything holds." in scene.operator.run("murmurate verify log.jsonl")
+    assert "Everything holds." in scene.operator.run("murmurate log verify log.jsonl")
 
 
 def test_a_zone_that_is_not_open_is_blocked_and_the_others_go_on(scene):
     summary, complaint = scene.printed["mill"].splitlines()[-2:]
     assert summary == "Demand of 1 of 2 zones submitted to the state."
-    assert complaint == "mill: blocked: is not open; murmurate open plan.json"
+    assert complaint == "mill: blocked: is not open; murmurate zone open plan.json"
     assert scene.demand(1) == [("harbour", *EXPECTED)]
     assert kinds(scene)[1] == "measured"
 
@@ -177,7 +177,7 @@ def test_nothing_printed_or_published_holds_a_demand(scene):
 def test_a_state_that_is_out_of_reach_is_one_line_without_a_password(scene):
     dsn = "postgresql://me:geheim@127.0.0.1:5499/x"
     begin = time.strftime("%FT%TZ", time.gmtime(scene.first * STEP_S))
-    line = f"murmurate aggregate --landing landing --interval {begin}"
+    line = f"murmurate step aggregate --landing landing --interval {begin}"
     *_, complaint = scene.operator.run(line, status=2, MURMURATE_STATE=dsn).splitlines()
     assert complaint.startswith("murmurate: the state database is out of reach: ")
     assert "geheim" not in complaint

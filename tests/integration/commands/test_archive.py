@@ -1,4 +1,4 @@
-"""`murmurate archive` with real databases: what leaves them is in files that verify, and everything goes on."""
+"""`murmurate log archive` with real databases: what leaves them is in files that verify, and everything goes on."""
 
 import multiprocessing
 import os
@@ -255,7 +255,7 @@ def test_only_archived_tiles_can_be_deleted_also_by_the_owner(databases, written
 @pytest.mark.usefixtures("written")
 def test_two_runs_at_once_do_not_write_to_one_folder(databases, tmp_path):
     archive = TileArchive(tmp_path / "archive")
-    with archive.locked(), pytest.raises(MurmurateError, match="another murmurate archive"):
+    with archive.locked(), pytest.raises(MurmurateError, match="another murmurate log archive"):
         archive_tiles(databases, archive, 0)
 
 

@@ -286,7 +286,7 @@ def test_static_files_of_archived_tiles_stay_and_come_back_from_the_archive(
         wait_for_list(folder, lambda entry: entry.get("archived") == {"seq": 33, "kept": [0, 9, 10, 23]})
         lost = [record for record in caplog.records if record.message == "tiles lost"]
         assert [(record.count, record.first) for record in lost] == [(1, 5)]
-        assert "murmurate archive" in lost[0].remedy
+        assert "murmurate log archive" in lost[0].remedy
         report = check_log({"folder": open_log_source(str(folder))})
         assert (report.findings, report.is_complete) == ([], False)
     with public_process(dsn, static_files=folder, archive=archive):

@@ -1,4 +1,4 @@
-"""`murmurate close`: a zone ends in the log for ever, its neighbours go on, and everyone can see that it ended."""
+"""`murmurate zone close`: a zone ends in the log for ever, its neighbours go on, and everyone can see that it ended."""
 
 import json
 from dataclasses import replace
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow
 def operator(tmp_path):
     with an_operator(tmp_path) as one:
         one.stop_clock()
-        one.run("murmurate keys keys")
+        one.run("murmurate init")
         plan_zones(one, "hill", "mill")
         open_zones(one, "hill", "mill")
-        one.run("murmurate release --slot 0.02")
+        one.run("murmurate step release --slot 0.02")
         yield one
 
 
@@ -43,7 +43,7 @@ def heads_of(operator):
 
 def test_a_closed_zone_ends_its_neighbour_goes_on_and_the_log_verifies(operator):
     before = heads_of(operator)[-1]
-    shown = operator.run("murmurate close hill")
+    shown = operator.run("murmurate zone close hill")
     assert "hill: closed. Measured until " in shown
     assert "final total" in shown
     after = heads_of(operator)[-1]
@@ -53,78 +53,78 @@ def test_a_closed_zone_ends_its_neighbour_goes_on_and_the_log_verifies(operator)
     assert list(closed.totals.values()) == before.totals[:, before.table.position["hill"]].tolist()
     assert after.tile.header.extensions == {"closed": {"hill": closed.totals}}
 
-    assert "hill: closed already" in operator.run("murmurate close hill")
+    assert "hill: closed already" in operator.run("murmurate zone close hill")
     assert len(heads_of(operator)) == after.tile.header.seq + 1
-    shown = json.loads(operator.run("murmurate release --slot 0.02 --json"))
+    shown = json.loads(operator.run("murmurate step release --slot 0.02 --json"))
     assert (shown["zones"], shown["up_to_date"]) == (1, 1)
-    operator.run("murmurate export log.tar && murmurate export hill.jsonl --zone hill")
-    shown = operator.run("murmurate verify log.tar")
+    operator.run("murmurate log export log.tar && murmurate log export hill.jsonl --zone hill")
+    shown = operator.run("murmurate log verify log.tar")
     assert f"hill: closed after interval {closed.last}, final total" in shown
     assert "Everything holds." in shown
-    shown = operator.run("murmurate verify hill.jsonl")
+    shown = operator.run("murmurate log verify hill.jsonl")
     assert f"hill: closed after interval {closed.last}, final total" in shown
     assert len(operator.lines("hill.jsonl")) == after.tile.header.seq + 2  # with its plan
-    zones = json.loads(operator.run("murmurate verify log.tar --json"))["zones"]
+    zones = json.loads(operator.run("murmurate log verify log.tar --json"))["zones"]
     assert (zones["hill"]["closed_after"], zones["mill"]["closed_after"]) == (closed.last, None)
 
 
 def test_a_closed_zone_is_never_opened_or_changed_again_also_where_the_state_is_lost(operator):
-    operator.run("murmurate close hill")
+    operator.run("murmurate zone close hill")
     words = "zone is hill: was closed at "
-    assert words in operator.run("murmurate open hill.json", status=2)
-    assert "was closed, for ever" in operator.run("murmurate change hill.json", status=2)
+    assert words in operator.run("murmurate zone open hill.json", status=2)
+    assert "was closed, for ever" in operator.run("murmurate zone change hill.json", status=2)
     assert "is not open" in operator.run("murmurate client add feeder --zone hill", status=2)
     operator.lose("state")
     operator.create("state")
-    assert words in operator.run("murmurate open hill.json", status=2)
-    assert "mill: open already" in operator.run("murmurate open mill.json")
-    assert "1 of 1 zone up to date" in operator.run("murmurate release --slot 0.02")
-    assert "hill: closed already" in operator.run("murmurate close hill")
-    assert "cannot be closed" in operator.run("murmurate close valley", status=2)
+    assert words in operator.run("murmurate zone open hill.json", status=2)
+    assert "mill: open already" in operator.run("murmurate zone open mill.json")
+    assert "1 of 1 zone up to date" in operator.run("murmurate step release --slot 0.02")
+    assert "hill: closed already" in operator.run("murmurate zone close hill")
+    assert "cannot be closed" in operator.run("murmurate zone close valley", status=2)
 
 
 def test_a_shard_ends_with_its_last_zone_and_a_new_zone_begins_another(operator):
-    operator.run("murmurate close hill mill")
+    operator.run("murmurate zone close hill mill")
     (shard,) = shard_zones(operator)
     assert shard_zones(operator) == {shard: ()}
     length = len(heads_of(operator))
-    assert "open one first" in operator.run("murmurate release --slot 0.02", status=2)
-    assert "open one first" in operator.run("murmurate rotate", status=2)
+    assert "open one first" in operator.run("murmurate step release --slot 0.02", status=2)
+    assert "open one first" in operator.run("murmurate keys rotate", status=2)
     state = PostgresStateStore(operator.dsn("state"))
     assert (state.zones(), state.shards(), state.closed_zones()) == ({}, {}, {"hill", "mill"})
     state.close()
-    assert "Everything holds." in operator.run("murmurate export log.tar && murmurate verify log.tar")
+    assert "Everything holds." in operator.run("murmurate log export log.tar && murmurate log verify log.tar")
     plan_zones(operator, "quay")
     open_zones(operator, "quay")
-    operator.run("murmurate release --slot 0.02 && murmurate rotate")
+    operator.run("murmurate step release --slot 0.02 && murmurate keys rotate")
     found = shard_zones(operator)
     assert found.pop(shard) == ()
     assert list(found.values()) == [("quay",)]
     log = PostgresLogStore(operator.dsn("log"))
     assert len(checked_heads(log, shard)) == length
     log.close()
-    assert "Everything holds." in operator.run("murmurate export log.tar && murmurate verify log.tar")
+    assert "Everything holds." in operator.run("murmurate log export log.tar && murmurate log verify log.tar")
 
 
 def test_a_log_that_is_gone_is_restored_with_the_zones_that_were_closed(operator):
-    operator.run("murmurate close hill && murmurate export before.tar")
+    operator.run("murmurate zone close hill && murmurate log export before.tar")
     operator.lose("log")
     operator.create("log")
-    assert "tiles restored" in operator.run("murmurate repair")
-    assert "was closed at" in operator.run("murmurate open hill.json", status=2)
-    operator.run("murmurate export after.tar && murmurate verify before.tar after.tar")
+    assert "tiles restored" in operator.run("murmurate log repair")
+    assert "was closed at" in operator.run("murmurate zone open hill.json", status=2)
+    operator.run("murmurate log export after.tar && murmurate log verify before.tar after.tar")
 
 
 def test_the_last_zone_of_a_shard_stays_open_while_another_waits_to_enter(operator):
     plan_zones(operator, "quay")
-    operator.run("murmurate open quay.json --lead 60 --first 2039-01-01T00:00:00Z")
-    shown = operator.run("murmurate close hill mill", status=2)
+    operator.run("murmurate zone open quay.json --lead 60 --first 2039-01-01T00:00:00Z")
+    shown = operator.run("murmurate zone close hill mill", status=2)
     assert "must wait until quay is open" in shown
-    operator.run("murmurate close hill")
+    operator.run("murmurate zone close hill")
 
 
 def test_the_log_itself_refuses_a_table_that_loses_reopens_or_changes_a_closed_zone(operator):
-    operator.run("murmurate close hill")
+    operator.run("murmurate zone close hill")
     head = heads_of(operator)[-1]
     (hill,), (mill,) = head.table.closed, head.table.rows
     now = mill._replace(zone="hill", since=head.interval + 1)

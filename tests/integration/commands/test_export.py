@@ -1,4 +1,4 @@
-"""`murmurate export` from a real database: all tiles or one zone, into a file or a folder. `verify` takes each."""
+"""`murmurate log export` from a real database: all tiles or one zone, into a file or a folder. `verify` takes each."""
 
 import gzip
 import json

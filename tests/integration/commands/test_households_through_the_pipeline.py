@@ -96,7 +96,9 @@ def imported(tmp_path_factory):
         operator.used_kwh = write_readings(operator.folder / "readings.csv")
         columns = "--household-column Kunde --zone-column Netz --kind-column Art"
         operator.found = json.loads(
-            operator.run(f"murmurate import readings.csv --timezone UTC --out in {columns} --json 2>errors.txt")
+            operator.run(
+                f"murmurate readings import readings.csv --timezone UTC --out in {columns} --json 2>errors.txt"
+            )
         )
         for zone in HOUSEHOLDS:
             operator.run(f"murmurate plan in/{zone}.toml --out {zone}.json")
@@ -116,9 +118,9 @@ def test_the_import_counts_households_and_a_plan_those_of_its_zone_and_kind(impo
 
 
 def test_the_service_takes_the_table_and_open_and_change_find_nothing_wrong(imported):
-    imported.run("murmurate keys keys")
+    imported.run("murmurate init")
     begin = time.strftime("%FT%TZ", time.gmtime(FIRST_S))
-    shown = imported.run(f"murmurate open a.json b.json --meters in/meters.csv --first {begin}")
+    shown = imported.run(f"murmurate zone open a.json b.json --meters in/meters.csv --first {begin}")
     assert "household" not in shown
     landing, report = run_worker(imported, 3)
     assert (report["zone_warnings"], report["reasons"]) == ({}, {})
@@ -128,7 +130,7 @@ def test_the_service_takes_the_table_and_open_and_change_find_nothing_wrong(impo
     imported.run(
         "sed 's/^beta = .*/beta = \"0.09\"/' in/a.toml > in/a-2.toml && murmurate plan in/a-2.toml --out a-2.json"
     )
-    shown = imported.run("murmurate change a-2.json")  # compared with the table of the worker
+    shown = imported.run("murmurate zone change a-2.json")  # compared with the table of the worker
     assert "Warning" not in shown
     assert "a: under plan" in shown
 

@@ -23,7 +23,7 @@ from tests.support.postgres_cluster import clusters
 from tests.support.recorded_log import recorded_log
 
 CREATE_SQL = "CREATE ROLE murmurate LOGIN PASSWORD 'choose one'; CREATE DATABASE murmurate_state OWNER murmurate;"
-OPEN = "murmurate open plan.json"
+OPEN = "murmurate zone open plan.json"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_server_without_tls_and_a_port_that_is_none(make_mistake):
     make_mistake(OPEN, "no number from 1 to 65535", "usually it is 5432", state=port, log=port)
 
 
-@pytest.mark.parametrize("line", [OPEN, "murmurate roles", "murmurate repair"])
+@pytest.mark.parametrize("line", [OPEN, "murmurate init --roles", "murmurate log repair"])
 def test_one_database_for_state_and_log_is_refused_however_it_is_named(line, make_mistake, state_dsn):
     other = make_conninfo(state_dsn, application_name="other")
     make_mistake(
@@ -89,7 +89,11 @@ def test_one_database_for_state_and_log_is_refused_however_it_is_named(line, mak
 def test_an_empty_database_is_named_with_the_command_that_prepares_it(make_mistake):
     with database("state") as state, database("log") as log:
         make_mistake(
-            "murmurate release", "the state database is empty", "murmurate open plan.json", state=state, log=log
+            "murmurate step release",
+            "the state database is empty",
+            "murmurate zone open plan.json",
+            state=state,
+            log=log,
         )
 
 
@@ -108,7 +112,7 @@ def test_a_role_without_rights_is_told_who_may(make_mistake, log_dsn):
 def test_a_database_that_takes_no_changes_is_a_standby_perhaps(make_mistake, state_dsn, log_dsn):
     with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {state_dsn.rpartition('/')[2]} SET default_transaction_read_only = on")
-    make_mistake("murmurate roles", "it takes no changes", "name the primary server", state=state_dsn, log=log_dsn)
+    make_mistake("murmurate init", "it takes no changes", "name the primary server", state=state_dsn, log=log_dsn)
 
 
 def test_a_server_that_is_too_old_is_named_with_its_version(make_mistake, state_dsn, log_dsn, monkeypatch):
@@ -150,8 +154,8 @@ SETTINGS = [
     ('url = "prices.example"', "url is prices.example", "must begin with http:// or https://"),
     ('timezone = "Zurich"', "timezone is Zurich", "must be a name such as Europe/Zurich"),
     ('meters = "gone.csv"', "gone.csv, which is not there", "columns meter, zone, bound_wh"),
-    ('keys = "folder"', "has no keys", "make some with murmurate keys"),
-    ('landing = "folder"', "is no landing", "create one with murmurate landing"),
+    ('keys = "folder"', "has no keys", "make some with murmurate init"),
+    ('landing = "folder"', "is no landing", "create one with murmurate init"),
     ('public = "192.0.2.1:8080"', "not of this machine", "127.0.0.1, or 0.0.0.0 for all"),
     ('public = "no-such-host.invalid:8080"', "unknown", "correct it in the settings"),
 ]

@@ -1,4 +1,4 @@
-"""`murmurate open` and `murmurate change` compare a plan with the meter table: households with households."""
+"""`murmurate zone open` and `murmurate zone change` compare a plan with the meter table: households with households."""
 
 import json
 
@@ -22,7 +22,7 @@ def table(households, *, bound_wh=500, kind="flat", zone="harbour", meters_each=
 def planned(tmp_path):
     with an_operator(tmp_path) as operator:
         operator.write("plan.json", made_plan(small_zone()))  # 800 flats up to 1,000 Wh, and a market
-        operator.run("murmurate keys keys")
+        operator.run("murmurate init")
         yield operator
 
 
@@ -37,39 +37,39 @@ def test_a_plan_that_would_not_hide_a_household_of_the_table_is_not_opened(plann
         (table(801) + "1602,harbour,5,fish market,flat 0\n", "household is 'flat 0': must have one kind"),
     ):
         planned.write("meters.csv", meters)
-        assert says in planned.run("murmurate open plan.json --meters meters.csv", status=2)
-    assert "is not open" in planned.run("murmurate change plan.json --meters meters.csv", status=2)
+        assert says in planned.run("murmurate zone open plan.json --meters meters.csv", status=2)
+    assert "is not open" in planned.run("murmurate zone change plan.json --meters meters.csv", status=2)
 
 
 def test_open_and_change_say_how_the_plan_fits_the_table(planned):
-    assert NOT_COMPARED in planned.run("murmurate open plan.json")
+    assert NOT_COMPARED in planned.run("murmurate zone open plan.json")
     planned.write("zone-2.toml", small_zone().replace("count = 800", "count = 500"))
     planned.run("murmurate plan zone-2.toml --out plan-2.json")
     planned.write("meters.csv", table(801, bound_wh=501))
-    assert "hides up to 1000" in planned.run("murmurate change plan-2.json --meters meters.csv", status=2)
+    assert "hides up to 1000" in planned.run("murmurate zone change plan-2.json --meters meters.csv", status=2)
     planned.write("meters.csv", table(801))
-    found = json.loads(planned.run("murmurate change plan-2.json --meters meters.csv --json 2>errors.txt"))
+    found = json.loads(planned.run("murmurate zone change plan-2.json --meters meters.csv --json 2>errors.txt"))
     assert found["changed"] == ["harbour"]
     (warning,) = found["warnings"]
     assert warning.startswith("harbour has 801 households in the meter table, and its plan is made for 501: its prices")
-    shown = planned.run("murmurate change plan.json --meters meters.csv")  # 1,602 meters of 801 households
+    shown = planned.run("murmurate zone change plan.json --meters meters.csv")  # 1,602 meters of 801 households
     assert "Warning" not in shown
 
 
 def test_a_zone_without_a_meter_is_said(planned):
     planned.write("meters.csv", table(5, zone="hill"))
-    shown = planned.run("murmurate open plan.json --meters meters.csv")
+    shown = planned.run("murmurate zone open plan.json --meters meters.csv")
     assert "Warning: harbour has no meter in meters.csv: its fallback price is released until it has." in shown
 
 
 def test_the_table_of_a_running_service_is_compared_without_being_named(planned):
-    planned.run("murmurate open plan.json")
+    planned.run("murmurate zone open plan.json")
     state = PostgresStateStore(planned.dsn("state"))
     planned.write("meters.csv", table(801, bound_wh=501))
     state.record_heartbeat(WORKER_HEARTBEAT, {"meters": str(planned.folder / "meters.csv")})
     planned.write("other.json", made_plan(small_zone(promise="any 24 h: epsilon 2")))
-    assert "hides up to 1000" in planned.run("murmurate change other.json", status=2)
+    assert "hides up to 1000" in planned.run("murmurate zone change other.json", status=2)
     (planned.folder / "meters.csv").unlink()
-    shown = planned.run("murmurate change other.json")  # perhaps the service runs on another machine
+    shown = planned.run("murmurate zone change other.json")  # perhaps the service runs on another machine
     assert NOT_COMPARED in shown
     state.close()

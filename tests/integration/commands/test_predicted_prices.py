@@ -6,7 +6,7 @@ import pytest
 from murmurate.public_log.tile import RowKind, parse_tile
 from tests.support.operator_cli import an_operator, open_zones, small_zone
 
-RELEASE = "murmurate release --slot 0.02"
+RELEASE = "murmurate step release --slot 0.02"
 SLOTS = 288
 FORECAST = '\n[forecast]\nfile = "forecast.json"\nelasticity = 0.1\n'
 
@@ -24,7 +24,7 @@ def demand_csv():
 def operator(tmp_path):
     """Zone a has predicted prices and zone b has not; both in one shard, an hour and more of releases."""
     with an_operator(tmp_path) as one:
-        one.run("murmurate keys keys | sed -n 's/Public key: //p' > operator.key")
+        one.run("murmurate init | sed -n 's/Public key: //p' > operator.key")
         one.write("demand.csv", demand_csv())
         shown = one.run(
             "murmurate forecast --history demand.csv --households 801 --time-zone Europe/Lisbon --interval-minutes 5"
@@ -39,7 +39,7 @@ def operator(tmp_path):
 
 
 def verified(operator, name):
-    shown = operator.run(f'murmurate verify {name} --key "$(cat operator.key)"')
+    shown = operator.run(f'murmurate log verify {name} --key "$(cat operator.key)"')
     assert "Everything holds." in shown
 
 
@@ -56,7 +56,7 @@ def test_predicted_prices_hold_through_a_change_of_plan(operator):
     assert (measured[-1].rows["states"][0] != 0).any()
     assert (measured[-1].rows["states"][1] == 0).all()
     verified(operator, "log.tar")
-    operator.run("murmurate export --zone a a.jsonl")
+    operator.run("murmurate log export --zone a a.jsonl")
     verified(operator, "a.jsonl")
 
     shown = operator.run('murmurate forecast --log a.jsonl --zone a --key "$(cat operator.key)"', status=2)
@@ -64,11 +64,11 @@ def test_predicted_prices_hold_through_a_change_of_plan(operator):
     assert "must have 35 days or more" in shown
 
     operator.run("sed 's/^count = 800/count = 820/' a.toml > a-2.toml; murmurate plan a-2.toml --out a-2.json")
-    operator.run("murmurate change a-2.json")
+    operator.run("murmurate zone change a-2.json")
     operator.run(f"{RELEASE} --grace 0")
     operator.export("after.tar")
     verified(operator, "after.tar")
-    operator.run("murmurate export --zone a after.jsonl")
+    operator.run("murmurate log export --zone a after.jsonl")
     verified(operator, "after.jsonl")
 
 

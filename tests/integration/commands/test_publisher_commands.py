@@ -49,9 +49,11 @@ def published(tmp_path_factory):
     with an_operator(tmp_path_factory.mktemp("published")) as operator:
         first = operator.open_and_find_first(hours_ago=1)
         operator.store_demand(first, first + 6)
-        assert "1 of 1 zone up to date" in operator.run("murmurate release --slot 0.02")
-        operator.run("murmurate export log.tar && murmurate export log.tar.gz")
-        operator.run("murmurate export --zone harbour log.jsonl && murmurate export --zone harbour log.jsonl.gz")
+        assert "1 of 1 zone up to date" in operator.run("murmurate step release --slot 0.02")
+        operator.run("murmurate log export log.tar && murmurate log export log.tar.gz")
+        operator.run(
+            "murmurate log export --zone harbour log.jsonl && murmurate log export --zone harbour log.jsonl.gz"
+        )
         yield operator
 
 
@@ -85,14 +87,14 @@ def test_the_pages_on_publishing_and_verifying_run_as_written(tmp_path):
         kinds = [header.kind for header in headers if header.kind is not TileKind.RELEASE]
         assert kinds == [TileKind.OPEN, TileKind.ZONES, TileKind.KEY, TileKind.ZONES]  # a plan, a key, the end
         operator.write("operator.key", headers[0].key)
-        assert "Everything holds." in operator.run('murmurate verify log.tar --key "$(cat operator.key)"')
-        operator.run("murmurate export --zone harbour log.jsonl")
+        assert "Everything holds." in operator.run('murmurate log verify log.tar --key "$(cat operator.key)"')
+        operator.run("murmurate log export --zone harbour log.jsonl")
         follow(operator, "how-to/verify.md")
 
 
 def test_what_was_measured_is_published_and_holds(published):
     names = "log.tar log.tar.gz log.jsonl log.jsonl.gz"
-    shown = published.run(f'murmurate verify {names} --key "$(cat operator.key)"')
+    shown = published.run(f'murmurate log verify {names} --key "$(cat operator.key)"')
     kinds = decided_kinds(published.exported("log.tar"))
     assert kinds[:8] == ["open", *["measured"] * 7]
     assert set(kinds[8:]) == {"fallback"}
@@ -106,7 +108,7 @@ def test_what_was_measured_is_published_and_holds(published):
 
 def test_releasing_again_changes_nothing(published):
     before = published.exported("log.tar")
-    published.run("murmurate release --slot 0.02")
+    published.run("murmurate step release --slot 0.02")
     assert published.export("again.tar")[: len(before)] == before
 
 
@@ -135,9 +137,9 @@ def website(published):
 
 def test_a_log_is_verified_from_an_address_and_from_standard_input(published, website):
     for name in ("log.tar", "log.tar.gz", "log.jsonl.gz"):
-        assert "Everything holds." in published.run(f"murmurate verify {website}/{name}")
+        assert "Everything holds." in published.run(f"murmurate log verify {website}/{name}")
     for name in ("log.tar", "log.jsonl"):
-        assert "Everything holds." in published.run(f"murmurate verify - < {name}")
+        assert "Everything holds." in published.run(f"murmurate log verify - < {name}")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_what_cannot_be_read_is_status_2_and_one_line(published, website, source
     published.write("long.jsonl", "[" * (1 << 20) + "]\n")
     whole = (published.folder / "log.jsonl.gz").read_bytes()
     (published.folder / "damaged.jsonl.gz").write_bytes(whole[:500])
-    shown = published.run(f"murmurate verify {source.format(website=website)}", status=2)
+    shown = published.run(f"murmurate log verify {source.format(website=website)}", status=2)
     assert says in shown
     assert len(shown.strip().splitlines()) == 1
 
@@ -181,7 +183,7 @@ def second_value(published):
 def test_two_values_print_and_write_a_proof_of_misbehaviour(published):
     published.write("shown-to-me.jsonl", second_value(published) + "\n")
     published.run("mkdir -p proofs")
-    shown = published.run("murmurate verify log.jsonl shown-to-me.jsonl --out proofs", status=1)
+    shown = published.run("murmurate log verify log.jsonl shown-to-me.jsonl --out proofs", status=1)
     assert "Proof of misbehaviour" in shown
     proof = json.loads((published.folder / "proofs" / "misbehaviour-1.json").read_text(encoding="utf-8"))
     assert proof["lines"] == [published.lines("log.jsonl")[4], second_value(published)]
@@ -201,8 +203,15 @@ def test_without_extras_the_log_can_be_verified_and_the_rest_says_what_is_missin
         )
 
     for name in ("log.tar", "log.jsonl"):
-        assert "Everything holds." in bare("verify", name).stdout
-    for command in (["keys", "k"], ["open", "plan.json"], ["release"], ["export", "x"], ["repair"], ["rotate"]):
+        assert "Everything holds." in bare("log", "verify", name).stdout
+    for command in (
+        ["init"],
+        ["zone", "open", "plan.json"],
+        ["step", "release"],
+        ["log", "export", "x"],
+        ["log", "repair"],
+        ["keys", "rotate"],
+    ):
         done = bare(*command)
         assert done.returncode == 2
         needs = 'murmurate: psycopg is not installed: run pip install "murmurate[service]"'
@@ -212,13 +221,13 @@ def test_without_extras_the_log_can_be_verified_and_the_rest_says_what_is_missin
 @pytest.mark.parametrize(
     ("command", "dsn"),
     [
-        ("murmurate open plan.json", "postgresql://me:geheim@127.0.0.1:5499/x"),
-        ("murmurate release", "host=127.0.0.1 port=5499 password=geheim"),
-        ("murmurate change plan.json", "geheim geheim"),
-        ("murmurate rotate", "postgresql://postgres:geheim@127.0.0.1:5432/nowhere"),
-        ("murmurate export x.tar", "host=127.0.0.1 port=geheim"),
-        ("murmurate repair", "postgresql://me:geheim@[127.0.0.1"),
-        ("murmurate repair", ""),
+        ("murmurate zone open plan.json", "postgresql://me:geheim@127.0.0.1:5499/x"),
+        ("murmurate step release", "host=127.0.0.1 port=5499 password=geheim"),
+        ("murmurate zone change plan.json", "geheim geheim"),
+        ("murmurate keys rotate", "postgresql://postgres:geheim@127.0.0.1:5432/nowhere"),
+        ("murmurate log export x.tar", "host=127.0.0.1 port=geheim"),
+        ("murmurate log repair", "postgresql://me:geheim@[127.0.0.1"),
+        ("murmurate log repair", ""),
     ],
 )
 def test_a_database_that_is_not_there_is_said_without_a_password(published, command, dsn):
@@ -232,36 +241,38 @@ def test_a_database_that_is_not_there_is_said_without_a_password(published, comm
 
 def test_an_empty_database_says_how_to_prepare_it(tmp_path):
     with an_operator(tmp_path) as operator:
-        operator.run("murmurate keys keys")
-        for command in ("murmurate release", "murmurate rotate", "murmurate export x.tar"):
-            assert "murmurate open plan.json prepares it" in operator.run(command, status=2)
+        operator.run("env -u MURMURATE_STATE -u MURMURATE_LOG murmurate init")
+        for command in ("murmurate step release", "murmurate keys rotate", "murmurate log export x.tar"):
+            assert "murmurate zone open plan.json prepares it" in operator.run(command, status=2)
         assert not (tmp_path / "x.tar").exists()
 
 
 def test_opening_twice_is_opening_once_and_one_server_is_warned_about(published):
     before = published.exported("log.tar")
-    shown = published.run("murmurate open plan.json --lead 7")
+    shown = published.run("murmurate zone open plan.json --lead 7")
     assert "open already" in shown
     assert "Warning: state and log are on one server" in shown
     assert published.export("again.tar")[: len(before)] == before
 
 
 def test_keys_are_never_overwritten_and_only_their_owner_reads_them(published):
-    assert "has keys already" in published.run("murmurate keys keys", status=2)
+    before = {path.name: path.read_bytes() for path in (published.folder / "keys").iterdir()}
+    published.run("murmurate init --minutes 5")
+    assert {path.name: path.read_bytes() for path in (published.folder / "keys").iterdir()} == before
     assert {path.stat().st_mode & 0o777 for path in (published.folder / "keys").iterdir()} == {0o600}
 
 
 def test_a_time_without_a_zone_or_off_the_grid_is_refused(published):
     for first in ("2026-05-01T00:00", "2026-05-01T00:01Z", "yesterday"):
-        assert "--first" in published.run(f"murmurate open plan.json --first {first}", status=2)
+        assert "--first" in published.run(f"murmurate zone open plan.json --first {first}", status=2)
 
 
 def test_a_key_that_is_missing_blocks_the_shard_and_is_named(published):
-    published.run("rm -rf others && murmurate keys others && mkdir -p lost && mv keys/signing-001.key lost/")
+    published.run("rm -rf others && murmurate init others && mkdir -p lost && mv keys/signing-001.key lost/")
     try:
-        published.run("cp others/signing-001.key keys/signing-001.key")
+        published.run("cp others/keys/signing-001.key keys/signing-001.key")
         before = published.export("before.tar")
-        shown = published.run("murmurate rotate", status=1)
+        shown = published.run("murmurate keys rotate", status=1)
         assert "-0000: blocked" in shown
         assert "is not among this publisher's keys" in shown
         assert published.export("after.tar") == before
@@ -274,14 +285,14 @@ def test_zones_may_be_called_anything_and_are_exported_one_by_one(tmp_path):
     with an_operator(tmp_path) as operator:
         operator.open(hours_ago=1, name=name)
         operator.write("zone-2.toml", small_zone("b"))
-        operator.run("murmurate plan zone-2.toml --out plan-2.json && murmurate open plan-2.json --lead 60")
-        assert "2 of 2 zones up to date" in operator.run("murmurate release --slot 0.02")
-        operator.run(f"murmurate export --zone '{name}' one.jsonl && murmurate export all.tar")
-        assert "Everything holds." in operator.run("murmurate verify one.jsonl")
+        operator.run("murmurate plan zone-2.toml --out plan-2.json && murmurate zone open plan-2.json --lead 60")
+        assert "2 of 2 zones up to date" in operator.run("murmurate step release --slot 0.02")
+        operator.run(f"murmurate log export --zone '{name}' one.jsonl && murmurate log export all.tar")
+        assert "Everything holds." in operator.run("murmurate log verify one.jsonl")
         lines = [json.loads(line) for line in operator.lines("one.jsonl")]
         assert {line["zone"] for line in lines if "murmurate_zone" in line} == {name}
-        assert "Everything holds." in operator.run("murmurate verify all.tar")
-        assert "is empty" in operator.run("murmurate export --zone nowhere x.jsonl", status=2)
+        assert "Everything holds." in operator.run("murmurate log verify all.tar")
+        assert "is empty" in operator.run("murmurate log export --zone nowhere x.jsonl", status=2)
         assert not [path for path in tmp_path.iterdir() if path.name.endswith((".partial", "x.jsonl"))]
 
 
@@ -289,19 +300,19 @@ def test_a_change_that_breaks_windows_across_it_is_refused_and_a_safe_one_is_mad
     with an_operator(tmp_path) as operator:
         first = operator.open_and_find_first(hours_ago=1)
         operator.store_demand(first, first + 20)
-        operator.run("murmurate release --slot 0.02")
+        operator.run("murmurate step release --slot 0.02")
         operator.write("half.toml", small_zone(promise="any 12 h: epsilon 3"))
         operator.write("wider.toml", small_zone(promise="any 24 h: epsilon 4"))
         operator.run("murmurate plan half.toml --out half.json && murmurate plan wider.toml --out wider.json")
-        refused = operator.run("murmurate change half.json", status=2)
+        refused = operator.run("murmurate zone change half.json", status=2)
         assert "must keep 'any 24 h: epsilon 3' across the change" in refused
-        said, _, done = operator.run("murmurate change wider.json").partition("harbour: under plan")
+        said, _, done = operator.run("murmurate zone change wider.json").partition("harbour: under plan")
         assert said == ("harbour: 'any 24 h: epsilon 3' becomes WEAKER: 'any 24 h: epsilon 4'. Pages say so at once.\n")
         assert "from the next interval on" in done
-        assert "already" in operator.run("murmurate change wider.json")
-        operator.run("murmurate rotate && murmurate rotate")
+        assert "already" in operator.run("murmurate zone change wider.json")
+        operator.run("murmurate keys rotate && murmurate keys rotate")
         kinds = decided_kinds(operator.export())
         assert (kinds.count("zones"), kinds.count("key")) == (1, 2)
-        shown = operator.run("murmurate verify log.tar")
+        shown = operator.run("murmurate log verify log.tar")
         assert "Keys were changed 2 times" in shown
         assert "Everything holds." in shown

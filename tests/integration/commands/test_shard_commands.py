@@ -39,7 +39,7 @@ def tile_kinds(operator, shard):
 @pytest.fixture
 def operator(tmp_path):
     with an_operator(tmp_path) as one:
-        one.run("murmurate keys keys")
+        one.run("murmurate init")
         yield one
 
 
@@ -49,7 +49,7 @@ def test_zones_opened_together_share_a_shard_and_a_later_one_enters_it(operator)
     ((shard, zones),) = shard_zones(operator).items()
     assert zones == ("a", "b", "c")
     assert tile_kinds(operator, shard) == [TileKind.OPEN]
-    assert "3 of 3 zones up to date" in operator.run("murmurate release --slot 0.02")
+    assert "3 of 3 zones up to date" in operator.run("murmurate step release --slot 0.02")
     assert "d: open. First measured" in open_zones(operator, "d")
     assert shard_zones(operator) == {shard: ("a", "b", "c", "d")}
     kinds = tile_kinds(operator, shard)
@@ -63,10 +63,10 @@ def test_zones_opened_together_share_a_shard_and_a_later_one_enters_it(operator)
 def test_a_zone_that_begins_later_waits_for_its_interval_and_the_operator_is_told(operator):
     plan_zones(operator, "a", "b")
     open_zones(operator, "a")
-    shown = operator.run("murmurate open b.json --lead 60")
+    shown = operator.run("murmurate zone open b.json --lead 60")
     assert "b: enters shard" in shown
     assert "when the intervals before are released" in shown
-    assert "2 of 2 zones up to date" in operator.run("murmurate release --slot 0.02")
+    assert "2 of 2 zones up to date" in operator.run("murmurate step release --slot 0.02")
 
 
 def test_another_lead_is_another_shard(operator):
@@ -97,16 +97,16 @@ def test_zone_1001_gets_a_second_shard(operator):
 def test_a_lost_state_adopts_its_shards_from_the_log(operator):
     plan_zones(operator, "a", "b", "c")
     open_zones(operator, "a", "b")
-    operator.run("murmurate release --slot 0.02")
+    operator.run("murmurate step release --slot 0.02")
     before, (shard,) = contents(operator.dsn("log")), shard_zones(operator)
     operator.lose("state")
     operator.create("state")
-    assert "a: open already" in operator.run("murmurate open a.json")
+    assert "a: open already" in operator.run("murmurate zone open a.json")
     state = PostgresStateStore(operator.dsn("state"))
     assert {zone: where for zone, (where, _) in state.zones().items()} == {"a": shard, "b": shard}
     assert state.shards()[shard].lead == 60
     state.close()
-    assert "2 of 2 zones up to date" in operator.run("murmurate release --slot 0.02")
+    assert "2 of 2 zones up to date" in operator.run("murmurate step release --slot 0.02")
     after = contents(operator.dsn("log"))
     assert after["tiles"][: len(before["tiles"])] == before["tiles"]
     assert after["claims"] == before["claims"]
@@ -132,8 +132,8 @@ def test_a_zone_that_another_operator_has_opened_is_refused(operator):
     (shard,), before = shard_zones(operator), contents(operator.dsn("log"))
     operator.lose("state")
     operator.create("state")
-    operator.run("murmurate keys others")
-    shown = operator.run("murmurate open a.json", status=2, MURMURATE_KEYS="others")
+    operator.run("murmurate init others")
+    shown = operator.run("murmurate zone open a.json", status=2, MURMURATE_KEYS="others/keys")
     assert f"is in shard {shard} of this log already; its key is not among this publisher's keys" in shown
     assert contents(operator.dsn("log")) == before
 
@@ -150,7 +150,7 @@ def test_a_zone_that_another_shard_has_claimed_is_blocked_and_its_neighbour_is_o
     log.claim({"a": f"{shard[:8]}-0077"})
     state.close()
     log.close()
-    shown = operator.run("murmurate open a.json", status=1)
+    shown = operator.run("murmurate zone open a.json", status=1)
     assert f"a: blocked: is in shard {shard[:8]}-0077: it cannot enter" in shown
     assert shard_zones(operator) == {shard: ("b",)}
 
@@ -158,35 +158,35 @@ def test_a_zone_that_another_shard_has_claimed_is_blocked_and_its_neighbour_is_o
 def test_a_log_that_is_gone_is_restored_from_the_state(operator):
     plan_zones(operator, "a", "b")
     open_zones(operator, "a")
-    operator.run("murmurate release --slot 0.02")
+    operator.run("murmurate step release --slot 0.02")
     open_zones(operator, "b")
-    operator.run("murmurate rotate && murmurate release --slot 0.02")
+    operator.run("murmurate keys rotate && murmurate step release --slot 0.02")
     before = contents(operator.dsn("log"))
     operator.lose("log")
     operator.create("log")
-    assert f"{len(before['tiles']):,} tiles restored to the log." in operator.run("murmurate repair")
+    assert f"{len(before['tiles']):,} tiles restored to the log." in operator.run("murmurate log repair")
     assert contents(operator.dsn("log")) == before
-    assert "The log has lost nothing" in operator.run("murmurate repair")
-    assert "2 of 2 zones up to date" in operator.run("murmurate release --slot 0.02")
+    assert "The log has lost nothing" in operator.run("murmurate log repair")
+    assert "2 of 2 zones up to date" in operator.run("murmurate step release --slot 0.02")
 
 
 @pytest.mark.parametrize("copy", ["copy.tar", "copy.tar.gz", "folder"])
 def test_a_log_that_is_gone_is_restored_from_a_copy(operator, copy):
     plan_zones(operator, "a", "b")
     open_zones(operator, "a")
-    operator.run("murmurate release --slot 0.02")
+    operator.run("murmurate step release --slot 0.02")
     open_zones(operator, "b")
-    operator.run(f"mkdir -p folder && murmurate export {copy}")
+    operator.run(f"mkdir -p folder && murmurate log export {copy}")
     before = contents(operator.dsn("log"))
     for store in ("state", "log"):
         operator.lose(store)
         operator.create(store)
-    assert "tiles restored to the log." in operator.run(f"murmurate repair --from {copy}")
+    assert "tiles restored to the log." in operator.run(f"murmurate log repair --from {copy}")
     after = contents(operator.dsn("log"))
     assert [(s, n, bytes(b)) for s, n, b in after["tiles"]] == [(s, n, bytes(b)) for s, n, b in before["tiles"]]
     assert (after["claims"], after["heads"]) == (before["claims"], before["heads"])
-    assert "a: open already" in operator.run("murmurate open a.json")
-    assert "2 of 2 zones up to date" in operator.run("murmurate release --slot 0.02")
+    assert "a: open already" in operator.run("murmurate zone open a.json")
+    assert "2 of 2 zones up to date" in operator.run("murmurate step release --slot 0.02")
 
 
 def test_all_shards_of_a_log_are_repaired(stores):

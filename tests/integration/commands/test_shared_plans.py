@@ -15,7 +15,7 @@ ZONES = [f"feeder-{number}" for number in range(25)]
 @pytest.fixture
 def operator(tmp_path):
     with an_operator(tmp_path) as one:
-        one.run("murmurate keys keys")
+        one.run("murmurate init")
         one.write("zone.toml", small_zone())
         one.run("murmurate plan zone.toml")
         one.write("zones.txt", "\n".join(ZONES) + "\n")
@@ -23,7 +23,7 @@ def operator(tmp_path):
 
 
 def open_zones(operator, names="zones.txt", status=0):
-    return operator.run(f'murmurate open plan.json --zones {names} --lead 60 --first "{BEGIN}"', status=status)
+    return operator.run(f'murmurate zone open plan.json --zones {names} --lead 60 --first "{BEGIN}"', status=status)
 
 
 def plans_in_force(operator):
@@ -57,27 +57,27 @@ def test_one_plan_serves_every_zone_of_a_file(operator):
     assert plans_in_force(operator) == dict.fromkeys(ZONES, digest_of(operator, "plan.json"))
     first = first_interval(operator)
     operator.store_demand(first, first + 3, zone="feeder-3")
-    assert "25 of 25 zones up to date" in operator.run("murmurate release --slot 0.02")
-    operator.run("murmurate export log.tar")
-    assert "Everything holds" in operator.run("murmurate verify log.tar")
-    operator.run("murmurate export three.jsonl --zone feeder-3")
-    assert "Everything holds" in operator.run("murmurate verify three.jsonl")
+    assert "25 of 25 zones up to date" in operator.run("murmurate step release --slot 0.02")
+    operator.run("murmurate log export log.tar")
+    assert "Everything holds" in operator.run("murmurate log verify log.tar")
+    operator.run("murmurate log export three.jsonl --zone feeder-3")
+    assert "Everything holds" in operator.run("murmurate log verify three.jsonl")
 
 
 def test_zones_under_one_plan_change_together(operator):
     open_zones(operator)
     first = first_interval(operator)
     operator.store_demand(first, first + 3, zone="feeder-3")
-    operator.run("murmurate release --slot 0.02")
+    operator.run("murmurate step release --slot 0.02")
     operator.write("more.toml", small_zone(promise="any 24 h: epsilon 2"))
     operator.run("murmurate plan more.toml --out more.json")
-    shown = operator.run("murmurate change more.json --zones zones.txt")
+    shown = operator.run("murmurate zone change more.json --zones zones.txt")
     assert "... 25 zones: under plan" in shown
     assert set(plans_in_force(operator).values()) == {digest_of(operator, "more.json")}
-    assert "already" in operator.run("murmurate change more.json --zones zones.txt")
-    operator.run("murmurate release --slot 0.02")
-    operator.run("murmurate export log.tar")
-    assert "Everything holds" in operator.run("murmurate verify log.tar")
+    assert "already" in operator.run("murmurate zone change more.json --zones zones.txt")
+    operator.run("murmurate step release --slot 0.02")
+    operator.run("murmurate log export log.tar")
+    assert "Everything holds" in operator.run("murmurate log verify log.tar")
 
 
 def test_each_zone_is_proven_by_its_own_history_and_one_that_cannot_change_keeps_all_from_it(operator):
@@ -85,18 +85,20 @@ def test_each_zone_is_proven_by_its_own_history_and_one_that_cannot_change_keeps
     open_zones(operator)
     first = first_interval(operator)
     operator.store_demand(first, first + 3, zone="feeder-3")
-    operator.run("murmurate release --slot 0.02")
+    operator.run("murmurate step release --slot 0.02")
     before = plans_in_force(operator)
     operator.write("half.toml", small_zone(promise="any 12 h: epsilon 3"))
     operator.run("murmurate plan half.toml --out half.json")
-    assert "must keep 'any 24 h: epsilon 3'" in operator.run("murmurate change half.json --zones zones.txt", status=2)
+    assert "must keep 'any 24 h: epsilon 3'" in operator.run(
+        "murmurate zone change half.json --zones zones.txt", status=2
+    )
     assert plans_in_force(operator) == before
     operator.write("others.txt", "\n".join(zone for zone in ZONES if zone != "feeder-3"))
-    operator.run("murmurate change half.json --zones others.txt")
+    operator.run("murmurate zone change half.json --zones others.txt")
     changed = {zone for zone, plan in plans_in_force(operator).items() if plan == digest_of(operator, "half.json")}
     assert changed == set(ZONES) - {"feeder-3"}
-    operator.run("murmurate export log.tar")
-    assert "Everything holds" in operator.run("murmurate verify log.tar")
+    operator.run("murmurate log export log.tar")
+    assert "Everything holds" in operator.run("murmurate log verify log.tar")
 
 
 def test_a_change_that_does_not_fit_changes_none(operator):
@@ -104,11 +106,11 @@ def test_a_change_that_does_not_fit_changes_none(operator):
     open_zones(operator)
     operator.write("other.toml", re.sub("interval_minutes = 5", "interval_minutes = 10", small_zone()))
     operator.run("murmurate plan other.toml --out other.json")
-    operator.run("murmurate release --slot 0.02")
+    operator.run("murmurate step release --slot 0.02")
     before = plans_in_force(operator)
-    assert "intervals_per_day" in operator.run("murmurate change other.json --zones zones.txt", status=2)
+    assert "intervals_per_day" in operator.run("murmurate zone change other.json --zones zones.txt", status=2)
     operator.write("more.txt", "feeder-1\nnowhere\n")
-    assert "zone is nowhere: is not open" in operator.run("murmurate change plan.json --zones more.txt", status=2)
+    assert "zone is nowhere: is not open" in operator.run("murmurate zone change plan.json --zones more.txt", status=2)
     assert plans_in_force(operator) == before
 
 
@@ -123,5 +125,5 @@ def test_a_file_of_names_that_is_empty_or_repeats_one_is_refused(operator, names
 
 def test_two_plans_cannot_share_a_file_of_names(operator):
     operator.run("cp plan.json other.json")
-    shown = operator.run("murmurate open plan.json other.json --zones zones.txt", status=2)
+    shown = operator.run("murmurate zone open plan.json other.json --zones zones.txt", status=2)
     assert "plans is 2: must be one with --zones" in shown

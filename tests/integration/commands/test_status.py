@@ -19,8 +19,8 @@ def opened(operator):  # noqa: F811
     operator.stop_clock()
     first = operator.open_and_find_first(hours_ago=1)
     operator.store_demand(first, operator.made_s // STEP_S)
-    operator.run("murmurate release")
-    operator.run("murmurate landing landing --minutes 5 && murmurate client add head-end --zone harbour")
+    operator.run("murmurate step release")
+    operator.run("murmurate client add head-end --zone harbour")
     addresses = f'public = "127.0.0.1:{free_port()}"\nprivate = "127.0.0.1:{free_port()}"\n'
     operator.write("service.toml", addresses + 'timezone = "Europe/Zurich"\n')
     return operator
@@ -114,8 +114,8 @@ def test_release_names_a_log_whose_clock_is_behind(operator):  # noqa: F811
     operator.stop_clock()
     operator.open_and_find_first(hours_ago=1)
     set_database_clock(operator.dsn("log"), -7 * 86_400)
-    assert "clock of the log" in operator.run("murmurate release --timeout 2 --slot 0.02", status=1)
-    printed = operator.run("murmurate release --timeout 2 --slot 0.02 --json 2> /dev/null", status=1)
+    assert "clock of the log" in operator.run("murmurate step release --timeout 2 --slot 0.02", status=1)
+    printed = operator.run("murmurate step release --timeout 2 --slot 0.02 --json 2> /dev/null", status=1)
     assert list(json.loads(printed)["blocked"]) == [LOG_CLOCK]
     set_database_clock(operator.dsn("log"), 0)
-    assert "1 of 1 zone up to date" in operator.run("murmurate release --slot 0.02")
+    assert "1 of 1 zone up to date" in operator.run("murmurate step release --slot 0.02")

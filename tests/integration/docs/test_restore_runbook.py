@@ -39,9 +39,9 @@ def test_the_runbook_restores_every_loss(tmp_path):
     with an_operator(tmp_path) as operator:
         first = operator.open_and_find_first()
         operator.store_demand(first, first + 40)
-        operator.run("murmurate release --grace 4200 --slot 0.02")
+        operator.run("murmurate step release --grace 4200 --slot 0.02")
         follow(operator, "Before")
-        operator.run("murmurate release --grace 1800 --slot 0.02")
+        operator.run("murmurate step release --grace 1800 --slot 0.02")
         before = operator.export("before.tar")
         assert decided_kinds(before).count("measured") >= 15
 
@@ -54,7 +54,7 @@ def test_the_runbook_restores_every_loss(tmp_path):
         key_is_stolen(operator)
 
         assert operator.export("end.tar")[: len(before)] == before
-        assert "Everything holds." in operator.run('murmurate verify end.tar --key "$(cat operator.key)"')
+        assert "Everything holds." in operator.run('murmurate log verify end.tar --key "$(cat operator.key)"')
         for secret in (PAYING, CORRECTED):
             assert str(secret) not in operator.shown
             assert f"{secret:x}" not in operator.shown
@@ -90,7 +90,7 @@ def log_has_lost_entries(operator):
     before = operator.export("before.tar")
     printed = follow(operator, "The log has lost entries", lambda _: None)
     assert "repair it first" in printed[1]
-    assert "murmurate repair" in printed[1]
+    assert "murmurate log repair" in printed[1]
     assert "tiles restored" in printed[2]
     repaired = operator.exported("repaired.tar")
     assert repaired[: len(before)] == before
@@ -107,9 +107,9 @@ def log_holds_an_unsigned_tile(operator):
     blocked, status, named, set_aside, *_ = follow(operator, "The log holds a tile that the key has not signed")
     number = len(before)
     assert f"log is not valid from tile {number} on: signature is of tile {number}" in blocked
-    assert "murmurate repair names it" in blocked
+    assert "murmurate log repair names it" in blocked
     assert f"signature is of tile {number}" in status
-    assert "murmurate repair names the tile; docs/how-to/restore.md says what to do" in status
+    assert "murmurate log repair names the tile; docs/how-to/restore.md says what to do" in status
     assert f"no reader accepts tile {number}: signature is of tile {number}" in named
     assert f"tile {number} set aside as evidence. The shard goes on after tile {number - 1}." in set_aside
     assert operator.exported("after.tar")[:number] == before
@@ -120,8 +120,8 @@ def name_is_claimed_without_a_zone(operator):
     log.claim({"old-town": "nowhere"})
     log.close()
     operator.write("old-town.json", made_plan(small_zone("old-town")))
-    refused = operator.run("murmurate open old-town.json", status=2)
-    assert "is claimed for shard nowhere, which is not open; see murmurate repair" in refused
+    refused = operator.run("murmurate zone open old-town.json", status=2)
+    assert "is claimed for shard nowhere, which is not open; see murmurate log repair" in refused
     named, unclaimed = follow(operator, "A name is claimed for a shard that does not have it")
     assert "zone old-town is claimed for shard nowhere, which has never had it." in named
     assert "old-town: its claim for shard nowhere is set aside as evidence." in unclaimed
@@ -169,7 +169,7 @@ def test_the_runbook_plays_a_failover_of_the_log(tmp_path):
         primary.wait_for_standby(is_synchronous=True)
         first = operator.open_and_find_first()
         operator.store_demand(first, first + 40)
-        operator.run("murmurate release --grace 4200 --slot 0.02")
+        operator.run("murmurate step release --grace 4200 --slot 0.02")
         before = operator.export("before.tar")
         assert len(before) >= 5
 
@@ -192,25 +192,25 @@ def test_a_log_that_was_set_back_and_written_to_is_not_repaired_but_shown(tmp_pa
         operator.store_demand(first, first + 40)
         for line, _ in documented_commands(PAGE, "Before"):
             operator.run(line)
-        operator.run("murmurate release --grace 4200 --slot 0.02")
+        operator.run("murmurate step release --grace 4200 --slot 0.02")
         ours = operator.export("ours.tar")
         operator.run('pg_restore --clean --if-exists --dbname="$MURMURATE_LOG" backups/log.dump')
         seen, operator.names["state"] = operator.names["state"], f"{operator.names['state']}_other"
         operator.create("state")
         try:
-            operator.run("murmurate open plan.json")
-            operator.run("murmurate release --grace 4800 --slot 0.02")
+            operator.run("murmurate zone open plan.json")
+            operator.run("murmurate step release --grace 4800 --slot 0.02")
             theirs = operator.export("theirs.tar")
         finally:
             operator.lose("state")
             operator.names["state"] = seen
         assert theirs[0] == ours[0]
-        printed = operator.run("murmurate repair", status=1)
+        printed = operator.run("murmurate log repair", status=1)
         assert header_line(ours[1]) in printed
         assert header_line(theirs[1]) in printed
         assert "two values" in printed
         assert operator.export("left.tar") == theirs
-        convicted = operator.run("murmurate verify ours.tar theirs.tar", status=1)
+        convicted = operator.run("murmurate log verify ours.tar theirs.tar", status=1)
         assert "Proof of misbehaviour" in convicted
         assert json.loads((tmp_path / "misbehaviour-1.json").read_text())["headers"] == [
             header_line(ours[1]),
@@ -228,17 +228,17 @@ def test_a_lost_log_is_filled_from_the_archive_and_the_state(tmp_path):
             writer.write(163, 400_000)
         mirror_shard(operator.dsn("state"), writer, {writer.terms["harbour"].plan_digest: plan})
         before = operator.export("before.tar")
-        assert "deleted from the log" in operator.run("murmurate archive archive")
+        assert "deleted from the log" in operator.run("murmurate log archive archive")
         kept = operator.export("kept.tar")
         assert 1 < len(kept) < len(before)
-        operator.run("murmurate verify kept.tar", status=3)
+        operator.run("murmurate log verify kept.tar", status=3)
 
         operator.lose("log")
         operator.create("log")
         restored, *_ = follow(operator, "The log is lost, and old tiles are archived")
         assert "163 tiles restored" in restored
         assert operator.exported("log.tar") == kept
-        operator.run("murmurate export whole.tar --archive archive")
+        operator.run("murmurate log export whole.tar --archive archive")
         assert operator.exported("whole.tar") == before
 
 
@@ -247,9 +247,9 @@ def test_the_runbook_names_what_must_never_be_done():
     for word in (
         "pg_dump",
         "pg_restore",
-        "murmurate release",
-        "murmurate repair",
-        "murmurate open",
-        "murmurate rotate",
+        "murmurate step release",
+        "murmurate log repair",
+        "murmurate zone open",
+        "murmurate keys rotate",
     ):
         assert any(line.startswith(word) for line in commands), word

@@ -32,8 +32,7 @@ class Service:
         self.public, self.private = free_port(), free_port()
         self.environment = os.environ | {"MURMURATE_STATE": state, "MURMURATE_LOG": log}
         (folder / "meters.csv").write_text("meter,zone,bound_wh,imputed_wh\n0,harbour,1000,150\n")
-        for words in (("keys", "keys"), ("landing", "landing")):
-            subprocess.run([sys.executable, "-m", "murmurate", *words], cwd=folder, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "murmurate", "init"], cwd=folder, check=True, capture_output=True)
         settings = f'public = "127.0.0.1:{self.public}"\nprivate = "127.0.0.1:{self.private}"\n'
         (folder / "service.toml").write_text(settings)
 

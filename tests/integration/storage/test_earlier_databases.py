@@ -48,13 +48,13 @@ FIRST_TILES_APPLIED = {
     "log": ("0001_begin.sql", "0002_search_path.sql"),
 }
 COMMANDS = (
-    "murmurate release",
-    "murmurate rotate",
-    "murmurate change plan.json",
+    "murmurate step release",
+    "murmurate keys rotate",
+    "murmurate zone change plan.json",
     "murmurate client add head-end --zone harbour",
-    "murmurate open plan.json",
-    "murmurate repair",
-    "murmurate roles",
+    "murmurate zone open plan.json",
+    "murmurate log repair",
+    "murmurate init --roles",
 )
 REMEDY = "keep that version for it, or end it and open its zones under new names in new databases"
 _CATALOG = """

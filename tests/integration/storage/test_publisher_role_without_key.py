@@ -14,8 +14,8 @@ from tests.support.postgres_cluster import clusters
 from tests.support.postgres_stores import SHARDS, Stores
 from tests.support.sample_shards import FIRST, KEY_CHANGE, OLD_KEY, digest_of
 
+from murmurate.commands.init import prepare_databases
 from murmurate.commands.repair import repair_log
-from murmurate.commands.roles import create_database_roles
 from murmurate.errors import MurmurateError
 from murmurate.public_log.make_tile import change_key, change_zones, open_shard, release_interval
 from murmurate.public_log.signing import Ed25519Signer
@@ -51,7 +51,7 @@ def dsns():
     """A state and a log on servers of their own, with the roles of a service and a login that may publish."""
     with clusters() as room:
         found = {store: room.new(store).start().dsn for store in ("state", "log")}
-        create_database_roles(Databases.from_dsns(**found))
+        prepare_databases(Databases.from_dsns(**found), with_roles=True)
         with psycopg.connect(found["log"]) as connection:
             connection.execute("CREATE ROLE thief LOGIN IN ROLE murmurate_publisher")
         yield found
@@ -175,7 +175,7 @@ def test_tiles_without_a_signature_are_named_and_set_aside_and_the_shard_goes_on
         assert repair(stores) == 1
         printed = capsys.readouterr().out
         assert f"{SHARD}: no reader accepts tile 2: " in printed
-        assert "murmurate repair --set-aside" in printed
+        assert "murmurate log repair --set-aside" in printed
         with pytest.raises(MurmurateError, match="run the command as the owner"):
             repair_log(
                 Databases.from_dsns(state=stores.state_dsn, log=make_conninfo(stores.log_dsn, user="thief")),
@@ -302,7 +302,7 @@ def test_a_claim_without_a_zone_is_named_and_set_aside(stores, capsys):
     assert repair(stores) == 1
     printed = capsys.readouterr().out
     assert "zone quay is claimed for shard nowhere, which has never had it." in printed
-    assert "murmurate repair --unclaim ZONE" in printed
+    assert "murmurate log repair --unclaim ZONE" in printed
     thief = Databases.from_dsns(state=stores.state_dsn, log=make_conninfo(stores.log_dsn, user="thief"))
     with pytest.raises(MurmurateError, match="run the command as the owner"):
         repair_log(thief, unclaim="quay")

@@ -16,7 +16,7 @@ from tests.support.postgres_cluster import clusters
 from tests.support.postgres_stores import SHARDS, ZONES, Stores, desired
 from tests.support.sample_shards import FIRST, make_demand
 
-from murmurate.commands.roles import create_database_roles
+from murmurate.commands.init import prepare_databases
 from murmurate.errors import MurmurateError
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
@@ -112,7 +112,7 @@ class Server:
 def servers():
     with clusters() as room:
         found = {store: Server(room.new(store).start().dsn) for store in ("state", "log")}
-        create_database_roles(Databases.from_dsns(state=found["state"].dsn, log=found["log"].dsn))
+        prepare_databases(Databases.from_dsns(state=found["state"].dsn, log=found["log"].dsn), with_roles=True)
         for store, server in found.items():
             with psycopg.connect(server.dsn) as connection:
                 for role in ROLES[store]:
@@ -219,7 +219,7 @@ def test_making_the_roles_again_takes_back_what_was_granted_by_mistake(servers):
     server = servers["state"]
     with psycopg.connect(server.dsn) as connection:
         connection.execute(f"GRANT ALL ON confidential.demand TO {PRIVATE}")
-    create_database_roles(Databases.from_dsns(state=server.dsn, log=servers["log"].dsn))
+    prepare_databases(Databases.from_dsns(state=server.dsn, log=servers["log"].dsn), with_roles=True)
     with server.as_role(PRIVATE) as connection:
         assert not is_allowed(connection, "SELECT * FROM confidential.demand")
 
@@ -230,7 +230,7 @@ def test_an_update_gives_the_worker_the_right_to_delete_registers(servers):
     with psycopg.connect(server.dsn) as connection:
         connection.execute(f"REVOKE ALL ON confidential.register FROM {WORKER}")
         connection.execute("DELETE FROM murmurate.migration WHERE name = '0002_purge_registers.sql'")
-    with pytest.raises(MurmurateError, match="murmurate open"):
+    with pytest.raises(MurmurateError, match="murmurate zone open"):
         migrate_database(dsn_of_role(server, WORKER), "state")
     assert migrate_database(server.dsn, "state") == ["0002_purge_registers.sql"]
     with server.as_role(WORKER) as connection:

@@ -60,7 +60,7 @@ def test_it_is_said_before_a_restart_with_its_cause_after_it_and_opening_again_m
     damage_plan(worker_setup, damage)
     release(worker_setup, 1)
     assert worker_setup.kinds() == ["measured"] * 2
-    assert "murmurate open" in attention(worker_setup)["harbour"][0]
+    assert "murmurate zone open" in attention(worker_setup)["harbour"][0]
 
     worker_setup.worker = worker_setup.new_worker()  # as after a restart
     release(worker_setup, 2)

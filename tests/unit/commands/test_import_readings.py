@@ -1,4 +1,4 @@
-"""`murmurate import` as a user runs it: messages, exit status, JSON, and the made file."""
+"""`murmurate readings import` as a user runs it: messages, exit status, JSON, and the made file."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def file(tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["import", *map(str, arguments)])
+    return CliRunner().invoke(app, ["readings", "import", *map(str, arguments)])
 
 
 def test_the_summary_says_what_was_found_and_taken(file, tmp_path):
@@ -74,7 +74,11 @@ def test_a_mistake_is_named_with_its_remedy(file, tmp_path, arguments, message):
 @pytest.mark.slow
 def test_a_mistake_ends_with_one_line_and_status_2(file):
     done = subprocess.run(
-        [sys.executable, "-m", "murmurate", "import", file], capture_output=True, text=True, check=False, env=os.environ
+        [sys.executable, "-m", "murmurate", "readings", "import", file],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
     )
     assert done.returncode == 2
     assert done.stderr.startswith("murmurate: times is without an offset")
@@ -84,7 +88,7 @@ def test_a_mistake_ends_with_one_line_and_status_2(file):
 def test_without_a_file_the_example_is_named():
     done = run()
     assert done.exit_code == 2
-    assert "murmurate import --example ." in done.output
+    assert "murmurate readings import --example ." in done.output
 
 
 @pytest.mark.slow

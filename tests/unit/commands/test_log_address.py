@@ -1,4 +1,4 @@
-"""`murmurate verify` at the address of a service, and of any web server that carries the same files."""
+"""`murmurate log verify` at the address of a service, and of any web server that carries the same files."""
 
 import json
 

@@ -155,7 +155,7 @@ def changed(lines):
 @pytest.mark.parametrize(
     ("prepare", "options", "says"),
     [
-        (changed, [], "nothing is made from it. murmurate verify log.jsonl lists everything"),
+        (changed, [], "nothing is made from it. murmurate log verify log.jsonl lists everything"),
         (lambda lines: lines[:300], [], r"12\.0 days with a noised demand .*must have 35 days or more"),
         (lambda lines: lines[1:100], [], "plan is .* which log.jsonl does not hold: must be given: --plan"),
         (lambda lines: lines[:50] + lines[60:100], [], "not right"),

@@ -11,7 +11,7 @@ from tests.support.mistakes import Mistake, check_message, run_as_program, run_i
 
 from murmurate.files import describe_os_error
 
-HELP = "--help' for help"
+HELP = "-h' for help"
 NO_FILE = "is not there: check the name"
 AS_UTF_8 = "must be saved as UTF-8"
 NOWHERE = "postgresql://postgres@127.0.0.1:1/x"
@@ -21,10 +21,10 @@ MISTAKES = [
     # the command line
     Mistake("murmurate plann", "No such command 'plann'", "Did you mean 'plan'"),
     Mistake("murmurate plan right.toml --ouy x", "No such option: --ouy", "--out"),
-    Mistake("murmurate verify", "Missing argument 'sources'", HELP),
+    Mistake("murmurate log verify", "Missing argument 'sources'", HELP),
     Mistake("murmurate habits sample.csv", "Missing option '--epsilon'", HELP),
     Mistake("murmurate audit plan.json --days ten", "'--days'", "valid integer"),
-    Mistake("murmurate ingest late.csv", "Missing option '--landing'", HELP),
+    Mistake("murmurate readings ingest late.csv", "Missing option '--landing'", HELP),
     # zone files
     Mistake("murmurate plan", "a zone file is needed", "murmurate plan --example > zone.toml"),
     Mistake("murmurate plan gone.toml", "gone.toml", NO_FILE),
@@ -93,60 +93,87 @@ MISTAKES = [
     Mistake("murmurate habits utf16-sample.csv --epsilon 1", "is UTF-16", AS_UTF_8),
     Mistake("murmurate habits sample.csv --epsilon 1", "households is 3", "must be 162 or more"),
     # import, ingest, aggregate
-    Mistake("murmurate import", "a file is needed", "murmurate import --example ."),
-    Mistake("murmurate import import.csv", "times is without an offset", "--timezone Europe/Zurich"),
-    Mistake("murmurate import import.csv --timezone UTC --out short", "That is 0.0 days", "Import the weeks", status=0),
-    Mistake("murmurate import letters.csv", "with the columns a, b, c", "--meter-column"),
-    Mistake("murmurate import import.csv --timezone UTC --zone a/b", "--zone is 'a/b'", "no slash or backslash"),
-    Mistake("murmurate ingest gone.csv --landing landing --meters meters.csv", "gone.csv", NO_FILE),
-    Mistake("murmurate ingest folder --landing landing --meters meters.csv", "folder is a folder", "name a file in it"),
+    Mistake("murmurate readings import", "a file is needed", "murmurate readings import --example ."),
+    Mistake("murmurate readings import import.csv", "times is without an offset", "--timezone Europe/Zurich"),
     Mistake(
-        "murmurate ingest late.csv --landing folder --meters meters.csv", "folder is no landing", "murmurate landing"
+        "murmurate readings import import.csv --timezone UTC --out short",
+        "That is 0.0 days",
+        "Import the weeks",
+        status=0,
     ),
-    Mistake("murmurate ingest late.csv --landing landing --meters gone.csv", "gone.csv", NO_FILE),
-    Mistake("murmurate ingest late.csv --landing landing --meters utf16-meters.csv", "is UTF-16", AS_UTF_8),
+    Mistake("murmurate readings import letters.csv", "with the columns a, b, c", "--meter-column"),
     Mistake(
-        "murmurate ingest late.csv --landing landing --meters semicolons.csv", "without meter", "separated by commas"
+        "murmurate readings import import.csv --timezone UTC --zone a/b", "--zone is 'a/b'", "no slash or backslash"
     ),
-    Mistake(f"murmurate ingest letters.csv {INGEST}", "header is not of readings", "must have meter_id"),
-    Mistake(f"murmurate ingest utf16-late.csv {INGEST}", "is UTF-16", AS_UTF_8),
-    Mistake(f"murmurate ingest late.csv {INGEST}", "0 readings accepted, 1 late", "murmurate import", status=1),
+    Mistake("murmurate readings ingest gone.csv --landing landing --meters meters.csv", "gone.csv", NO_FILE),
     Mistake(
-        f"murmurate ingest unknown.csv {INGEST}",
+        "murmurate readings ingest folder --landing landing --meters meters.csv",
+        "folder is a folder",
+        "name a file in it",
+    ),
+    Mistake(
+        "murmurate readings ingest late.csv --landing folder --meters meters.csv",
+        "folder is no landing",
+        "murmurate init",
+    ),
+    Mistake("murmurate readings ingest late.csv --landing landing --meters gone.csv", "gone.csv", NO_FILE),
+    Mistake("murmurate readings ingest late.csv --landing landing --meters utf16-meters.csv", "is UTF-16", AS_UTF_8),
+    Mistake(
+        "murmurate readings ingest late.csv --landing landing --meters semicolons.csv",
+        "without meter",
+        "separated by commas",
+    ),
+    Mistake(f"murmurate readings ingest letters.csv {INGEST}", "header is not of readings", "must have meter_id"),
+    Mistake(f"murmurate readings ingest utf16-late.csv {INGEST}", "is UTF-16", AS_UTF_8),
+    Mistake(
+        f"murmurate readings ingest late.csv {INGEST}",
+        "0 readings accepted, 1 late",
+        "murmurate readings import",
+        status=1,
+    ),
+    Mistake(
+        f"murmurate readings ingest unknown.csv {INGEST}",
         "line 2: is not a meter",
         "or the meter table",
         status=1,
     ),
-    Mistake("murmurate aggregate --landing landing", "--out is missing", "--out demand.parquet, or --state"),
-    Mistake("murmurate aggregate --landing landing --out d.parquet", "--meters is missing", "--meters meters.csv"),
+    Mistake("murmurate step aggregate --landing landing", "--out is missing", "--out demand.parquet, or --state"),
+    Mistake("murmurate step aggregate --landing landing --out d.parquet", "--meters is missing", "--meters meters.csv"),
     Mistake(
-        "murmurate aggregate --landing landing --meters meters.csv --out d.parquet --interval today",
+        "murmurate step aggregate --landing landing --meters meters.csv --out d.parquet --interval today",
         "--interval is today",
         "a time such as 2026-05-01T00:00Z",
     ),
     Mistake(
-        "murmurate aggregate --landing landing --out d.parquet --engine dask", "--engine is dask", "process or spark"
+        "murmurate step aggregate --landing landing --out d.parquet --engine dask",
+        "--engine is dask",
+        "process or spark",
     ),
     # folders, keys, logs
-    Mistake("murmurate landing new --minutes 7", "--minutes is 7", "must divide a day"),
-    Mistake("murmurate landing landing --minutes 30", "a landing for 900 s", "use another folder"),
-    Mistake("murmurate keys keys", "has keys already", "murmurate rotate adds one"),
-    Mistake("murmurate purge gone", "gone is no landing", "create one with murmurate landing"),
-    Mistake("murmurate verify gone.tar", "gone.tar", NO_FILE),
-    Mistake("murmurate verify plan.json", "plan.json: is no public log", "the whole log at the address of the service"),
-    Mistake("murmurate verify folder", "log is not in folder", "murmurate export log.tar writes a log"),
-    Mistake("murmurate verify file --key zz", "--key is zz", "must be 64 hexadecimal digits"),
+    Mistake("murmurate init new --minutes 7", "--minutes is 7", "must divide a day"),
+    Mistake("murmurate init --minutes 30", "a landing for 900 s", "use another folder"),
+    Mistake("murmurate step aggregate --landing gone --out d.parquet", "gone is no landing", "murmurate init"),
+    Mistake("murmurate log verify gone.tar", "gone.tar", NO_FILE),
     Mistake(
-        "murmurate verify http://127.0.0.1:1/", "Connection refused", "check the address, and whether the service runs"
+        "murmurate log verify plan.json", "plan.json: is no public log", "the whole log at the address of the service"
+    ),
+    Mistake("murmurate log verify folder", "log is not in folder", "murmurate log export log.tar writes a log"),
+    Mistake("murmurate log verify file --key zz", "--key is zz", "must be 64 hexadecimal digits"),
+    Mistake(
+        "murmurate log verify http://127.0.0.1:1/",
+        "Connection refused",
+        "check the address, and whether the service runs",
     ),
     # connection strings
-    Mistake("murmurate open plan.json", "the state database is not named", "set MURMURATE_STATE"),
+    Mistake("murmurate zone open plan.json", "the state database is not named", "set MURMURATE_STATE"),
     Mistake(
-        "murmurate roles --state harbour --log hill", "named by no connection string", "postgresql://role:password@host"
+        "murmurate init --state harbour --log hill", "named by no connection string", "postgresql://role:password@host"
     ),
     Mistake(f"murmurate client list --state {NOWHERE}", "no PostgreSQL server answers", "start it (pg_isready"),
-    Mistake(f"murmurate export log.tar --log {NOWHERE}", "no PostgreSQL server answers", "or correct host and port"),
-    Mistake("murmurate rotate --state postgresql://me:a@b@127.0.0.1/x --log x", "host name", "%40 for @"),
+    Mistake(
+        f"murmurate log export log.tar --log {NOWHERE}", "no PostgreSQL server answers", "or correct host and port"
+    ),
+    Mistake("murmurate keys rotate --state postgresql://me:a@b@127.0.0.1/x --log x", "host name", "%40 for @"),
     Mistake("murmurate client remove", "the name of the client is missing", "murmurate client remove head-end"),
     Mistake("murmurate client delete head-end", "action is delete", "must be add, remove or list"),
 ]
@@ -194,7 +221,7 @@ def test_a_byte_order_mark_is_no_mistake(line, folder, monkeypatch):
 
 def test_a_meter_table_and_readings_with_a_byte_order_mark_are_read(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    line = "murmurate ingest mark-late.csv --landing landing --meters mark-meters.csv"
+    line = "murmurate readings ingest mark-late.csv --landing landing --meters mark-meters.csv"
     assert "1 late, 0 refused" in run_in_process(line, monkeypatch).stdout
 
 

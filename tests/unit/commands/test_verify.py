@@ -1,4 +1,4 @@
-"""`murmurate verify` on copies in files: what it prints, its exit status, and damage of any kind."""
+"""`murmurate log verify` on copies in files: what it prints, its exit status, and damage of any kind."""
 
 import gzip
 import json

@@ -328,7 +328,7 @@ def test_a_page_follows_the_log():
 def test_the_page_tells_how_to_verify_and_which_key_signs():
     view = with_keys(view_of(zone="old town; rm -rf"), "ab" * 32, "cd" * 32)
     text = Parsed(zone_page(view, NOW_S, BASE, KEY)).text
-    assert f"murmurate verify {BASE}/zones/old%20town%3B%20rm%20-rf/log.jsonl --key {KEY}" in text
+    assert f"murmurate log verify {BASE}/zones/old%20town%3B%20rm%20-rf/log.jsonl --key {KEY}" in text
     assert "now signed by cdcdcdcd…, its successor" in text
     assert "Compare it with the one that the operator shows elsewhere" in text
     assert "successor" not in zone_page(with_keys(view, "ab" * 32, "ab" * 32), NOW_S, BASE, KEY)

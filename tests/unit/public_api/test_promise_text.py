@@ -147,7 +147,7 @@ def test_the_plan_page_has_what_a_regulator_asks_for():
     assert "paid 30 minutes later" in page.text
     assert "moves the demand of the zone by at most 15.0 kWh" in page.text  # 5 kWh ln 20
     assert "moves by at most 0.300 Rappen per kWh" in page.text  # 0.0002 CHF/kWh a kWh
-    assert f"murmurate verify {BASE}/zones/harbour/log.jsonl --key {KEY}" in page.text
+    assert f"murmurate log verify {BASE}/zones/harbour/log.jsonl --key {KEY}" in page.text
     assert " ".join(["abababab"] * 8) in page.text
     assert f"{BASE}/plans/{'0' * 64}.json" in page.links
 

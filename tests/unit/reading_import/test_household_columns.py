@@ -154,7 +154,7 @@ def test_the_rate_of_the_zone_file_does_not_tell_the_number_of_households(tmp_pa
 def test_the_command_says_loudly_that_meters_are_taken_for_households(tmp_path):
     path = tmp_path / "readings.csv"
     path.write_bytes(to_text(rows_of(["meter", "owner"])))
-    arguments = ["import", str(path), "--interval-minutes", "60", "--out", str(tmp_path / "out")]
+    arguments = ["readings", "import", str(path), "--interval-minutes", "60", "--out", str(tmp_path / "out")]
     shown = CliRunner().invoke(app, arguments).output
     assert "Warning: Each meter is taken for a household of its own" in shown
     assert "from 3 meters of 3 households" in shown

@@ -60,7 +60,9 @@ def read_past_readings(path: Path, interval_s: int, zone: str) -> PastReadings:
     found = join_meters(table, household, MAX_MISSING_SHARE, slots)
     if not found.meters:
         said = f"without a household that has 90 % of its {length:,} intervals of {interval_s // 60} min"
-        allowed = "must have readings at the interval of the plan; murmurate import --interval-minutes makes them"
+        allowed = (
+            "must have readings at the interval of the plan; murmurate readings import --interval-minutes makes them"
+        )
         raise ReadingError(str(path), said, allowed)
     kinds = rows.about.get("kind")
     return PastReadings(

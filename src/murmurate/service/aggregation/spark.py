@@ -73,7 +73,7 @@ def spark_session(master: str) -> Any:
     if master.startswith("local") or "//127.0.0.1:" in master or "//localhost:" in master:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    builder = SparkSession.builder.master(master).appName("murmurate aggregate")
+    builder = SparkSession.builder.master(master).appName("murmurate step aggregate")
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:

@@ -57,7 +57,7 @@ def unusable_zones(demand: Demand, terms: Mapping[str, ReleaseTerms | None], int
     for row, zone in enumerate(demand.zones):
         plan = terms.get(zone)
         if plan is None:
-            reasons[zone] = "is not open; murmurate open plan.json"
+            reasons[zone] = "is not open; murmurate zone open plan.json"
         elif plan.interval_s != interval_s:
             reasons[zone] = f"is planned for intervals of {plan.interval_s} s, not {interval_s} s"
         elif (reason := plan.not_hidden_reason(demand.bounds_at(row))) is not None:

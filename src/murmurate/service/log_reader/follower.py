@@ -2,8 +2,8 @@
 
 A reader of the log needs no more rights than the public has. What does not follow from what was read before is not
 shown: the shard stands still, and the reason is kept. At the start the tiles of the prices that are paid now are
-checked, and not the days before them: anybody can do that with `murmurate verify`. Older prices are read afterwards, a
-few tiles at a time, so that the last prices of all zones are there at once.
+checked, and not the days before them: `murmurate log verify` does that. Older prices are read
+afterwards, a few tiles at a time, so that the last prices of all zones are there at once.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class TilesArchivedError(MurmurateError):
     """Tiles that were asked for have left the log, and the archive is not at hand."""
 
     def __init__(self, shard: str) -> None:
-        allowed = "has left this service: ask its operator for the archive, which murmurate verify takes"
+        allowed = "has left this service: ask its operator for the archive, which murmurate log verify takes"
         super().__init__("log", f"of {shard} so long ago", allowed)
 
 
@@ -244,7 +244,7 @@ class LogReader:
         return table
 
     def read_log_chunks(self, view: ZoneView) -> Iterator[bytes]:
-        """The lines of one zone as a file that `murmurate verify` takes, up to the last tile of the view.
+        """The lines of one zone as a file that `murmurate log verify` takes, up to the last tile of the view.
 
         Each chunk is read in a transaction of its own, and may be empty. The log only grows: chunks of one moment are
         those up to the tile that was the last one then.

@@ -33,7 +33,7 @@ def find_attention(
     if not status.zone_count and not status.broken_shards:
         if status.closed_count:
             return []  # all zones were closed: nothing is due
-        return [AttentionItem("zones", "none is open", "murmurate open plan.json opens one")]
+        return [AttentionItem("zones", "none is open", "murmurate zone open plan.json opens one")]
     return [
         *_log_and_worker(status, needs_worker=needs_worker),
         *_last_release(status),
@@ -45,7 +45,7 @@ def find_attention(
 def _log_and_worker(status: ServiceStatus, *, needs_worker: bool) -> Iterator[AttentionItem]:
     """Yield broken logs, a worker that is silent, and zones that are behind."""
     for shard, reason in sorted(status.broken_shards.items())[:MAX_REASONS]:
-        remedy = "murmurate repair names the tile; docs/how-to/restore.md says what to do. Its zones stand still"
+        remedy = "murmurate log repair names the tile; docs/how-to/restore.md says what to do. Its zones stand still"
         yield AttentionItem(f"shard {shard}", f"its log is not valid: {reason}", remedy)
     remedy = "start it with murmurate serve, or read its last messages: without it no price is released"
     if not needs_worker:
@@ -87,7 +87,7 @@ def _last_release(status: ServiceStatus) -> Iterator[AttentionItem]:
         (
             without_plan,
             "withheld",
-            "its plan cannot be used, for the reason above; murmurate open with its plan.json restores a damaged one",
+            "its plan cannot be used, for the reason above; murmurate zone open PLAN restores a damaged one",
         ),
         (
             withheld - without_plan,
@@ -111,7 +111,7 @@ def _feed(status: ServiceStatus, settings: ServiceSettings) -> Iterator[Attentio
         words = f"fewer meters than the quorum of {100 * settings.quorum:.0f} % have reported: {first}{more}"
         yield AttentionItem("feed", words, "check the head-end, its token and the broker")
     if not any(client.zones for client in status.clients) and not (settings.mqtt and settings.mqtt.readings):
-        remedy = "murmurate client add head-end --zone ZONE lets one send them; murmurate ingest takes files"
+        remedy = "murmurate client add head-end --zone ZONE lets one send them; murmurate readings ingest takes files"
         yield AttentionItem("feed", "no client may send readings", remedy)
 
 

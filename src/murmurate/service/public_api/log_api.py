@@ -1,4 +1,4 @@
-"""The public log itself: shards, tiles, documents, and the lines of one zone for `murmurate verify`.
+"""The public log itself: shards, tiles, documents, and the lines of one zone for `murmurate log verify`.
 
 A few clients fetch the lines of a zone at once, and a slow one makes room for others.
 """

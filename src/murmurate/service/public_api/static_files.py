@@ -147,7 +147,7 @@ class StaticFileWriter:
         remedy = "put them back from a copy"
         if left == archived:
             self._listed[shard.name] = shard_entry(shard, has_archived=not archived)
-            remedy = "set archive in the settings to the folder of murmurate archive"
+            remedy = "set archive in the settings to the folder of murmurate log archive"
         if left != archived or (archived and was_whole):
             extra = {"shard": shard.name, "count": len(left), "first": min(left), "remedy": remedy}
             logger.error("tiles lost", extra=extra)

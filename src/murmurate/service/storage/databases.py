@@ -59,8 +59,8 @@ _FAILURES = {
     "25006": "it takes no changes: it is a standby, or set to read-only; name the primary server",
     "53100": "the disk of its server is full; make room, then run the command again",
     "53300": "its server has too many connections; wait, or raise its max_connections",
-    "42P01": "it has other tables than this version needs; murmurate open plan.json brings it up to date",
-    "42703": "it has other tables than this version needs; murmurate open plan.json brings it up to date",
+    "42P01": "it has other tables than this version needs; murmurate zone open plan.json brings it up to date",
+    "42703": "it has other tables than this version needs; murmurate zone open plan.json brings it up to date",
     "57014": "a statement took too long; run the command again when the server is less busy",
 }
 _FAILING_OTHERWISE = "nothing is half done: see the server's own log, then run the command again"
@@ -144,7 +144,7 @@ class Database:
             allowed = connection_remedy(error, self.source)
             raise DatabaseUnreachableError(f"the {self.store} database", "out of reach", allowed) from None
         if prepared and row != (True,):
-            allowed = "has none of our tables yet; murmurate open plan.json prepares it"
+            allowed = "has none of our tables yet; murmurate zone open plan.json prepares it"
             raise MurmurateError(f"the {self.store} database", "empty", allowed)
 
     def check_syntax(self) -> None:

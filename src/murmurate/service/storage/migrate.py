@@ -200,7 +200,7 @@ def _explain_refusal(store: StoreName) -> Iterator[None]:
         allowed = f"another session has kept a lock on its tables for {LOCK_TIMEOUT_S} s: end it, then try again"
         raise MurmurateError(f"the {store} database", "locked", allowed) from None
     except errors.InsufficientPrivilege:
-        allowed = "this version needs changes to it: run murmurate open, or murmurate repair, as its owner"
+        allowed = "this version needs changes to it: run murmurate zone open, or murmurate log repair, as its owner"
         found = "empty or of an earlier version"
         remedy = f"{allowed}, or as a superuser: ALTER DATABASE .. OWNER TO .."
         raise MurmurateError(f"the {store} database", found, remedy) from None

@@ -4,7 +4,7 @@
     tiles/<shard>/<first>-<last>.tar         the tiles of a range of numbers, each as `tiles/<shard>/<number>.tile`
 
 Each shard is there from its first tile on, without a gap. A file is written once and never changed. The folder is a
-copy of the log that `murmurate verify` takes. The time of a file in a tar is when the log took the tile.
+copy of the log that `murmurate log verify` takes. The time of a file in a tar is when the log took the tile.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class TileArchive:
         make_directory(folder, _PUBLIC_FOLDER_MODE)
         path = folder / f"{first:012}-{last:012}.tar"
         if not write_once(path, data.getbuffer()):
-            raise MurmurateError("archive", path, "was written by another process: run murmurate archive again")
+            raise MurmurateError("archive", path, "was written by another process: run murmurate log archive again")
         return TileRange(first, last, path)
 
     @contextmanager
@@ -145,7 +145,7 @@ class TileArchive:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                allowed = "in use: another murmurate archive writes to it; wait until it has ended"
+                allowed = "in use: another murmurate log archive writes to it; wait until it has ended"
                 raise MurmurateError("archive", self.folder, allowed) from None
             yield
         finally:

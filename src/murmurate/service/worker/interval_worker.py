@@ -178,7 +178,9 @@ class IntervalWorker:
         no_meters = dict.fromkeys(sorted(self._aggregation.zones_without_meters), without)
         damaged = {}  # plans that are damaged in the state, while this process still has them in memory
         if plans := self.context.state.find_damaged_plans():
-            words = "its plan is damaged in the state, and after a restart its price is withheld: murmurate open with "
+            words = (
+                "its plan is damaged in the state, and after a restart its price is withheld: murmurate zone open with "
+            )
             words += "its plan.json restores it"
             damaged = {zone: words for zone, plan in self.context.state.plan_by_zone().items() if plan in plans}
         return late | no_meters | self._aggregation.household_count_warnings | damaged

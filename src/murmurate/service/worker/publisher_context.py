@@ -109,7 +109,7 @@ class PublisherContext:
         self.log.close()
 
     def reload_keyring(self) -> None:
-        """Read the keys again: `murmurate rotate` may have added one. Raises MurmurateError where one is damaged."""
+        """Read the keys again: `murmurate keys rotate` may have added one. Raises MurmurateError for a damaged one."""
         if self.keys is not None:
             self.keyring = load_keyring(self.keys)
 
@@ -182,4 +182,4 @@ class PublisherContext:
         text = self.log.documents([digest]).get(digest)
         if text is not None:
             return text
-        raise MurmurateError("plan", digest, "is in no store; run murmurate open with its plan.json")
+        raise MurmurateError("plan", digest, "is in no store; run murmurate zone open with its plan.json")

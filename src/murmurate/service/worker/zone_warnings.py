@@ -14,13 +14,13 @@ def warn_of_household_counts(planned: Mapping[str, int], in_table: Mapping[str, 
     """Return the zones whose plan is made for far more or fewer households than the meter table has.
 
     >>> warn_of_household_counts({"harbour": 801, "hill": 100}, {"harbour": 2, "hill": 99})
-    {'harbour': 'has 2 households in the meter table, and its plan is made for 801: its prices are off, because its forecast and its rate curve are made for another number. Its privacy is not. Correct the meter table, or change to a plan for these households (murmurate plan, murmurate change)'}
+    {'harbour': 'has 2 households in the meter table, and its plan is made for 801: its prices are off, because its forecast and its rate curve are made for another number. Its privacy is not. Correct the meter table, or change to a plan for these households (murmurate plan, murmurate zone change)'}
     """  # noqa: E501
     return {
         zone: f"has {count:,} {'household' if count == 1 else 'households'} in the meter table, and its plan is made "
         f"for {planned[zone]:,}: its prices are off, because its forecast and its rate curve are made for another "
         "number. Its privacy is not. Correct the meter table, or change to a plan for these households (murmurate "
-        "plan, murmurate change)"
+        "plan, murmurate zone change)"
         for zone, count in sorted(in_table.items())
         if planned.get(zone) and is_count_off(planned[zone], count)
     }

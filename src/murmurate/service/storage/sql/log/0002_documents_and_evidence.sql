@@ -1,6 +1,6 @@
 -- What a role that may append can do without a signing key: nothing that lasts.
 
--- What was in the log and is not part of it: no reader accepts it. The owner moves it here with murmurate repair.
+-- What was in the log and is not part of it: no reader accepts it. The owner moves it here with murmurate log repair.
 CREATE TABLE public_log.evidence (
     kind text NOT NULL CHECK (kind IN ('tile', 'document', 'claim')),
     shard text, -- of a tile or a claim
@@ -16,7 +16,7 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON public_log.evi
 GRANT SELECT ON public_log.evidence TO PUBLIC;
 
 -- A document is under its own digest. That of a plan is of the text without the member that names it. Documents under
--- another digest, which no reader accepts, are set aside: murmurate repair publishes the right ones from the state.
+-- another digest, which no reader accepts, are set aside: murmurate log repair publishes the right ones from the state.
 ALTER TABLE public_log.document DISABLE TRIGGER append_only;
 WITH wrong AS (
     DELETE FROM public_log.document

@@ -1,4 +1,4 @@
--- Old tiles leave the log after they were written to files and read back: `murmurate archive`. Only the owner can do it.
+-- Old tiles leave the log after they were written to files and read back: `murmurate log archive`. Only the owner can do it.
 
 -- How far the releases of a shard are in the archive alone. Tiles without rows (open, zones, key) stay in the log: with
 -- them a reader follows the keys from the first tile to the first release that is still here.

@@ -1,0 +1,65 @@
+"""`murmurate init`: what a service needs before its first zone: keys, a landing, tables and, if wanted, roles."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from murmurate.commands.console import stderr, stdout, warn_of_open_schemas
+from murmurate.commands.json_output import print_json
+from murmurate.errors import MurmurateError
+from murmurate.service.keyring import create_keyring, has_keys
+from murmurate.service.landing.layout import Landing
+from murmurate.service.storage.databases import Databases, mask_database_errors
+from murmurate.service.storage.migrate import create_roles, migrate_database
+from murmurate.units import SECONDS_PER_DAY
+
+
+def initialize(
+    folder: Path,
+    databases: Databases | None,
+    *,
+    minutes: int,
+    shard_meters: int,
+    with_roles: bool = False,
+    as_json: bool = False,
+) -> None:
+    """`murmurate init`: create what is missing. What is there already stays as it is."""
+    if SECONDS_PER_DAY % (60 * minutes):
+        raise MurmurateError("--minutes", minutes, "must divide a day, such as 5, 15, 30 or 60")
+    if databases is not None:
+        databases.check_reachable(prepared=False)
+    landing = Landing.create(folder / "landing", interval_s=60 * minutes, shard_meters=shard_meters)
+    keys = folder / "keys"
+    are_new = not has_keys(keys)
+    public_key = create_keyring(keys).newest_signer.public_key
+    if not as_json:
+        example = landing.shard_folder(int(time.time()) // landing.interval_s * landing.interval_s, 0)
+        stdout.print(f"Public key: {public_key}")
+        if are_new:
+            stdout.print("Publish it in a place other than the log. Readers verify the log with it.")
+            stdout.print(f"Keep a copy of {keys}/ where only you can read it: its holder can sign for you.")
+        stdout.print(f"Readings go to {example}/*.parquet")
+        stdout.print(f"and so on: a folder for each {minutes} min of UTC, in it one for each {shard_meters:,} meters.")
+        stdout.print("Columns: meter, interval_start, energy_wh. Keep it where only the curator can read.")
+    roles = {} if databases is None else prepare_databases(databases, with_roles=with_roles)
+    if as_json:
+        print_json({"public_key": public_key, "keys": str(keys), "landing": str(landing.root), "databases": roles})
+        return
+    if databases is None:
+        stdout.print("No database was prepared: set MURMURATE_STATE and MURMURATE_LOG, and run it again.")
+    for store, names in roles.items():
+        stdout.print(f"Tables of the {store} are ready." + (f" Roles: {', '.join(names)}." if names else ""))
+    if with_roles:
+        stderr.print("The roles have no login. For each process: CREATE ROLE .. LOGIN PASSWORD .. IN ROLE ..;")
+
+
+def prepare_databases(databases: Databases, *, with_roles: bool = False) -> dict[str, list[str]]:
+    """Bring both databases to this version. Return the roles of each: none if none are wanted."""
+    roles: dict[str, list[str]] = {}
+    with mask_database_errors():
+        for database in (databases.state, databases.log):
+            migrate_database(database.dsn, database.store)
+            roles[database.store] = list(create_roles(database.dsn, database.store)) if with_roles else []
+        warn_of_open_schemas(databases)
+    return roles
