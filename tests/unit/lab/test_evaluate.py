@@ -14,9 +14,8 @@ from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, MomentSums, sum_clipped
 from murmurate.lab.evaluate.region import RegionSize, simulate_region
-from murmurate.lab.evaluate.ways import Supply, answer, price_season, waste
+from murmurate.lab.evaluate.ways import Supply, answer, meeting_price, price_season, waste
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
-from murmurate.prediction.zone_prediction import meeting_price
 from murmurate.privacy.divergence import huber_variance
 
 NOISE = NoiseLaw(scale=37.010**2 / 53.293, core=53.293)
