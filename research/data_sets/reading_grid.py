@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.errors import ReadingError
-from murmurate.reading_import.cell_values import parse_energy
+from murmurate.readings.cell_values import parse_energy
 from murmurate.units import WH_PER_KWH, BoolArray, FloatArray, IntArray
 
 _FLOAT_DIGITS = 6  # of a Wh, beyond which a binary fraction differs from the decimal one that was written

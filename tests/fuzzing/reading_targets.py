@@ -8,16 +8,16 @@ from dataclasses import replace
 import pyarrow as pa
 
 from murmurate.errors import ReadingError
-from murmurate.service.ingest.batch import ReadingBatch, Refusals
-from murmurate.service.ingest.cumulative_register import parse_register_reading
-from murmurate.service.ingest.formats.green_button import parse_green_button
-from murmurate.service.ingest.formats.parquet import parse_parquet
-from murmurate.service.ingest.formats.text_lines import (
+from murmurate.readings.batch import ReadingBatch, Refusals
+from murmurate.readings.green_button import parse_green_button
+from murmurate.readings.parquet import parse_parquet
+from murmurate.readings.text_lines import (
     parse_csv,
     parse_csv_strictly,
     parse_json_lines,
     parse_json_lines_strictly,
 )
+from murmurate.service.ingest.cumulative_register import parse_register_reading
 from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageIngest
 from murmurate.service.ingest.message_queue import MessageAttempts, ReceivedMessage
 from tests.fuzzing.fuzz_target import FuzzTarget

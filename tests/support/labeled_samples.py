@@ -1,4 +1,4 @@
-"""Samples of households with known occupancy, drawn from known habits and written as a sample file."""
+"""Samples of households with known occupancy, drawn from known habits and written as an import does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, per_interval_probability, sample_occupancy
+from tests.support.reading_dialects import write_imported
 
+MONDAY_S = 1_767_571_200  # 2026-01-05T00:00Z
 STARTS = (7, 8, 16, 23)  # hours at which the periods of the day begin
 ARRIVE, LEAVE = (0.98, 0.05, 0.99, 0.01), (0.05, 0.95, 0.05, 0.995)  # during each period
 
@@ -22,13 +24,10 @@ def resident_chains(households: int, per_hour: int = 1) -> OccupancyChains:
 
 
 def write_labeled_sample(
-    path: Path, *, households: int, days: int, seed: int, per_hour: int = 1, kind: str = ""
+    path: Path, *, households: int, days: int, seed: int, per_hour: int = 1, kinds: list[str] | None = None
 ) -> Path:
-    """Write readings and occupancy of independent households that live by these habits."""
+    """Write readings and occupancy of independent households that live by these habits, from a Monday on."""
     model = OccupancyModel(groups=(resident_chains(households, per_hour),))
-    occupied = sample_occupancy(model, days * 24 * per_hour, np.random.default_rng(seed)).astype(int)
-    last = f",{kind}" if kind else ""
-    rows = [f"{t},{h},{100 + 200 * home},{home}{last}" for (t, h), home in np.ndenumerate(occupied)]
-    header = "interval,household,energy_wh,occupied" + (",kind" if kind else "")
-    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    return path
+    occupied = sample_occupancy(model, days * 24 * per_hour, np.random.default_rng(seed))
+    place = {"start_s": MONDAY_S, "interval_s": 3600 // per_hour, "occupied": occupied}
+    return write_imported(path, 100.0 + 200 * occupied, **place, **({"kind": kinds} if kinds else {}))

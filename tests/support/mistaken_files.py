@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
 from murmurate.service.keyring import create_keyring
 from murmurate.service.landing.layout import Landing
 from tests.support.operator_cli import made_plan
+from tests.support.reading_dialects import write_imported
 
 QUICK_ZONE = EXAMPLE_ZONE_FILE.replace("any 24 h: epsilon 1, delta 1e-6", "interval: 0.5").replace(
     ', "any moment: 1"', ""
@@ -55,17 +58,17 @@ def write_mistaken_files(folder: Path) -> None:
         "import.csv": "id,time,kWh\nA,2026-01-01 00:00,0.2\nA,2026-01-01 00:30,0.2\n",
         "late.csv": "meter_id,interval_start,energy_wh\n1,2026-01-01T00:00:00Z,100\n",
         "unknown.csv": "meter_id,interval_start,energy_wh\n77,2026-01-01T00:00:00Z,100\n",
-        "one-day.csv": rows("interval,household,energy_wh", "{at},{home},100"),
-        "sample.csv": rows("interval,household,energy_wh,occupied", "{at},{home},100,1"),
         "history.csv": rows("start,kwh", "2026-01-01T{hour:02}:{minute:02}Z,100", homes=1),
         "local.csv": rows("start,kwh", "2026-01-01T{hour:02}:{minute:02},100", homes=1),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    for name in ("right.toml", "plan.json", "meters.csv", "late.csv", "one-day.csv", "history.csv", "sample.csv"):
+    for name in ("right.toml", "plan.json", "meters.csv", "late.csv", "history.csv"):
         text = (folder / name).read_text(encoding="utf-8")
         (folder / f"utf16-{name}").write_text(text, encoding="utf-16")
         (folder / f"mark-{name}").write_text(text, encoding="utf-8-sig")
+    day = np.full((96, 3), 100.0)
+    write_imported(folder / "day.parquet", day, start_s=1_767_225_600, interval_s=900, occupied=day > 0)
     (folder / "latin.toml").write_bytes(QUICK_ZONE.replace("harbour", "Zürich").encode("cp1252"))
     (folder / "folder").mkdir()
     Landing.create(folder / "landing")

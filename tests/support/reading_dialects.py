@@ -11,11 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurate.reading_import.file_import import FileOptions
-from murmurate.reading_import.import_run import ImportOutput, import_readings
+from murmurate.commands.import_readings import import_readings
+from murmurate.readings.file_import import FileOptions
+from murmurate.readings.import_run import ImportOutput
 from murmurate.time_zones import load_time_zone
 from tests.support.green_button_feeds import DELTA, Meter, entries, feed
 
@@ -131,3 +133,23 @@ def half_hours(first: str, last: str, meters: Sequence[str] = ("A", "B"), step_s
 def is_without_gaps(readings: Readings, step_s: int) -> bool:
     starts = sorted({start for _, start in readings})
     return all(later - start == step_s for start, later in pairwise(starts))
+
+
+def write_imported(path, energy_wh, *, start_s, interval_s, time_zone="UTC", occupied=None, **texts):
+    """Write readings [interval, meter] as `murmurate import` does; NaN: none. `texts` are columns of each meter."""
+    intervals, meters = energy_wh.shape
+    keep = ~np.isnan(energy_wh.ravel())
+    start_ms = np.repeat(1000 * (start_s + interval_s * np.arange(intervals)), meters)[keep]
+    texts = {"meter_id": [f"m{n}" for n in range(meters)], "zone": ["town"] * meters, "kind": ["home"] * meters} | texts
+    columns = {
+        "timestamp": pa.array(start_ms, pa.timestamp("ms", time_zone)),
+        "interval_start": pa.array(start_ms, pa.timestamp("ms", "UTC")),
+        "energy_wh": pa.array(energy_wh.ravel()[keep].astype(np.int64)),
+    }
+    for name, values in texts.items():
+        kind = pa.int64() if isinstance(values[0], int) else pa.string()
+        columns[name] = pa.array(np.tile(np.array(values, object), intervals)[keep], kind)
+    if occupied is not None:
+        columns["occupied"] = pa.array(occupied.ravel().astype(bool)[keep])
+    pq.write_table(pa.table(columns), path)
+    return path

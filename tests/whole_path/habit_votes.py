@@ -16,6 +16,7 @@ import numpy as np
 
 from murmurate.commands.habits import HabitOptions, learn_habits
 from murmurate.habits.private_counts import HabitCells, count_steps, release_counts
+from tests.support.reading_dialects import write_imported
 
 LEARNED_MODELS = ["learned", "learned_bound"]
 
@@ -64,12 +65,10 @@ def learned_text(day: int) -> str:
     """Return what `murmurate habits` writes for a zone file, from a made sample of days of so many intervals."""
     changes = np.random.default_rng(day).random((day * 20, 400)) < 0.15
     occupied = np.cumsum(changes, axis=0) % 2
-    rows = [
-        f"{at},{home},0,{state}" for at, states in enumerate(occupied.tolist()) for home, state in enumerate(states)
-    ]
+    place = {"start_s": 0, "interval_s": 86_400 // day, "occupied": occupied}
     options = HabitOptions(epsilon="3", periods="00:00", interval_minutes=1440 // day, max_changes=day)
     with tempfile.TemporaryDirectory(prefix="murmurate-") as name, redirect_stdout(io.StringIO()):
-        sample, out = Path(name) / "sample.csv", Path(name) / "habits.toml"
-        sample.write_text("\n".join(["interval,household,energy_wh,occupied", *rows]) + "\n", encoding="utf-8")
+        out = Path(name) / "habits.toml"
+        sample = write_imported(Path(name) / "sample.parquet", np.zeros(occupied.shape), **place)
         learn_habits(sample, out, options, RecordedScales())
         return out.read_text(encoding="utf-8")

@@ -10,10 +10,11 @@ from random import Random
 from typing import NamedTuple
 
 from murmurate.commands import zone_inputs
+from murmurate.commands.import_readings import import_readings
 from murmurate.planning.zone_file import parse_zone
-from murmurate.reading_import.columns import ColumnNames
-from murmurate.reading_import.file_import import FileOptions
-from murmurate.reading_import.import_run import ImportOutput, import_readings
+from murmurate.readings.columns import ColumnNames
+from murmurate.readings.file_import import FileOptions
+from murmurate.readings.import_run import ImportOutput
 from tests.whole_path.simulated_history import SHARED_MEMORY
 
 METER_BOUND_WH = 500

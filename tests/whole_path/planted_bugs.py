@@ -26,9 +26,9 @@ from murmurate.privacy import leakage, noise
 from murmurate.privacy.accountant import PureDpAccountant
 from murmurate.publisher import tile_writer
 from murmurate.publisher.tile_writer import TileWriter
-from murmurate.reading_import.meter_columns import MeterColumns
+from murmurate.readings import text_lines
+from murmurate.readings.meter_columns import MeterColumns
 from murmurate.service.aggregation import submit_demand
-from murmurate.service.ingest.formats import text_lines
 from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.public_api import app
 from murmurate.time_zones import LocalClock

@@ -80,5 +80,5 @@ def require_publisher() -> None:
 
 
 def require_service(extra: str = "service") -> None:
-    servers = ("starlette", "uvicorn", "httptools", "jinja2", "paho", "prometheus_client")
+    servers = ("starlette", "uvicorn", "httptools", "jinja2", "msgspec", "paho", "prometheus_client")
     require_extra(extra, "psycopg", "psycopg_pool", "pyarrow", "opendp", "scipy", *servers)

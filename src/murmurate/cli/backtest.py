@@ -38,8 +38,7 @@ def run_backtest_command(
 ) -> None:
     """Bill past readings at a flat rate, a forecast, the plan's private price and exact data."""
     require_lab()
-    if readings.suffix == ".parquet":
-        require_parquet()
+    require_parquet()
     from murmurate.commands.backtest import back_test_bills  # noqa: PLC0415
     from murmurate.lab.backtest.zone_back_test import BackTestOptions  # noqa: PLC0415
 

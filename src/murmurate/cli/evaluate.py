@@ -29,8 +29,7 @@ ComparedPromises = Annotated[
 OwnReadings = Annotated[
     Path | None,
     typer.Option(
-        help="Your own readings instead of a simulated region: CSV or Parquet with interval or timestamp, "
-        "household, energy_wh; five weeks of quarter hours or more.",
+        help="Your own readings instead of a simulated region, from murmurate import: five weeks of quarter hours.",
         exists=True,
         dir_okay=False,
     ),
@@ -46,7 +45,7 @@ ForecastHistory = Annotated[
 ]
 ForecastSample = Annotated[
     Path | None,
-    typer.Option(help="From households that agreed: CSV interval,household,energy_wh,occupied, a week or more."),
+    typer.Option(help="From households that agreed: readings from murmurate import, a week or more."),
 ]
 ForecastWeather = Annotated[
     Path | None, typer.Option(help="With --sample or --log: CSV start,temperature_c, for the response to cold.")
@@ -129,9 +128,6 @@ def make_forecast_file(
     max_day_kwh: Annotated[
         float, typer.Option(help="With --sample: what a household uses a day at most; more is cut off.", min=1)
     ] = 25.0,
-    start: Annotated[
-        str | None, typer.Option(help="With --sample: when interval 0 began, as 2025-01-06T00:00+01:00.")
-    ] = None,
     temperature: ForecastWeather = None,
     log: ForecastLog = None,
     zone: Annotated[str | None, typer.Option(help="With --log: whose noised demand is taken.")] = None,
@@ -146,6 +142,8 @@ def make_forecast_file(
     if log is not None and log.lower().startswith(("postgresql://", "postgres://")):
         require_database()
     require_planning()
+    if sample is not None:
+        require_parquet()
     from murmurate.commands.forecast import ForecastOptions, make_forecast  # noqa: PLC0415
     from murmurate.commands.log_forecast import LogOptions  # noqa: PLC0415
 
@@ -158,7 +156,6 @@ def make_forecast_file(
         sample=sample,
         epsilon=epsilon,
         max_day_kwh=max_day_kwh,
-        start=start,
         temperature=temperature,
         holidays=holidays,
         time_zone=time_zone or "UTC",
@@ -209,7 +206,7 @@ def run_evaluate_command(
 ) -> None:
     """Compare a private price with a forecast, an echo and exact data."""
     require_lab()
-    if readings is not None and readings.suffix == ".parquet":
+    if readings is not None:
         require_parquet()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # every core has a process of ours already
     from murmurate.commands.evaluate import EvaluateOptions, evaluate_prices, make_setting, parse_sizes  # noqa: PLC0415

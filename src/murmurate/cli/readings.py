@@ -91,7 +91,7 @@ def run_import_command(
         return
     require_parquet()
     from murmurate.commands.import_readings import import_files, make_file_options, make_output  # noqa: PLC0415
-    from murmurate.reading_import.columns import ColumnNames  # noqa: PLC0415
+    from murmurate.readings.columns import ColumnNames  # noqa: PLC0415
 
     clock = (time_zone, stamps, dates)
     minutes = (interval_minutes, source_minutes)

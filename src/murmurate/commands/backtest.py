@@ -8,9 +8,9 @@ from rich.console import Console
 
 from murmurate.commands.plan_documents import read_plan_document
 from murmurate.lab.backtest.back_test_report import make_back_test_report, write_household_bills
-from murmurate.lab.backtest.past_readings import read_past_readings
 from murmurate.lab.backtest.zone_back_test import BackTestOptions, ZonePlan, back_test_zone
 from murmurate.lab.report import make_progress_bar
+from murmurate.readings.imported_file import read_past_readings
 
 
 def back_test_bills(

@@ -13,7 +13,6 @@ from murmurate.lab.evaluate.evaluation import count_tasks, evaluate_region
 from murmurate.lab.evaluate.evaluation_report import make_evaluation_report
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, parse_promises, plan_noise
-from murmurate.lab.evaluate.readings_file import HouseholdReadings, read_households
 from murmurate.lab.evaluate.region import (
     USUAL_REGION,
     Region,
@@ -25,6 +24,7 @@ from murmurate.lab.evaluate.region import (
 from murmurate.lab.evaluate.ways import Supply
 from murmurate.lab.evaluate.zone_pricing import Setting
 from murmurate.lab.report import make_progress_bar
+from murmurate.readings.imported_file import PastReadings, read_households
 
 DEFAULT_SIZES, QUICK_SIZES = (300, 1_000, 3_000, 10_000, 100_000), (300, 1_000)
 _QUICK_REGION = RegionSize(sample=3_000, whole=6_000, zones=3, days=49)
@@ -94,7 +94,7 @@ def evaluate_prices(options: EvaluateOptions) -> None:
 
 
 def _make_region(
-    options: EvaluateOptions, sizes: tuple[int, ...], readings: HouseholdReadings | None, bar: Progress
+    options: EvaluateOptions, sizes: tuple[int, ...], readings: PastReadings | None, bar: Progress
 ) -> tuple[Region, dict[str, Any]]:
     """Return the region, and facts on where it comes from."""
     if readings is not None and options.readings is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,14 @@ from murmurate.lab.forecast_files import (
     read_holidays,
     utc_offsets,
 )
-from murmurate.lab.sample_file import read_sample
 from murmurate.prediction.calendar import CalendarSlots, locate_intervals
 from murmurate.prediction.forecast_sources import forecast_from_history, forecast_from_sample, forecast_from_table
 from murmurate.prediction.private_sample import PrivateSample, cast_votes, choose_layout, release_votes
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.privacy.noise import NoiseSampler, SystemNoise
+from murmurate.readings.imported_file import read_sample
 from murmurate.time_zones import load_time_zone
-from murmurate.units import SECONDS_PER_DAY, FloatArray, parse_fraction
+from murmurate.units import FloatArray, parse_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,6 @@ class ForecastOptions:
     sample: Path | None
     epsilon: str | None
     max_day_kwh: float
-    start: str | None
     temperature: Path | None
     holidays: Path | None
     time_zone: str
@@ -53,7 +51,7 @@ def make_forecast(options: ForecastOptions, out: Path, noise: NoiseSampler | Non
     sources = {"--h25": options.h25_kwh, "--history": options.history, "--sample": options.sample, "--log": options.log}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
-        allowed = "must be one of --h25 3500, --history demand.csv, --sample readings.csv and --log log.jsonl"
+        allowed = "must be one of --h25 3500, --history demand.csv, --sample readings.parquet and --log log.jsonl"
         raise ModelError("source", " and ".join(given) or "missing", allowed)
     if options.interval_minutes < 1 or 1440 % options.interval_minutes:
         raise ModelError("interval-minutes", options.interval_minutes, "must divide a day, for example 15")
@@ -114,14 +112,10 @@ def _from_sample(
     """
     if options.epsilon is None:
         raise PrivacyError("epsilon", "missing", "must say what each household of the sample spends: --epsilon 1")
-    if options.start is None:
-        raise ModelError("start", "missing", "must say when interval 0 began: --start 2025-01-06T00:00+01:00")
-    epsilon, begin = parse_fraction(options.epsilon, "epsilon", PrivacyError), _parse_start(options.start)
-    slots = 1440 // options.interval_minutes
-    first, left = divmod(round(begin.timestamp()), SECONDS_PER_DAY // slots)
-    if left:
-        raise ModelError("start", options.start, f"must be the start of an interval of {options.interval_minutes} min")
-    energy_wh = read_sample(path).energy_wh
+    epsilon = parse_fraction(options.epsilon, "epsilon", PrivacyError)
+    slots, interval_s = 1440 // options.interval_minutes, 60 * options.interval_minutes
+    sample = read_sample(path, interval_s, needs_occupancy=False)
+    energy_wh, first = sample.energy_wh, sample.first_s // interval_s
     temperature: FloatArray | None = None
     if options.temperature is not None:
         history = read_history(options.temperature, ("temperature_c",), slots)
@@ -168,17 +162,6 @@ def _print_release(released: PrivateSample, max_day_kwh: float, console: Console
         f"the use of a period by {100 * released.period_noise:.1f} % (rms). A second run on the same sample draws new "
         "noise and spends as much again: keep the file."
     )
-
-
-def _parse_start(text: str) -> datetime:
-    allowed = "must be a time with its offset, for example 2025-01-06T00:00+01:00"
-    try:
-        begin = datetime.fromisoformat(text)
-    except ValueError:
-        raise ModelError("start", text, allowed) from None
-    if begin.tzinfo is None:
-        raise ModelError("start", text, allowed)
-    return begin
 
 
 def _locate(options: ForecastOptions, first: int, count: int, holidays: tuple[int, ...]) -> CalendarSlots:

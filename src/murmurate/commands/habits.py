@@ -25,11 +25,11 @@ from murmurate.habits.private_counts import (
     release_counts,
 )
 from murmurate.habits.zone_text import write_models
-from murmurate.lab.sample_file import read_sample
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.privacy.noise import NoiseSampler, SystemNoise
+from murmurate.readings.imported_file import LabeledSample, read_sample
 from murmurate.time_zones import parse_slot
-from murmurate.units import BoolArray, IntArray, parse_fraction
+from murmurate.units import SECONDS_PER_DAY, BoolArray, parse_fraction
 
 _EPOCH = dt.date(1970, 1, 1)
 
@@ -45,7 +45,7 @@ class HabitOptions:
     periods: str = "06:00,09:00,16:00,22:00"
     interval_minutes: int = 15
     max_changes: int = 6
-    first_day: str = ""  # date of interval 0; empty: all days are of one type
+    day_types: bool = False  # learn workdays, Saturdays and Sundays apart
     holidays: Sequence[str] = ()
     proven: bool = True  # whether the bound has a proof, or tests only
     spread: float = 1.0  # factor by which the chances of a household may differ from the common ones
@@ -69,8 +69,11 @@ def learn_habits(sample_file: Path, out: Path, options: HabitOptions, noise: Noi
     """
     epsilon = parse_fraction(options.epsilon, "epsilon", PrivacyError)
     with Console(stderr=True).status("reading the sample"):
-        occupied = _read_occupancy(sample_file, options.kind)
-    cells = make_cells(len(occupied), options)
+        sample = read_sample(sample_file, 60 * options.interval_minutes)
+    occupied, first_s = _choose_kind(sample, options.kind), sample.first_s + sample.utc_offset_s
+    if first_s % SECONDS_PER_DAY:
+        raise ReadingError("sample", "not of whole days", "must begin at local midnight: import it from there on")
+    cells = make_cells(len(occupied), options, first_s // SECONDS_PER_DAY)
     _check_enough_households(cells, options, epsilon, occupied.shape[1])
     counts = count_steps(occupied, cells, options.max_changes)
     console = Console(width=None if Console().is_terminal else 100, highlight=False)
@@ -115,8 +118,8 @@ def _print_spending(released: PrivateCounts, spent: SampleSpending, console: Con
     console.print(str(spent))
 
 
-def make_cells(intervals: int, options: HabitOptions) -> HabitCells:
-    """Return the cells of a sample of `intervals` intervals that begins at local midnight."""
+def make_cells(intervals: int, options: HabitOptions, first_day: int = 0) -> HabitCells:
+    """Return the cells of a sample of `intervals` intervals. `first_day` is counted from 1970-01-01, in local time."""
     if options.interval_minutes < 1 or 1440 % options.interval_minutes:
         raise ModelError("interval_minutes", options.interval_minutes, "must divide a day of 1440 minutes")
     day = 1440 // options.interval_minutes
@@ -126,28 +129,20 @@ def make_cells(intervals: int, options: HabitOptions) -> HabitCells:
     if intervals % day or not intervals:
         raise ReadingError("sample", f"{intervals} intervals", f"must be whole days of {day} intervals")
     period = (np.searchsorted(starts, np.arange(day), side="right") - 1) % len(starts)
-    return HabitCells(period=period, day_type=_day_types(intervals // day, options))
-
-
-def _day_types(days: int, options: HabitOptions) -> IntArray:
-    if not options.first_day:
-        return np.zeros(days, np.int64)
-    first, *holidays = (_day_number(text) for text in (options.first_day, *options.holidays))
-    kinds = locate_intervals(first + np.arange(days), 1, 0, holidays).day_type
-    if len(set(kinds.tolist())) < len(DAY_TYPE_NAMES):
-        raise ReadingError("sample", f"{days} days", "must have workdays, a Saturday and a Sunday with --first-day")
-    return kinds
-
-
-def _day_number(text: str) -> int:
+    days = intervals // day
+    if not options.day_types:
+        return HabitCells(period=period, day_type=np.zeros(days, np.int64))
     try:
-        return (dt.date.fromisoformat(text) - _EPOCH).days
+        holidays = [(dt.date.fromisoformat(text) - _EPOCH).days for text in options.holidays]
     except ValueError:
-        raise ModelError("date", repr(text), "must be a date such as 2026-01-05") from None
+        raise ModelError("holiday", repr(options.holidays), "must be a date such as 2026-01-05") from None
+    kinds = locate_intervals(first_day + np.arange(days), 1, 0, holidays).day_type
+    if len(set(kinds.tolist())) < len(DAY_TYPE_NAMES):
+        raise ReadingError("sample", f"{days} days", "must have workdays, a Saturday and a Sunday with --day-types")
+    return HabitCells(period=period, day_type=kinds)
 
 
-def _read_occupancy(path: Path, kind: str) -> BoolArray:
-    sample = read_sample(path)
+def _choose_kind(sample: LabeledSample, kind: str) -> BoolArray:
     if not kind:
         return sample.occupied
     chosen = [column for column, name in enumerate(sample.kind) if name == kind]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from murmurate.reading_import.sample_homes import SAMPLE_HOMES, SAMPLE_ZONE, write_sample
+from murmurate.lab.sample_homes import SAMPLE_HOMES, SAMPLE_ZONE, write_sample
 
 
 def write_example(folder: Path) -> None:

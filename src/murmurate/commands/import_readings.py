@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,19 +12,52 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from murmurate.commands.json_output import print_json
 from murmurate.errors import MurmurateError, ReadingError
-from murmurate.lab.evaluate.readings_file import MIN_DAYS
-from murmurate.reading_import.cell_values import DecimalMark, EnergyUnit
-from murmurate.reading_import.columns import ColumnNames
-from murmurate.reading_import.file_import import FileOptions
-from murmurate.reading_import.import_run import ImportOutput, ImportSummary, import_readings
-from murmurate.reading_import.local_time import DateOrder
-from murmurate.reading_import.output_files import METERS_NAME, READINGS_NAME, USUAL_BOUND_WH
+from murmurate.planning.household_bounds import round_household_count
+from murmurate.planning.plan_prediction import recommended_promise
+from murmurate.readings.cell_values import DateOrder, DecimalMark, EnergyUnit
+from murmurate.readings.columns import ColumnNames
+from murmurate.readings.file_import import FileOptions
+from murmurate.readings.import_run import METERS_NAME, READINGS_NAME, ImportOutput, ImportSummary, run_import
+from murmurate.readings.imported_file import MIN_DAYS
+from murmurate.readings.meter_columns import MeterPlace
 from murmurate.time_zones import load_time_zone
 from murmurate.types import check_zone_name
 from murmurate.units import SECONDS_PER_DAY
 
 Choice = TypeVar("Choice")
 _LONG_FILE_BYTES = 5_000_000  # from which a bar is shown
+_USUAL_BOUND_WH = 1000  # of a quarter hour, as in the example of `murmurate plan`
+_ZONE_TEXT = """\
+# Made by murmurate import. What stands here is public: choose it without looking at the readings.
+name = {name}
+currency = "EUR"
+interval_minutes = {minutes}
+time_zone = {time_zone}
+promise = ["{promise}"]
+
+[tariff]                                    # money/kWh: alpha per kWh of demand, on top of beta
+alpha = "{alpha}"
+beta = "0.08"
+tick = "0.00001"
+floor = "0"
+cap = "2"
+
+[occupancy.resident]                        # chances to arrive or leave at some point during a period
+periods = {{ morning = "07:00", noon = "08:00", evening = "16:00", night = "23:00" }}
+arrive = {{ morning = 0.98, noon = 0.05, evening = 0.99, night = 0.01 }}
+leave = {{ morning = 0.05, noon = 0.95, evening = 0.05, night = 0.995 }}
+{kinds}
+[forecast]                                  # prices are predicted from the releases and what is expected above
+from = "occupancy"
+"""
+_KIND_TEXT = """
+[[households]]
+name = {name}
+meters = "{meters}"
+away = {{ uniform_to = {away_wh} }}
+home = {{ uniform_to = {home_wh} }}
+occupancy = "resident"
+"""
 
 
 def make_file_options(
@@ -68,12 +102,49 @@ def _choose(option: str, text: str | None, known: Mapping[str, Choice], allowed:
 
 
 def make_output(folder: Path, zone: str, interval_minutes: int, bound_wh: int | None) -> ImportOutput:
-    """Return where the outputs go. Raises MurmurateError for a name that no zone can have."""
+    """Return folder, zone and bound of the outputs. Raises MurmurateError for a name that no zone can have."""
     try:
         check_zone_name(zone)
     except MurmurateError as error:
         raise ReadingError("--zone", error.value, error.allowed) from None
-    return ImportOutput(folder, zone, bound_wh or max(USUAL_BOUND_WH * interval_minutes // 15, 1))
+    return ImportOutput(folder, zone, bound_wh or max(_USUAL_BOUND_WH * interval_minutes // 15, 1))
+
+
+def import_readings(
+    files: Sequence[Path],
+    options: FileOptions,
+    output: ImportOutput,
+    max_places: int = 5,
+    advance: Callable[[int], None] = lambda _: None,
+) -> ImportSummary:
+    """Import files, and write readings, meter table and a zone file for each zone."""
+    summary = run_import(files, options, output, check_zone_name, max_places=max_places, advance=advance)
+    minutes, time_zone = options.interval_s // 60, options.time_zone or "UTC"
+    zones = sorted({place.zone for place in summary.places})
+    summary.zone_files = ["zone.toml"] if len(zones) == 1 else [f"{zone}.toml" for zone in zones]
+    for zone, name in zip(zones, summary.zone_files, strict=True):
+        places = [place for place in summary.places if place.zone == zone]
+        text = _write_zone_file(zone, places, minutes, time_zone, output.bound_wh)
+        (output.folder / name).write_text(text, encoding="utf-8")
+    return summary
+
+
+def _write_zone_file(zone: str, places: Sequence[MeterPlace], minutes: int, time_zone: str, bound_wh: int) -> str:
+    """Return a zone file to begin with, which names the meter table."""
+    homes = round_household_count(len({place.household or place.meter for place in places}))
+    laws = {"away_wh": 3 * bound_wh // 10, "home_wh": 6 * bound_wh // 10}
+    kinds = [
+        _KIND_TEXT.format(name=json.dumps(kind, ensure_ascii=False), meters=METERS_NAME, **laws)
+        for kind in sorted({place.kind for place in places})
+    ]
+    return _ZONE_TEXT.format(
+        name=json.dumps(zone, ensure_ascii=False),
+        minutes=minutes,
+        time_zone=json.dumps(time_zone),
+        promise=recommended_promise(homes),
+        alpha=f"{0.16 / homes:.6f}",
+        kinds="".join(kinds),
+    )
 
 
 def import_files(
@@ -85,9 +156,7 @@ def import_files(
     bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=size < _LONG_FILE_BYTES)
     with bar:
         task = bar.add_task("reading", total=size)
-        summary = import_readings(
-            files, options, output, max_places=max_places, advance=lambda done: bar.advance(task, done)
-        )
+        summary = import_readings(files, options, output, max_places, lambda done: bar.advance(task, done))
     if as_json:
         print_json(summary.to_document() | {"folder": str(output.folder)})
     else:

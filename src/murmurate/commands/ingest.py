@@ -14,10 +14,10 @@ from murmurate.commands.console import MAX_BLOCKED_SHOWN, stderr, stdout
 from murmurate.commands.json_output import print_json
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.files import check_utf_8
+from murmurate.readings.green_button import parse_green_button
+from murmurate.readings.parquet import parse_parquet
+from murmurate.readings.text_lines import parse_csv, parse_json_lines
 from murmurate.service.ingest.batch import Receipt
-from murmurate.service.ingest.formats.green_button import parse_green_button
-from murmurate.service.ingest.formats.parquet import parse_parquet
-from murmurate.service.ingest.formats.text_lines import parse_csv, parse_json_lines
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.layout import Landing

@@ -15,10 +15,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.ports import free_port
 
+from murmurate.readings.batch import ReadingBatch
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest import ingest_status, reloading_ingestor
-from murmurate.service.ingest.batch import ReadingBatch
 from murmurate.service.ingest.http_api import private_app
 from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus, WriteCheck
 from murmurate.service.ingest.ingest_store import IngestStore

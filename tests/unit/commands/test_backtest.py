@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from tests.support.predicted_zones import plan_text
+from tests.support.reading_dialects import write_imported
 from typer.testing import CliRunner
 
 from murmurate.cli import app
@@ -20,15 +21,14 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("backtest")
     (made / "plan.json").write_text(plan_text(households=HOMES - 1), encoding="utf-8")
     energy_wh = np.random.default_rng(1).integers(100, 900, (HOURS, HOMES))
-    with (made / "readings.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["interval", "household", "energy_wh"])
-        rows.writerows((490_000 + t, f"H{n}", energy_wh[t, n]) for t in range(HOURS) for n in range(HOMES))
+    names = [f"H{n}" for n in range(HOMES)]
+    path, place = made / "readings.parquet", {"start_s": 490_000 * 3600, "interval_s": 3600}
+    write_imported(path, energy_wh.astype(float), household=names, zone=["harbour"] * HOMES, **place)
     return made
 
 
 def backtest(folder, *arguments):
-    command = ["backtest", folder / "plan.json", "--readings", folder / "readings.csv", "--draws", 3, *arguments]
+    command = ["backtest", folder / "plan.json", "--readings", folder / "readings.parquet", "--draws", 3, *arguments]
     return CliRunner().invoke(app, [str(part) for part in command])
 
 
@@ -58,7 +58,7 @@ def test_findings_page_and_results_are_written_and_no_home_is_named(folder, done
 @pytest.mark.slow
 def test_a_demand_that_is_scaled_is_said(folder, tmp_path):
     (tmp_path / "plan.json").write_text(plan_text(households=49), encoding="utf-8")
-    (tmp_path / "readings.csv").symlink_to(folder / "readings.csv")
+    (tmp_path / "readings.parquet").symlink_to(folder / "readings.parquet")
     done = backtest(tmp_path, "--out", tmp_path / "out")
     assert (
         "The demand is multiplied by 1.250: the plan is made for 50 households, and these are readings of 40"
@@ -87,7 +87,7 @@ def test_bills_of_each_home_are_written_if_asked_for_and_only_the_owner_may_read
 def test_a_plan_that_does_not_fit_is_refused(folder, tmp_path, old, new, error, said):
     text = plan_text(households=HOMES - 1) if old else plan_text()
     (tmp_path / "plan.json").write_text(text.replace(old, new) if old else text, encoding="utf-8")
-    (tmp_path / "readings.csv").symlink_to(folder / "readings.csv")
+    (tmp_path / "readings.parquet").symlink_to(folder / "readings.parquet")
     done = backtest(tmp_path, "--out", tmp_path / "out")
     assert isinstance(done.exception, error)
     assert said in str(done.exception)

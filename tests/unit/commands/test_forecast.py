@@ -5,6 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 from tests.support.predicted_zones import zone_text
+from tests.support.reading_dialects import write_imported
 
 from murmurate.commands.forecast import ForecastOptions, make_forecast
 from murmurate.commands.plan import plan_zone
@@ -24,7 +25,6 @@ NOTHING = {
     "sample": None,
     "epsilon": None,
     "max_day_kwh": 25.0,
-    "start": None,
     "temperature": None,
     "holidays": None,
     "time_zone": "Europe/Lisbon",
@@ -79,14 +79,12 @@ def test_a_history_says_how_far_it_was_off(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys):
     rng, homes, hours = np.random.default_rng(3), 8, 24 * 36
-    rows = [f"{t},{home},{round(float(rng.gamma(1.5, 200)))},{home % 2}" for t in range(hours) for home in range(homes)]
-    (tmp_path / "sample.csv").write_text("\n".join(["interval,household,energy_wh,occupied", *rows]), encoding="utf-8")
+    write_hours(tmp_path / "sample.parquet", rng.gamma(1.5, 200, (hours, homes)).round())
     (tmp_path / "holidays.txt").write_text("2025-01-06\n\n2025-04-18\n", encoding="utf-8")
     made = run(
         tmp_path,
-        sample=tmp_path / "sample.csv",
+        sample=tmp_path / "sample.parquet",
         epsilon="1000",
-        start="2025-01-06T00:00+00:00",
         temperature=hourly_csv(tmp_path / "temperature.csv", hours),
         holidays=tmp_path / "holidays.txt",
         interval_minutes=60,
@@ -108,27 +106,30 @@ def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys
     assert "a sample of 8 households that agreed; each of them spent ε = 1000 on it." in " ".join(shown.split())
 
 
+def write_hours(path, energy_wh):
+    """Write hourly readings [hour, home] from a Monday on."""
+    return write_imported(path, energy_wh.astype(float), start_s=1_736_121_600, interval_s=3600)
+
+
 def write_sample(path, homes, days=7, largest=500):
     """Homes that use the same in every hour, but for one reading."""
-    rows = [
-        f"{t},{home},{largest if (t, home) == (50, 0) else 400},1" for t in range(24 * days) for home in range(homes)
-    ]
-    path.write_text("\n".join(["interval,household,energy_wh,occupied", *rows]), encoding="utf-8")
-    return path
+    energy_wh = np.full((24 * days, homes), 400)
+    energy_wh[50, 0] = largest
+    return write_hours(path, energy_wh)
 
 
-MONDAY = {"start": "2025-01-06T00:00+00:00", "interval_minutes": 60}
+MONDAY = {"interval_minutes": 60}
 
 
 def test_a_sample_of_one_household_is_refused_before_anything_is_spent(tmp_path):
-    sample = write_sample(tmp_path / "sample.csv", homes=1)
+    sample = write_sample(tmp_path / "sample.parquet", homes=1)
     with pytest.raises(PrivacyError, match="households is 1: must be 503 or more at epsilon 1; nothing was spent"):
         run(tmp_path, sample=sample, epsilon="1", **MONDAY)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["sample.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sample.parquet"]
 
 
 def test_forecasts_of_a_sample_state_the_sum_of_what_was_spent_and_hold_no_largest_reading(tmp_path, capsys):
-    sample = write_sample(tmp_path / "sample.csv", homes=3, largest=7431)
+    sample = write_sample(tmp_path / "sample.parquet", homes=3, largest=7431)
     with pytest.raises(ZeroDivisionError):
         make_forecast(
             ForecastOptions(**NOTHING | MONDAY | {"sample": sample, "epsilon": "400"}),
@@ -161,11 +162,8 @@ class BrokenNoise:
 def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path, capsys):
     rng, homes, hours = np.random.default_rng(3), 30, 24 * 36
     used = np.rint(rng.gamma(0.6, 700, (hours, homes)) * (1 + 0.1 * np.sin(np.arange(hours) / 40))[:, None]).astype(int)
-    rows = [f"{t},{home},{used[t, home]},{home % 2}" for t in range(hours) for home in range(homes)]
-    (tmp_path / "sample.csv").write_text("\n".join(["interval,household,energy_wh,occupied", *rows]), encoding="utf-8")
-    made = run(
-        tmp_path, sample=tmp_path / "sample.csv", epsilon="300", start="2025-01-06T00:00+00:00", interval_minutes=60
-    )
+    write_hours(tmp_path / "sample.parquet", used)
+    made = run(tmp_path, sample=tmp_path / "sample.parquet", epsilon="300", interval_minutes=60)
     zone = tmp_path / "zone.toml"
     zone.write_text(zone_text(800).replace("bound_wh = 1000", 'bound_wh = "choose"'), encoding="utf-8")
     capsys.readouterr()
@@ -199,11 +197,8 @@ def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path,
         ({"h25_kwh": 3500.0, "interval_minutes": 17}, "must divide a day"),
         ({"h25_kwh": 3500.0, "time_zone": "Mars/Crater"}, "Mars/Crater"),
         ({"history": "demand.csv"}, "--households 1000"),
-        ({"sample": "sample.csv", "start": "2025-01-06T00:00+00:00"}, "epsilon is missing"),
-        ({"sample": "sample.csv", "epsilon": "1"}, "start is missing"),
-        ({"sample": "sample.csv", "epsilon": "1", "start": "2025-01-06"}, "with its offset"),
-        ({"sample": "sample.csv", "epsilon": "1", "start": "soon"}, "with its offset"),
-        ({"sample": "sample.csv", "epsilon": "1", "start": "2025-01-06T00:07+00:00"}, "start of an interval"),
+        ({"sample": "sample.parquet"}, "epsilon is missing"),
+        ({"sample": "h25.csv", "epsilon": "1"}, "h25.csv is not a Parquet file: .*murmurate import"),
     ],
 )
 def test_what_cannot_be_made_says_what_is_needed(tmp_path, options, says):

@@ -26,6 +26,7 @@ BOTH = 'promise = ["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]'
 HOURLY = EXAMPLE_ZONE_FILE.replace("interval_minutes = 15", "interval_minutes = 60").replace(
     BOTH, 'promise = ["any moment: 2"]'
 )
+MONDAY = 20_458  # 2026-01-05
 OPTIONS = HabitOptions(epsilon="20", interval_minutes=60, periods="07:00,08:00,16:00,23:00")
 
 
@@ -53,14 +54,14 @@ def with_models(zone_text, models, *names):
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
-    path = tmp_path_factory.mktemp("sample") / "sample.csv"
+    path = tmp_path_factory.mktemp("sample") / "sample.parquet"
     return write_labeled_sample(path, households=500, days=7, seed=3)
 
 
 @pytest.fixture(scope="module")
 def learned(sample, tmp_path_factory):
     out = tmp_path_factory.mktemp("learned") / "habits.toml"
-    own = shutil.copy(sample, out.with_name("sample.csv"))  # nothing was drawn from this copy
+    own = shutil.copy(sample, out.with_name("sample.parquet"))  # nothing was drawn from this copy
     learn_habits(own, out, OPTIONS, SeededNoise(1))
     return out.read_text(encoding="utf-8")
 
@@ -144,7 +145,7 @@ def test_a_wrong_table_is_refused_with_its_line(learned, right, wrong, message):
 @pytest.mark.slow
 def test_types_of_day_are_learned_apart(sample, tmp_path):
     out = tmp_path / "habits.toml"
-    learn_habits(sample, out, replace(OPTIONS, first_day="2026-01-05", epsilon="60"), SeededNoise(2))
+    learn_habits(sample, out, replace(OPTIONS, day_types=True, epsilon="60"), SeededNoise(2))
     text = out.read_text(encoding="utf-8")
     names = ["learned", "learned_saturday", "learned_sunday", "learned_bound"]
     assert f"#   occupancy = {names}".replace("'", '"') in text
@@ -152,13 +153,13 @@ def test_types_of_day_are_learned_apart(sample, tmp_path):
 
 
 def test_holidays_are_sundays_and_dates_are_checked():
-    options = replace(OPTIONS, first_day="2026-01-05")
-    assert make_cells(7 * 24, options).days.tolist() == [5, 1, 1]
-    assert make_cells(7 * 24, replace(options, holidays=("2026-01-06",))).days.tolist() == [4, 1, 2]
+    options = replace(OPTIONS, day_types=True)
+    assert make_cells(7 * 24, options, MONDAY).days.tolist() == [5, 1, 1]
+    assert make_cells(7 * 24, replace(options, holidays=("2026-01-06",)), MONDAY).days.tolist() == [4, 1, 2]
     with pytest.raises(ReadingError, match="a Saturday and a Sunday"):
-        make_cells(5 * 24, options)
+        make_cells(5 * 24, options, MONDAY)
     with pytest.raises(ModelError, match="such as 2026-01-05"):
-        make_cells(7 * 24, replace(options, first_day="monday"))
+        make_cells(7 * 24, replace(options, holidays=("monday",)))
     with pytest.raises(ReadingError, match="whole days"):
         make_cells(25, OPTIONS)
     for periods in ("07:00,07:00", "07:10", "noon"):
@@ -242,7 +243,7 @@ class LedgerNoise(SeededNoise):
 
 @pytest.mark.slow
 def test_each_run_stands_in_the_ledger_before_its_draw_and_files_state_the_sum(sample, tmp_path, capsys):
-    own = shutil.copy(sample, tmp_path / "sample.csv")
+    own = shutil.copy(sample, tmp_path / "sample.parquet")
     with pytest.raises(PrivacyError, match="nothing was spent"):
         learn_habits(own, tmp_path / "few.toml", replace(OPTIONS, epsilon="1/10"), UnusedNoise())
     assert not ledger_path(own).exists()
@@ -271,10 +272,10 @@ def test_each_run_stands_in_the_ledger_before_its_draw_and_files_state_the_sum(s
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", ['{"epsilon": "1"', '{"epsilon": "0"}\n', "\n", '{"spent": 1}\n', "[]\n"])
 def test_a_ledger_that_cannot_be_read_stops_a_run_before_it_draws(sample, tmp_path, wrong):
-    own = shutil.copy(sample, tmp_path / "sample.csv")
+    own = shutil.copy(sample, tmp_path / "sample.parquet")
     text = '{"epsilon": "1"}\n' + wrong
     ledger_path(own).write_text(text, encoding="utf-8")
-    with pytest.raises(PrivacyError, match=r"sample.csv.spent.jsonl is unreadable in line 2: .*; nothing was spent"):
+    with pytest.raises(PrivacyError, match=r"sample.parquet.spent.jsonl is unreadable in line 2: .*; nothing"):
         learn_habits(own, tmp_path / "habits.toml", OPTIONS, UnusedNoise())
     assert ledger_path(own).read_text(encoding="utf-8") == text
     assert not (tmp_path / "habits.toml").exists()
@@ -301,9 +302,8 @@ def test_the_command_draws_new_noise_each_time_and_says_what_it_spends(sample, t
 
 
 def test_only_the_households_of_a_kind_are_taken(tmp_path, capsys):
-    path = write_labeled_sample(tmp_path / "sample.csv", households=5, days=1, seed=1, kind="flat")
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(f"{t},5,0,0,shop\n" for t in range(24))
+    kinds = ["flat"] * 5 + ["shop"]
+    path = write_labeled_sample(tmp_path / "sample.parquet", households=6, days=1, seed=1, kinds=kinds)
     with pytest.raises(ReadingError, match="must be one of flat, shop"):
         learn_habits(path, tmp_path / "h.toml", replace(OPTIONS, kind="farm"))
     with pytest.raises(PrivacyError, match="households is 5: "):

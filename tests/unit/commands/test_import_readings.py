@@ -14,10 +14,11 @@ from tests.support.reading_dialects import half_hours, time_rows, to_text
 from typer.testing import CliRunner
 
 from murmurate.cli import app
+from murmurate.commands.import_readings import import_readings
 from murmurate.errors import MurmurateError
-from murmurate.reading_import.file_import import FileOptions
-from murmurate.reading_import.import_run import ImportOutput, import_readings
-from murmurate.reading_import.sample_homes import SAMPLE_ZONE, sample_energy, write_sample
+from murmurate.lab.sample_homes import SAMPLE_ZONE, sample_energy, write_sample
+from murmurate.readings.file_import import FileOptions
+from murmurate.readings.import_run import ImportOutput
 
 READINGS = half_hours("2024-01-01T00:00", "2024-01-01T06:00")
 

@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "learn-habits.md"
 
 @pytest.mark.slow
 def test_the_page_runs_as_written(tmp_path):
-    write_labeled_sample(tmp_path / "sample.csv", households=3000, days=7, seed=6)
+    write_labeled_sample(tmp_path / "sample.parquet", households=3000, days=7, seed=6)
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     told = commands_of(PAGE)
     assert [line.split()[0] for line, _ in told] == ["murmurate", "murmurate", "sed", "sed", "cat", "murmurate"]

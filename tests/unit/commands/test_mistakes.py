@@ -21,8 +21,8 @@ MISTAKES = [
     # the command line
     Mistake("murmurate plann", "No such command 'plann'", "Did you mean 'plan'"),
     Mistake("murmurate plan right.toml --ouy x", "No such option: --ouy", "--out"),
-    Mistake("murmurate log verify", "Missing argument 'sources'", HELP),
-    Mistake("murmurate habits sample.csv", "Missing option '--epsilon'", HELP),
+    Mistake("murmurate verify", "Missing argument 'sources'", HELP),
+    Mistake("murmurate habits day.parquet", "Missing option '--epsilon'", HELP),
     Mistake("murmurate audit plan.json --days ten", "'--days'", "valid integer"),
     Mistake("murmurate readings ingest late.csv", "Missing option '--landing'", HELP),
     # zone files
@@ -58,11 +58,9 @@ MISTAKES = [
     Mistake("murmurate audit plan.json --out file/audit", "file/audit", "part of this path is a file; choose another"),
     # evaluate
     Mistake("murmurate evaluate --readings gone.csv", "'gone.csv' does not exist", HELP),
-    Mistake("murmurate evaluate --readings one-day.csv", "1 whole day long", "must cover 35 days"),
-    Mistake("murmurate evaluate --readings mark-one-day.csv", "1 whole day long", "must cover 35 days"),
-    Mistake("murmurate evaluate --readings utf16-one-day.csv", "is UTF-16", AS_UTF_8),
-    Mistake("murmurate evaluate --readings letters.csv", "with the columns a, b, c", "must have the columns interval"),
-    Mistake("murmurate evaluate --readings fake.parquet", "no Parquet file", "a CSV must end in .csv"),
+    Mistake("murmurate evaluate --readings day.parquet", "1 whole day long", "must cover 35 days"),
+    Mistake("murmurate evaluate --readings letters.csv", "not a Parquet file", "murmurate import letters.csv"),
+    Mistake("murmurate evaluate --readings fake.parquet", "not a Parquet file", "murmurate import fake.parquet"),
     Mistake("murmurate evaluate --quick --sizes many", "sizes is 'many'", "for example 300,1000,10000"),
     Mistake("murmurate evaluate --quick --supply free", "supply is free", "must be linear or convex"),
     # forecasts and habits
@@ -72,26 +70,14 @@ MISTAKES = [
     Mistake("murmurate forecast --history utf16-history.csv --households 9", "is UTF-16", AS_UTF_8),
     Mistake("murmurate forecast --history local.csv --households 9", "local.csv line 2", "must have an offset"),
     Mistake("murmurate forecast --history folder --households 9", "folder is a folder", "name a file in it"),
-    Mistake("murmurate forecast --sample sample.csv", "epsilon is missing", "--epsilon 1"),
-    Mistake(
-        "murmurate forecast --sample sample.csv --epsilon 1 --start 2025-01-06",
-        "start is 2025-01-06",
-        "with its offset",
-    ),
-    Mistake(
-        "murmurate forecast --sample sample.csv --epsilon 1 --start 2025-01-06T00:00Z",
-        "sample is 96 intervals",
-        "7 days",
-    ),
+    Mistake("murmurate forecast --sample day.parquet", "epsilon is missing", "--epsilon 1"),
+    Mistake("murmurate forecast --sample day.parquet --epsilon 1", "sample is 96 intervals", "7 days"),
     Mistake("murmurate forecast --h25 3500 --holidays holidays.txt", "holidays.txt line 1 is 25.12.2025", "2025-12-25"),
     Mistake(
         "murmurate forecast --log plan.json --zone harbour", "plan.json: is no public log", "zones/<zone>/log.jsonl"
     ),
-    Mistake(
-        "murmurate habits letters.csv --epsilon 1", "letters.csv is with columns", "must have the columns interval"
-    ),
-    Mistake("murmurate habits utf16-sample.csv --epsilon 1", "is UTF-16", AS_UTF_8),
-    Mistake("murmurate habits sample.csv --epsilon 1", "households is 3", "must be 162 or more"),
+    Mistake("murmurate habits letters.csv --epsilon 1", "not a Parquet file", "murmurate import letters.csv"),
+    Mistake("murmurate habits day.parquet --epsilon 1", "households is 3", "must be 162 or more"),
     # import, ingest, aggregate
     Mistake("murmurate readings import", "a file is needed", "murmurate readings import --example ."),
     Mistake("murmurate readings import import.csv", "times is without an offset", "--timezone Europe/Zurich"),

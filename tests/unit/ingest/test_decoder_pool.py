@@ -14,11 +14,11 @@ from tests.support.forged_parquet import forged_parquet
 from tests.support.request_bodies import INTERVAL_S, columns, energy, names, parquet, starts, table
 
 from murmurate.errors import ReadingError
+from murmurate.readings.parquet import parse_parquet
+from murmurate.readings.text_lines import parse_csv, parse_json_lines
 from murmurate.service.ingest import decoder_pool
-from murmurate.service.ingest.body_formats import JSON_LINES, PARQUET
 from murmurate.service.ingest.decoder_pool import DecoderPool
-from murmurate.service.ingest.formats.parquet import parse_parquet
-from murmurate.service.ingest.formats.text_lines import parse_csv, parse_json_lines
+from murmurate.service.ingest.decoder_process import JSON_LINES, PARQUET
 
 ONE = parquet(table([1], [0], [5]))
 

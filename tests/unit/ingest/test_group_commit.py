@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.ingestors import NOW_S, OPEN_S, STEP_S, demand_of, new_ingestor
 
+from murmurate.readings.batch import ReadingBatch
 from murmurate.service.ingest import ingestor
-from murmurate.service.ingest.batch import ReadingBatch
 from murmurate.service.ingest.ingestor import GroupCommit, IngestBusyError
 from murmurate.types import Readings
 

@@ -22,8 +22,9 @@ from tests.support.ingestors import (
 )
 
 from murmurate.errors import MeterError
+from murmurate.readings.batch import ReadingBatch
 from murmurate.service.ingest import ingestor as counter
-from murmurate.service.ingest.batch import MAX_KEPT_REFUSALS, ReadingBatch, Receipt
+from murmurate.service.ingest.batch import MAX_KEPT_REFUSALS, Receipt
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing import append as appending
 

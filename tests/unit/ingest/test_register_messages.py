@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmurate.errors import ReadingError
+from murmurate.readings.field_values import MAX_WH, parse_time_ns
 from murmurate.service.ingest.cumulative_register import RegisterReading, parse_register_reading
-from murmurate.service.ingest.field_values import MAX_WH, parse_time_ns
 
 CANARY = 8675309
 

@@ -1,6 +1,5 @@
 """A back-test: a world computed by hand, and laws that bills and prices of every world keep."""
 
-import csv
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.support.predicted_zones import FIRST, plan_text
+from tests.support.reading_dialects import write_imported
 
 from murmurate.errors import ReadingError, TariffError
 from murmurate.lab.backtest.bills import (
@@ -21,11 +21,11 @@ from murmurate.lab.backtest.bills import (
     measure_noise,
     noise_deviation,
 )
-from murmurate.lab.backtest.past_readings import PastReadings, read_past_readings
 from murmurate.lab.backtest.zone_back_test import BackTestOptions, ZonePlan, back_test_zone, draw_noise, replay_prices
 from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
+from murmurate.readings.imported_file import PastReadings, read_past_readings
 
 HALF_DAY_S = 43_200
 CURVE = RateCurve.affine(alpha="0.1", beta="0.1", tick="0.01")  # 0.10 + 0.10 for each kWh
@@ -182,46 +182,33 @@ def test_rates_that_collect_nothing_are_refused():
         make_bills(past(ENERGY_WH), ReplayedPrices(nothing, nothing, np.zeros((4, 2), np.int64)), TICK, "UTC")
 
 
-def write_readings(path, rows):
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("timestamp", "household", "energy_wh"), *rows])
-    return path
+def write_hours(path, energy_wh, interval_s=3600, **columns):
+    return write_imported(path, energy_wh, start_s=1_767_225_600, interval_s=interval_s, **columns)
 
 
 def test_gaps_are_filled_and_a_home_with_many_of_them_is_left_out(tmp_path):
-    rows = [
-        (f"2026-01-{day + 1:02}T{hour:02}:00:00+00:00", home, 100 + hour)
-        for day in range(3)
-        for hour in range(24)
-        for home in ("a", "b")
-        if (home, day, hour) != ("a", 1, 5) and not (home == "b" and day == 2)
-    ]
-    found = read_past_readings(write_readings(tmp_path / "r.csv", rows), 3600, "town")
-    assert (found.names, found.left_out, found.filled, found.intervals) == (("a",), 1, 1, 72)
+    table = np.tile(100.0 + np.arange(24), 3)[:, None] * np.ones(2)
+    table[29, 0] = table[48:, 1] = np.nan
+    found = read_past_readings(write_hours(tmp_path / "r.parquet", table), 3600, "town")
+    assert (found.names, found.left_out, found.filled, found.intervals) == (("m0",), 1, 1, 72)
     assert_array_equal(found.energy_wh[:, 0], np.tile(100 + np.arange(24), 3))
 
 
-@pytest.mark.parametrize(("hours", "interval_s", "said"), [(12, 3600, "cover a day"), (24, 900, "--interval-minutes")])
+@pytest.mark.parametrize(("hours", "interval_s", "said"), [(12, 3600, "cover a day"), (25, 900, "--interval-minutes")])
 def test_readings_that_cannot_be_billed_are_refused(tmp_path, hours, interval_s, said):
-    rows = [(f"2026-01-01T{hour:02}:00:00+00:00", "a", 100) for hour in range(hours)]
-    rows += [("2026-01-02T00:00:00+00:00", "a", 100)] * (interval_s == 900)
     with pytest.raises(ReadingError, match=said):
-        read_past_readings(write_readings(tmp_path / "r.csv", rows), interval_s, "town")
+        read_past_readings(write_hours(tmp_path / "r.parquet", np.ones((hours, 1))), interval_s, "town")
 
 
 def write_zone_readings(path, meters):
     """A day of hours of meters with household, zone and kind, each 100 Wh more than the one before."""
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(("interval", "meter", "household", "zone", "kind", "energy_wh"))
-        for hour in range(24):
-            rows.writerows((hour, f"m{n}", *told, 100 * (n + 1)) for n, told in enumerate(meters))
-    return path
+    texts = dict(zip(("household", "zone", "kind"), map(list, zip(*meters, strict=True)), strict=True))
+    return write_hours(path, np.tile(100.0 * np.arange(1, len(meters) + 1), (24, 1)), **texts)
 
 
 def test_households_of_the_zone_are_summed_over_their_meters(tmp_path):
     meters = [("a", "east", "flat"), ("b", "east", "shop"), ("a", "east", "flat"), ("c", "west", "flat")]
-    path = write_zone_readings(tmp_path / "r.csv", meters)
+    path = write_zone_readings(tmp_path / "r.parquet", meters)
     found = read_past_readings(path, 3600, "east")
     assert (found.names, found.kinds) == (("a", "b"), ("flat", "shop"))
     assert_array_equal(found.energy_wh, np.tile([100 + 300, 200], (24, 1)))
@@ -230,7 +217,7 @@ def test_households_of_the_zone_are_summed_over_their_meters(tmp_path):
 
 
 def test_a_household_counts_up_to_the_bound_of_its_kind(tmp_path):
-    path = write_zone_readings(tmp_path / "r.csv", [("a", "z", "flat"), ("b", "z", "shop")])
+    path = write_zone_readings(tmp_path / "r.parquet", [("a", "z", "flat"), ("b", "z", "shop")])
     plan = ZonePlan(echo_terms(), households=2, bound_wh=150, time_zone="UTC", bounds={"flat": 60, "shop": 150})
     assert plan.zone_demand(read_past_readings(path, 3600, "z")).tolist() == [60 + 150] * 24
 

@@ -1,22 +1,21 @@
 """An evaluation of the user's own readings: what a file must have, and that nothing of the future is used."""
 
-import csv
-from datetime import UTC, datetime, timedelta, timezone
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from tests.support.reading_dialects import write_imported
 
 from murmurate.errors import ReadingError
 from murmurate.lab.evaluate.evaluation import evaluate_region
 from murmurate.lab.evaluate.homes import Homes, draw_season
 from murmurate.lab.evaluate.promised_noise import NoiseLaw, PromisedNoise
-from murmurate.lab.evaluate.readings_file import HouseholdReadings, _to_intervals, read_households
 from murmurate.lab.evaluate.region import choose_sizes, region_of_readings
 from murmurate.lab.evaluate.zone_pricing import Setting, Way
+from murmurate.readings.imported_file import PastReadings, read_households
 
 DAY = 96
 FIRST_DAY = 20_454  # 2026-01-01
+NAMES = tuple(f"m{n}" for n in range(210))
 NOISE = PromisedNoise("any 24 h: epsilon 4, delta 1e-06", NoiseLaw.gaussian(11.69), 4.0)
 
 
@@ -28,40 +27,13 @@ def energy_wh():
     return np.array([homes.step(season, t) for t in range(season.intervals)])
 
 
-def write_parquet(path, energy_wh, **other):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    intervals, households = energy_wh.shape
-    columns = {
-        "interval": FIRST_DAY * DAY + np.repeat(np.arange(intervals), households),
-        "household": np.tile([f"home {n}" for n in range(households)], intervals),
-        "energy_wh": energy_wh.ravel(),
-    }
-    keep = ~np.isnan(columns["energy_wh"])
-    table = {other.get(name, name): values[keep] for name, values in columns.items()}
-    parquet.write_table(arrow.table(table), path)
-    return path
+def write_days(path, energy_wh, **columns):
+    return write_imported(path, energy_wh, start_s=86_400 * FIRST_DAY, interval_s=900, **columns)
 
 
 @pytest.mark.slow
-def test_readings_of_a_parquet_file_are_read_and_gaps_filled(energy_wh, tmp_path):
-    table = energy_wh.astype(np.float64)
-    table[100, 7] = np.nan  # one is missing: filled
-    table[:500, 8] = np.nan  # many are: the household is left out
-    found = read_households(write_parquet(tmp_path / "readings.parquet", table, household="meter"))
-    assert (found.days, found.households, found.left_out, found.first_day) == (37, 209, 1, FIRST_DAY)
-    order = [column for column in range(210) if column != 8]
-    column = order.index(7)
-    same_time = np.delete(energy_wh[100 % DAY :: DAY, 7], 1)
-    assert found.energy_wh[100, column] == pytest.approx(same_time.mean(), rel=1e-5)
-    expected = energy_wh[:, order]
-    expected[100, column] = found.energy_wh[100, column]
-    assert_array_equal(found.energy_wh, expected)
-
-
-@pytest.mark.slow
-def test_meters_of_one_household_are_read_as_their_sum(energy_wh, tmp_path):
+def test_gaps_are_filled_and_meters_of_one_household_are_summed(energy_wh, tmp_path):
     """Every third household has a second meter, with a third of what it uses."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     second = np.arange(0, 210, 3)
     part = energy_wh[:, second] // 3
     table = np.concatenate([energy_wh.copy(), part], axis=1).astype(np.float64)
@@ -69,44 +41,26 @@ def test_meters_of_one_household_are_read_as_their_sum(energy_wh, tmp_path):
     owner = np.concatenate([np.arange(210), second])
     table[100, 210] = np.nan  # of the second meter of household 0: filled
     table[:500, 211] = np.nan  # of household 3: it is left out
-    intervals, meters = table.shape
-    keep = ~np.isnan(table.ravel())
-    columns = {
-        "interval": FIRST_DAY * DAY + np.repeat(np.arange(intervals), meters),
-        "meter_id": np.tile([f"m{n}" for n in range(meters)], intervals),
-        "household": np.tile([f"home {n}" for n in owner], intervals),
-        "energy_wh": table.ravel(),
-    }
-    parquet.write_table(arrow.table({name: values[keep] for name, values in columns.items()}), tmp_path / "r.parquet")
-    found = read_households(tmp_path / "r.parquet")
-    assert (found.households, found.left_out, found.is_by_meter) == (209, 1, False)
+    found = read_households(write_days(tmp_path / "r.parquet", table, household=[f"home {n}" for n in owner]))
+    assert (found.days, found.households, found.left_out, found.first_day) == (37, 209, 1, FIRST_DAY)
+    assert (found.filled, found.is_by_meter) == (1, False)
     expected = np.delete(energy_wh, 3, axis=1).astype(np.float32)
-    expected[100, 0] = found.energy_wh[100, 0]
-    assert_array_equal(found.energy_wh, expected)
-    assert found.energy_wh[100, 0] > table[100, 0]
+    same_time = np.delete(part[100 % DAY :: DAY, 0], 1)
+    expected[100, 0] = table[100, 0] + same_time.mean(dtype=np.float32)
+    assert found.energy_wh == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("header", "rows", "message"),
-    [
-        (["household"], [["960", "a", "5"], ["960", "a", "6"]], "several readings of one household in an interval"),
-        (["meter"], [["960", "a", "5"], ["960", "a", "6"]], "several readings of one meter in an interval"),
-        (
-            ["meter", "household"],
-            [["1", "a", "x", "5"], ["2", "a", "y", "6"]],
-            "with several values of household for one meter",
-        ),
-    ],
-)
-def test_readings_of_two_meters_are_never_taken_for_one(header, rows, message, tmp_path):
-    rows = [*rows, ["0", *rows[0][1:]], ["9600", *rows[0][1:]]]
-    with pytest.raises(ReadingError, match=message):
-        read_households(write_csv(tmp_path / "readings.csv", ["interval", *header, "energy_wh"], rows))
+def test_days_are_those_of_the_clock_of_the_file(tmp_path):
+    table = np.ones((36 * DAY, 200))
+    start_s = 86_400 * FIRST_DAY - 3600  # midnight in Zurich
+    path = write_imported(tmp_path / "r.parquet", table, start_s=start_s, interval_s=900, time_zone="Europe/Zurich")
+    found = read_households(path)
+    assert (found.days, found.first_day, found.is_by_meter) == (36, FIRST_DAY, True)
 
 
 @pytest.mark.slow
 def test_own_readings_are_evaluated(energy_wh):
-    readings = HouseholdReadings(energy_wh, FIRST_DAY, 0)
+    readings = PastReadings(energy_wh, FIRST_DAY * DAY, 900, NAMES, ())
     assert choose_sizes(readings.households, ()) == (100, 210)  # the size of the file is always one of them
     region = region_of_readings(readings, (100,), seed=1)
     found = evaluate_region(region, [NOISE], Setting())
@@ -121,54 +75,45 @@ def test_forecasts_know_nothing_of_later_weeks(energy_wh):
     later = energy_wh.copy()
     later[35 * DAY :] *= 3
     plain, changed = (
-        region_of_readings(HouseholdReadings(energy, FIRST_DAY, 0), (100,), seed=1) for energy in (energy_wh, later)
+        region_of_readings(PastReadings(energy, FIRST_DAY * DAY, 900, NAMES, ()), (100,), seed=1)
+        for energy in (energy_wh, later)
     )
     ratio = changed.expected_wh / changed.expected_wh[0] * plain.expected_wh[0] / plain.expected_wh
     assert ratio == pytest.approx(np.ones_like(ratio), rel=1e-6)  # the last fit was on day 35
     assert_array_equal(plain.known.forecast.mean_wh, changed.known.forecast.mean_wh)
 
 
-def write_csv(path, header, rows):
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
 @pytest.mark.parametrize(
-    ("header", "rows", "message"),
+    ("shape", "change", "message"),
     [
-        (["interval", "energy_wh"], [], "must have the columns interval"),
-        (["interval", "household", "energy_wh"], [], "without readings"),
-        (["interval", "household", "energy_wh"], [["1", "a", "x"]], "csv:2 is not readable"),
-        (["interval", "household", "energy_wh"], [["1", "a"]], "csv:2 is not readable"),
-        (["interval", "household", "energy_wh"], [["1", "a", "-5"]], "0 or more: use, without feed-in"),
-        (["interval", "household", "energy_wh"], [["1", "a", "nan"]], "0 or more: use, without feed-in"),
-        (["timestamp", "household", "energy_wh"], [["yesterday", "a", "5"]], "times that cannot be read"),
-        (["timestamp", "household", "energy_wh"], [["2026-01-01T00:07:00", "a", "5"]], "on a quarter hour"),
-        (["interval", "household", "energy_wh"], [["0", "a", "5"], ["960", "a", "5"]], "10 whole days long"),
-        (["interval", "household", "energy_wh"], [["0", "a", "5"], ["9600", "a", "5"]], "must have 200 of them"),
+        ((10 * DAY, 1), {}, "10 whole days long: must cover 35 days"),
+        ((36 * DAY, 3), {}, "must have 200 of them"),
+        ((0, 1), {}, "without readings"),
+        ((36 * DAY, 2), {"meter_id": ["a", "a"]}, "several readings of one meter in an interval"),
+        ((DAY, 2), {"meter_id": ["a", "a"], "household": ["x", "y"]}, "with several values of household for one meter"),
+        ((DAY, 1), {"start_s": 60}, "--interval-minutes 15"),
+        ((DAY, 1), {"kind": [None]}, "with empty cells"),
+        ((DAY, 1), {"kind": [7]}, "without the column kind of its type: must be .* that murmurate import .* writes"),
     ],
 )
-def test_files_that_cannot_be_used_are_refused_with_what_they_must_have(tmp_path, header, rows, message):
+def test_files_that_cannot_be_used_are_refused_with_what_they_must_have(tmp_path, shape, change, message):
+    place = {"start_s": 0, "interval_s": 900} | change
     with pytest.raises(ReadingError, match=message):
-        read_households(write_csv(tmp_path / "readings.csv", header, rows))
+        read_households(write_imported(tmp_path / "r.parquet", np.ones(shape), **place))
+
+
+def test_a_reading_below_zero_is_refused(tmp_path):
+    with pytest.raises(ReadingError, match="with readings below 0"):
+        read_households(write_days(tmp_path / "r.parquet", -np.ones((DAY, 1))))
+
+
+def test_a_foreign_file_is_refused_with_the_command_that_imports_it(tmp_path):
+    (tmp_path / "r.csv").write_text("meter,kwh\n", encoding="utf-8")
+    with pytest.raises(ReadingError, match=r"r.csv is not a Parquet file: must be .*murmurate import .*r.csv --out"):
+        read_households(tmp_path / "r.csv")
 
 
 def test_zones_larger_than_the_file_are_refused():
     assert choose_sizes(210, (50, 210)) == (50, 210)
     with pytest.raises(ReadingError, match="must be at most 210"):
         choose_sizes(210, (100, 300))
-
-
-def test_timestamps_are_quarter_hours_of_the_first_clock(tmp_path):
-    zurich, later = timezone(timedelta(hours=1)), timezone(timedelta(hours=2))
-    times = [
-        "2026-01-01T00:00:00+01:00",
-        "2026-01-01T00:30:00+01:00",
-        datetime(2026, 1, 1, 1, 0, tzinfo=UTC),
-        datetime(2026, 1, 1, 4, 0, tzinfo=later),
-    ]
-    assert times[0] == datetime(2026, 1, 1, tzinfo=zurich).isoformat()
-    found = _to_intervals(tmp_path, times) - FIRST_DAY * DAY
-    assert found.tolist() == [0, 2, 8, 12]
-    assert _to_intervals(tmp_path, ["2026-01-01 00:15:00"]).tolist() == [FIRST_DAY * DAY + 1]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmurate.errors import TariffError
-from murmurate.lab.backtest.past_readings import PastReadings
+from murmurate.readings.imported_file import PastReadings
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, WH_PER_KWH, FloatArray, IntArray
 

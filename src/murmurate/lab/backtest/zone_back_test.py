@@ -26,7 +26,6 @@ from murmurate.lab.backtest.bills import (
     measure_change,
     measure_noise,
 )
-from murmurate.lab.backtest.past_readings import PastReadings
 from murmurate.planning.household_bounds import round_household_count
 from murmurate.planning.release_terms import ReleaseTerms, parse_plan
 from murmurate.prediction.zone_prediction import (
@@ -38,6 +37,7 @@ from murmurate.prediction.zone_prediction import (
 )
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise
+from murmurate.readings.imported_file import PastReadings
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import FloatArray, IntArray
 

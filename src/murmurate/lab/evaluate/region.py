@@ -34,9 +34,9 @@ from murmurate.lab.evaluate.public_knowledge import (
     PublicKnowledge,
     sum_clipped,
 )
-from murmurate.lab.evaluate.readings_file import HouseholdReadings
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.prediction.forecast import degrees_below_base, fit_forecasts
+from murmurate.readings.imported_file import PastReadings
 from murmurate.units import FloatArray, IntArray
 
 WARM_UP_DAYS = 28  # the filter learns; only the days after it count
@@ -247,7 +247,7 @@ def choose_sizes(households: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
     return wanted or (*(size for size in _USUAL_SIZES if 2 * size <= households), households)
 
 
-def region_of_readings(readings: HouseholdReadings, sizes: Sequence[int], seed: int) -> Region:
+def region_of_readings(readings: PastReadings, sizes: Sequence[int], seed: int) -> Region:
     """Return the region of some readings, with zones of some sizes: see `choose_sizes`."""
     energy, begin = readings.energy_wh, FIRST_FIT_DAYS * SLOTS
     interval = readings.first_day * SLOTS + np.arange(len(energy))

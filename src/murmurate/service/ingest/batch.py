@@ -1,53 +1,15 @@
-"""A batch of readings as received, before it is checked, and the receipt for the sender."""
+"""The receipt for the sender of a batch of readings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from murmurate.readings.batch import Refusals
 from murmurate.units import IntArray
 
 MAX_CLOCK_SKEW_S = 30  # how far the clock of a sender may be ahead
 MAX_LISTED_REFUSALS = 100
 MAX_KEPT_REFUSALS = 10_000  # lines of a receipt; what is refused beyond them is only counted
-Refusals = dict[int, str]  # line of the batch, and why it was refused
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class ReadingBatch:
-    """Readings in columns. `line` is where each stood in what was sent, from 1.
-
-    Meters go by number or by name, never both.
-    """
-
-    meter: IntArray | Sequence[str]
-    start_s: IntArray  # begin of its interval [s of UTC]
-    energy_wh: IntArray  # rounded down to whole Wh, not yet clipped: this is what a meter signs
-    line: IntArray
-    signature: Sequence[str | None] | None = None  # hex, one for each reading, where meters sign
-
-    def __len__(self) -> int:
-        return len(self.start_s)
-
-    @classmethod
-    def from_rows(cls, rows: Sequence[tuple[str, int, int, int, str | None]]) -> ReadingBatch:
-        """From (meter, start_s, energy_wh, line, signature)."""
-        meters, starts, energy, lines, signatures = zip(*rows, strict=True) if rows else ((),) * 5
-        return cls(
-            meter=list(meters),
-            start_s=np.array(starts, np.int64),
-            energy_wh=np.array(energy, np.int64),
-            line=np.array(lines, np.int64),
-            signature=list(signatures) if any(signatures) else None,
-        )
-
-    @classmethod
-    def from_numbered_rows(cls, rows: Sequence[tuple[int, int, int]]) -> ReadingBatch:
-        """From (number of the meter, start_s, energy_wh)."""
-        columns = np.array(rows, np.int64).reshape(-1, 3).T
-        return cls(meter=columns[0], start_s=columns[1], energy_wh=columns[2], line=np.arange(1, len(rows) + 1))
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from murmurate.errors import ReadingError
-from murmurate.service.ingest.field_values import (
+from murmurate.readings.field_values import (
     MAX_READING_LINE_BYTES,
     MAX_WH,
     NANOSECONDS_PER_SECOND,

@@ -1,7 +1,7 @@
-"""Bodies that could cost much are parsed in processes of their own, each within a bound of memory and of CPU time.
+"""Parse costly bodies in other processes, each within a bound of memory and of CPU time.
 
-A Parquet file of 60 kB can take gigabytes once it is decompressed, whatever its footer says. A large body of any format
-takes a core for seconds, during which this process could answer nothing else.
+A Parquet file of 60 kB can take gigabytes once it is decompressed, and its footer may state less. A large body of any
+format takes a core for seconds, during which this process could answer nothing else.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from murmurate.errors import ReadingError
-from murmurate.service.ingest.batch import ReadingBatch, Refusals
-from murmurate.service.ingest.body_formats import PARQUET, PARSERS_BY_MEDIA_TYPE
-from murmurate.service.ingest.decoded_batch import read_batch
-from murmurate.service.ingest.decoder_process import FORMATS, REQUEST_HEAD
+from murmurate.readings.batch import ReadingBatch, Refusals
+from murmurate.service.ingest.decoder_process import (
+    FORMATS,
+    MAX_DECODER_BYTES,
+    PARQUET,
+    PARSERS_BY_MEDIA_TYPE,
+    REQUEST_HEAD,
+    read_reply,
+)
 
-MAX_DECODER_BYTES = 2**30  # of memory, of one process; 0.3 GB of it are libraries
 MAX_DECODERS = min(4, os.cpu_count() or 1)
 MAX_INLINE_BYTES = 64 * 1024  # a smaller body in lines takes some ms here, and is not sent to a decoder
 MAX_DECODE_S = 300.0  # by the wall clock; the bound of CPU time comes first unless the machine is very busy
@@ -53,7 +56,7 @@ class DecoderPool:
                 except ReadingError:
                     self._keep(decoder)
                     raise
-                except (EOFError, OSError, ValueError, KeyError, TypeError):
+                except (EOFError, OSError, ValueError):  # msgspec's errors are ValueErrors
                     if decoder.kill() not in _NO_FAULT_OF_BODY:
                         break
                 except BaseException:
@@ -92,7 +95,7 @@ DECODERS = DecoderPool()  # of this process: HTTP and MQTT share them
 
 
 class _Decoder:
-    """A process that parses one body at a time."""
+    """A process that parses one body at a time. It gets no connection string or password, and reserves no memory."""
 
     def __init__(self, memory_bytes: int) -> None:
         command = [sys.executable, "-m", "murmurate.service.ingest.decoder_process", str(memory_bytes)]
@@ -101,24 +104,20 @@ class _Decoder:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # a traceback might quote a body
-            env=_decoder_environment(),
+            env={name: value for name, value in os.environ.items() if not name.startswith("MURMURATE_")}
+            | {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"},
         )
         self._requests, self._replies = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
 
     def parse(self, media_type: str, body: bytes, interval_s: int) -> tuple[ReadingBatch, Refusals]:
-        with self._killed_after(MAX_DECODE_S):
-            self._requests.write(REQUEST_HEAD.pack(FORMATS.index(media_type), interval_s, len(body)))
-            self._requests.write(body)
-            self._requests.flush()
-            return read_batch(self._replies)
-
-    @contextmanager
-    def _killed_after(self, timeout_s: float) -> Iterator[None]:
-        timer = threading.Timer(timeout_s, self._process.terminate)
+        timer = threading.Timer(MAX_DECODE_S, self._process.terminate)
         timer.daemon = True
         timer.start()
         try:
-            yield
+            self._requests.write(REQUEST_HEAD.pack(FORMATS.index(media_type), interval_s, len(body)))
+            self._requests.write(body)
+            self._requests.flush()
+            return read_reply(self._replies)
         finally:
             timer.cancel()
 
@@ -126,7 +125,7 @@ class _Decoder:
         return self._process.poll() is None
 
     def peak_bytes(self) -> int:
-        """The most memory that it has taken; 0 where the system does not tell. What a fork inherits does not count."""
+        """Return its peak memory; 0 where the system does not tell. The peak of the parent does not count."""
         with suppress(OSError, ValueError, IndexError):
             status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace")
             return int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -144,13 +143,3 @@ class _Decoder:
         except subprocess.TimeoutExpired:
             self._process.terminate()
             return self._process.wait()
-
-
-def _decoder_environment() -> dict[str, str]:
-    """The environment without connection strings and passwords, and with an allocator that reserves nothing."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MURMURATE_")}
-    return inherited | {
-        "ARROW_DEFAULT_MEMORY_POOL": "system",
-        "MALLOC_ARENA_MAX": "2",
-        "OPENBLAS_NUM_THREADS": "1",
-    }

@@ -23,8 +23,8 @@ from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.auth import AuthError, AuthStore, TokenCache, basic_credentials
 from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.batch import Receipt
-from murmurate.service.ingest.body_formats import PARSERS_BY_MEDIA_TYPE
 from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
+from murmurate.service.ingest.decoder_process import PARSERS_BY_MEDIA_TYPE
 from murmurate.service.ingest.ingestor import IngestBusyError, PendingReceipt, ReadingIngestor
 from murmurate.service.settings import LOCAL_ADDRESSES
 from murmurate.service.web.request_limits import (

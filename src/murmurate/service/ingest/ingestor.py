@@ -21,8 +21,9 @@ from typing import Protocol
 
 import numpy as np
 
-from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S, ReadingBatch, Receipt
-from murmurate.service.ingest.field_values import MAX_WH
+from murmurate.readings.batch import ReadingBatch
+from murmurate.readings.field_values import MAX_WH
+from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S, Receipt
 from murmurate.service.ingest.meter_registry import MeterRegistry, is_signature_valid
 from murmurate.service.landing.append import AppendReadings, append_readings, join_readings
 from murmurate.service.landing.interval_manifest import is_closing

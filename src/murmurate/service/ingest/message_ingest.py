@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 import psycopg
 
 from murmurate.errors import MurmurateError, ReadingError
+from murmurate.readings.batch import ReadingBatch
+from murmurate.readings.text_lines import NOTHING_READABLE
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S, ReadingBatch, Receipt
-from murmurate.service.ingest.body_formats import JSON_LINES, PARQUET
+from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S, Receipt
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState, parse_register_reading
 from murmurate.service.ingest.decoder_pool import DecoderPool
-from murmurate.service.ingest.formats.text_lines import NOTHING_READABLE
+from murmurate.service.ingest.decoder_process import JSON_LINES, PARQUET
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import UNKNOWN_METER, IngestBusyError, PendingReceipt, ReadingIngestor
 from murmurate.service.ingest.message_queue import MessageAttempts, ReceivedMessage

@@ -1,0 +1,208 @@
+"""Find the columns of a file by their names: meter, time and energy; or meter, day and one column for each interval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from murmurate.errors import ReadingError
+from murmurate.readings.cell_values import EnergyUnit
+
+_METERS = (
+    "meter_id", "meter", "meterid", "meter_number", "meter_serial", "lclid", "mpan", "mpxn", "nmi", "dataid", "pod",
+    "zaehler", "zähler", "zaehlernummer", "zählernummer", "zaehlpunkt", "zählpunkt",
+)  # fmt: skip
+_HOUSEHOLDS = (  # without a column of the meter they are the meter too
+    "household", "household_id", "haushalt", "home", "home_id", "customer_id", "customer", "customer_number",
+    "account_id", "account", "account_number", "kunde", "kundennummer", "kunden_nr", "kundennr", "vertragskonto",
+    "anschlussnutzer", "anschluss",
+)  # fmt: skip
+_ROW_NUMBERS = ("id",)  # often the number of the row: the meter where no other column is
+_TIMES = (
+    "interval_start", "timestamp", "datetime", "date_time", "date_&_time", "tstp", "start", "start_time", "from",
+    "time", "utc", "local_15min", "localminute", "zeitstempel", "von", "data_collection_log_timestamp", "unix",
+)  # fmt: skip
+_DAYS = ("date", "day", "datum", "settlement_date", "reading_date", "read_date")
+_CLOCKS = ("time", "hour", "clock", "uhrzeit", "zeit")
+_ENDS = ("interval_end", "end", "end_time", "to", "bis")
+_ENERGIES = ("energy", "value", "consumption", "usage", "use", "reading", "energie", "verbrauch", "wert")
+_OCCUPIED = ("occupied",)  # of a sample with known occupancy
+_UNIT = re.compile(r"(?<![a-z])(k?)w\.?h(?![a-z])", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:hh|h|p|sp|period|slot|interval|value|v|q)?_?0*(\d{1,3})", re.ASCII)
+_CLOCK_NAME = re.compile(r"(?:hh|h|t)?_?(\d{1,2})[:.h](\d{2})(?::00)?(_?\(?2\)?|_?b|_?\(?second\)?)?", re.ASCII)
+_MINUTES_PER_DAY = 1440
+_WHOLE_DAYS = (24, 48, 96, 144, 288)  # columns of a file with a row a day; hours to five minutes
+_LONG_OR_WIDE = (
+    "must have meter_id, timestamp and kwh or energy_wh; or meter_id, date and a column for each interval "
+    "(00:00..23:30 or HH1..HH48). Name other columns with --meter-column, --time-column and --energy-column"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DaySlot:
+    """A column of a file with a row a day."""
+
+    column: int
+    number: int  # of the interval of the day, from 0; counted by the clock or since midnight
+    is_repeated: bool = False  # the second time that the clocks show it
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The positions of the columns of a file. It has `energy` or `slots`."""
+
+    meter: int | None  # none: a file is a meter
+    household: int | None  # none: not known; that of the meter, if meters are named by their household
+    zone: int | None
+    kind: int | None
+    time: int  # a time; or a day, if there are `slots` or a `clock`
+    clock: int | None
+    end: int | None
+    energy: int | None
+    occupied: int | None
+    slots: tuple[DaySlot, ...]
+    by_clock: bool  # slots are named by what the clock shows, not counted since midnight
+    length_s: int | None  # of an interval, where columns tell
+    unit: EnergyUnit | None
+    unit_column: str  # whose name has the unit; empty: none has
+
+    @property
+    def taken(self) -> set[int | None]:
+        """The columns that have a meaning."""
+        single = {self.meter, self.household, self.zone, self.kind, self.time, self.clock, self.end, self.energy}
+        return single | {self.occupied} | {slot.column for slot in self.slots}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNames:
+    """Names that the user gives."""
+
+    meter: str | None = None
+    time: str | None = None
+    energy: str | None = None
+    household: str | None = None
+    zone: str | None = None
+    kind: str | None = None
+
+
+NO_NAMES = ColumnNames()
+
+
+def find_columns(header: Sequence[str], place: str, given: ColumnNames) -> Columns:
+    """Return the columns of a file. Raises ReadingError with the names that are known."""
+    names = [  # lower case, without the unit: `HH1 kWh` is `hh1`
+        re.sub(r"[\s_]+", "_", re.sub(rf"[\[(]?{_UNIT.pattern}[\])]?", " ", name.lower())).strip("_ ")
+        for name in header
+    ]
+    known = (*_METERS, *_HOUSEHOLDS, *_ROW_NUMBERS)
+    meter = _find_given(header, given.meter, place) if given.meter else _find(names, known)
+    household, zone, kind = (
+        _find_given(header, name, place) if name else None for name in (given.household, given.zone, given.kind)
+    )
+    if household is None and meter is not None:
+        household = meter if names[meter] in _HOUSEHOLDS else _find(names, _HOUSEHOLDS)
+    slots, by_clock = _find_slots(names)
+    time, clock = _find_time(header, names, given, place, is_wide=bool(slots))
+    occupied = None if slots else _find(names, _OCCUPIED)
+    energy = None
+    if given.energy and not slots:
+        energy = _find_given(header, given.energy, place)
+    elif not slots:
+        taken = {meter, household, zone, kind, time, clock, occupied}
+        left = [column for column in range(len(header)) if column not in taken]
+        with_unit = [column for column in left if _UNIT.search(header[column].replace("_", " "))]
+        energy = next(iter(with_unit or [column for column in left if names[column] in _ENERGIES]), None)
+    if time is None or (energy is None and not slots) or (slots and meter is None):
+        raise ReadingError(place, f"with the columns {_shorten(header)}", _LONG_OR_WIDE)
+    of_energy = [slot.column for slot in slots] if energy is None else [energy]
+    unit, unit_column = None, ""
+    for name in (*(header[column] for column in of_energy), *header):
+        if match := _UNIT.search(name.replace("_", " ")):
+            unit, unit_column = (EnergyUnit.KWH if match[1] else EnergyUnit.WH), name
+            break
+    return Columns(
+        meter=meter,
+        household=household,
+        zone=zone,
+        kind=kind,
+        time=time,
+        clock=clock,
+        end=None if slots else _find(names, _ENDS),
+        energy=energy,
+        occupied=occupied,
+        slots=slots,
+        by_clock=by_clock,
+        length_s=_slot_length(slots, by_clock=by_clock, place=place) if slots else None,
+        unit=unit,
+        unit_column=unit_column,
+    )
+
+
+def _find(names: Sequence[str], known: Sequence[str]) -> int | None:
+    return next((names.index(name) for name in known if name in names), None)
+
+
+def _find_given(header: Sequence[str], name: str, place: str) -> int:
+    if name not in header:
+        raise ReadingError(place, f"without the column {name}", f"must be one of {_shorten(header)}")
+    return list(header).index(name)
+
+
+def _find_time(
+    header: Sequence[str], names: Sequence[str], given: ColumnNames, place: str, *, is_wide: bool
+) -> tuple[int | None, int | None]:
+    """Return the column of the time, and that of the clock where a time is in two columns."""
+    if given.time:
+        return _find_given(header, given.time, place), None
+    day, clock = _find(names, _DAYS), _find(names, _CLOCKS)
+    if is_wide:
+        return (day if day is not None else _find(names, _TIMES)), None
+    if day is not None and clock is not None:
+        return day, clock
+    time = _find(names, _TIMES)
+    return (time, None) if time is not None else (day, None)
+
+
+def _find_slots(names: Sequence[str]) -> tuple[tuple[DaySlot, ...], bool]:
+    """Return the columns of a row a day, and whether they are named by the clock."""
+    clocks = [(column, match) for column, name in enumerate(names) if (match := _CLOCK_NAME.fullmatch(name))]
+    if len(clocks) >= _WHOLE_DAYS[0]:
+        return _clock_slots([(column, 60 * int(match[1]) + int(match[2]), match[3]) for column, match in clocks]), True
+    numbered = [(column, int(match[1])) for column, name in enumerate(names) if (match := _NUMBERED.fullmatch(name))]
+    if len(numbered) < _WHOLE_DAYS[0]:
+        return (), False
+    first = min(number for _, number in numbered)
+    return tuple(DaySlot(column, number - first) for column, number in numbered), False
+
+
+def _clock_slots(found: Sequence[tuple[int, int, str | None]]) -> tuple[DaySlot, ...]:
+    """Number the columns by their minutes. Where 00:30 is the first and 24:00 or 00:00 the last, they name ends."""
+    minutes = sorted({minute for _, minute, _ in found})
+    step = minutes[1] - minutes[0]
+    in_order = [minute for _, minute, again in found if not again]
+    are_ends = in_order[0] == step and in_order[-1] in {0, _MINUTES_PER_DAY}
+    shift = step if are_ends else 0
+    seen: set[int] = set()
+    slots = []
+    for column, minute, again in found:
+        number = (minute - shift) % _MINUTES_PER_DAY // step
+        slots.append(DaySlot(column, number, is_repeated=bool(again) or minute in seen))
+        seen.add(minute)
+    return tuple(slots)
+
+
+def _slot_length(slots: Sequence[DaySlot], *, by_clock: bool, place: str) -> int:
+    """Return the length of the intervals [s] of a file with a row a day."""
+    numbers = sorted(slot.number for slot in slots if not slot.is_repeated)
+    count = len(numbers)
+    nominal = max((whole for whole in _WHOLE_DAYS if whole <= count), default=0)
+    extra = count - nominal  # columns for the hour that occurs twice
+    if numbers != list(range(count)) or extra not in ({0} if by_clock else {0, nominal // 24}):
+        allowed = f"must be {', '.join(map(str, _WHOLE_DAYS))} columns that follow each other, or an hour more"
+        raise ReadingError(place, f"with {count} columns of intervals", allowed)
+    return _MINUTES_PER_DAY * 60 // nominal
+
+
+def _shorten(header: Sequence[str]) -> str:
+    return ", ".join(header[:8]) + (f" and {len(header) - 8} more" if len(header) > 8 else "")

@@ -1,1 +1,0 @@
-"""Formats of incoming readings."""
