@@ -34,7 +34,7 @@ NEEDS = {
     "evaluate": ([], "matplotlib", "lab"),
     "log export": (["log.tar"], "psycopg", "service"),
     "forecast": (["--h25", "3500"], "scipy", "plan"),
-    "habits": (["sample.csv", "--epsilon", "1"], "scipy", "plan"),
+    "habits": (["sample.parquet", "--epsilon", "1"], "scipy", "plan"),
     "readings import": (["--example", "."], "scipy", "service"),
     "readings ingest": (["r.csv", "--landing", "landing", "--meters", "m.csv"], "psycopg", "service"),
     "zone open": (["plan.json"], "psycopg", "service"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,5 +30,6 @@ def write_labeled_sample(
     """Write readings and occupancy of independent households that live by these habits, from a Monday on."""
     model = OccupancyModel(groups=(resident_chains(households, per_hour),))
     occupied = sample_occupancy(model, days * 24 * per_hour, np.random.default_rng(seed))
-    place = {"start_s": MONDAY_S, "interval_s": 3600 // per_hour, "occupied": occupied}
-    return write_imported(path, 100.0 + 200 * occupied, **place, **({"kind": kinds} if kinds else {}))
+    step_s, energy_wh = 3600 // per_hour, 100.0 + 200 * occupied
+    texts: dict[str, Any] = {"kind": kinds} if kinds else {}
+    return write_imported(path, energy_wh, start_s=MONDAY_S, interval_s=step_s, occupied=occupied, **texts)

@@ -135,8 +135,17 @@ def is_without_gaps(readings: Readings, step_s: int) -> bool:
     return all(later - start == step_s for start, later in pairwise(starts))
 
 
-def write_imported(path, energy_wh, *, start_s, interval_s, time_zone="UTC", occupied=None, **texts):
-    """Write readings [interval, meter] as `murmurate import` does; NaN: none. `texts` are columns of each meter."""
+def write_imported(
+    path: Path,
+    energy_wh: np.ndarray,
+    *,
+    start_s: int,
+    interval_s: int,
+    time_zone: str = "UTC",
+    occupied: np.ndarray | None = None,
+    **texts: Any,
+) -> Path:
+    """Write readings [interval, meter] as an import does; NaN: none. `texts` are columns of each meter."""
     intervals, meters = energy_wh.shape
     keep = ~np.isnan(energy_wh.ravel())
     start_ms = np.repeat(1000 * (start_s + interval_s * np.arange(intervals)), meters)[keep]

@@ -28,7 +28,7 @@ Choice = TypeVar("Choice")
 _LONG_FILE_BYTES = 5_000_000  # from which a bar is shown
 _USUAL_BOUND_WH = 1000  # of a quarter hour, as in the example of `murmurate plan`
 _ZONE_TEXT = """\
-# Made by murmurate import. What stands here is public: choose it without looking at the readings.
+# Made by murmurate readings import. What stands here is public: choose it without looking at the readings.
 name = {name}
 currency = "EUR"
 interval_minutes = {minutes}

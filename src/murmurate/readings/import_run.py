@@ -83,9 +83,9 @@ class ImportSummary:
 class ReadingsWriter:
     """Writes readings to a Parquet file, part by part.
 
-    `interval_start` is in UTC, as `murmurate ingest` wants it; `timestamp` is the same on the clocks of the time zone,
-    so that the days of `murmurate evaluate` are local ones. `household` and `occupied` are there where they are known.
-    `zone` and `kind` are those of the meter table.
+    `interval_start` is in UTC, as `murmurate readings ingest` wants it; `timestamp` is the same in the time
+    zone, so that the days of `murmurate evaluate` are local ones. `household` and `occupied` are there where they are
+    known. `zone` and `kind` are those of the meter table.
     """
 
     def __init__(self, path: Path, time_zone: str, places: Sequence[MeterPlace], *, has_occupancy: bool) -> None:

@@ -1,4 +1,4 @@
-"""Read the readings that `murmurate import` wrote: evaluate, backtest, habits and forecast read no other form.
+"""Read the readings that `murmurate readings import` wrote: evaluate, backtest, habits and forecast read no other form.
 
 Where a file names the household of each meter, the readings of its meters are added up.
 """
@@ -36,11 +36,11 @@ class _ImportedFile:
     """An imported file in memory. Its meters are numbered in the order in which they appear."""
 
     def __init__(self, path: Path, *, has_occupancy: bool = False) -> None:
-        """Read a file. Raises ReadingError if `murmurate import` did not write it, and says how to import it."""
+        """Read a file. Raises ReadingError, with how to import it, unless `murmurate readings import` wrote it."""
         from pyarrow import ArrowException, parquet  # noqa: PLC0415 - the laboratory does without, except for readings
 
         def refuse(what: str) -> NoReturn:
-            allowed = f"must be the readings.parquet that murmurate import {path} --out imported writes"
+            allowed = f"must be the readings.parquet that murmurate readings import {path} --out imported writes"
             raise ReadingError(str(path), what, allowed)
 
         try:
@@ -86,7 +86,9 @@ class _ImportedFile:
     def count_intervals(self, interval_s: int) -> IntArray:
         """Return the interval of each row, counted from 1970 in UTC. Raises ReadingError if one begins between two."""
         if (self.start_s % interval_s).any():
-            allowed = f"must begin on an interval of {interval_s // 60} min: murmurate import --interval-minutes"
+            allowed = (
+                f"must begin on an interval of {interval_s // 60} min: murmurate readings import --interval-minutes"
+            )
             raise ReadingError(str(self._path), "with other times", f"{allowed} {interval_s // 60}")
         return np.asarray(self.start_s // interval_s)
 
@@ -147,7 +149,9 @@ def read_past_readings(path: Path, interval_s: int, zone: str) -> PastReadings:
     found = _join_meters(rows, meters, interval, first, length, interval_s, MAX_MISSING_SHARE)
     if not found.names:
         said = f"without a household that has 90 % of its {length:,} intervals of {interval_s // 60} min"
-        allowed = "must have readings at the interval of the plan; murmurate import --interval-minutes makes them"
+        allowed = (
+            "must have readings at the interval of the plan; murmurate readings import --interval-minutes makes them"
+        )
         raise ReadingError(str(path), said, allowed)
     return replace(found, energy_wh=np.rint(found.energy_wh).astype(np.int32))
 

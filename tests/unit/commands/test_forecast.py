@@ -198,7 +198,7 @@ def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path,
         ({"h25_kwh": 3500.0, "time_zone": "Mars/Crater"}, "Mars/Crater"),
         ({"history": "demand.csv"}, "--households 1000"),
         ({"sample": "sample.parquet"}, "epsilon is missing"),
-        ({"sample": "h25.csv", "epsilon": "1"}, "h25.csv is not a Parquet file: .*murmurate import"),
+        ({"sample": "h25.csv", "epsilon": "1"}, "h25.csv is not a Parquet file: .*murmurate readings import"),
     ],
 )
 def test_what_cannot_be_made_says_what_is_needed(tmp_path, options, says):

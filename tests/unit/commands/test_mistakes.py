@@ -21,7 +21,7 @@ MISTAKES = [
     # the command line
     Mistake("murmurate plann", "No such command 'plann'", "Did you mean 'plan'"),
     Mistake("murmurate plan right.toml --ouy x", "No such option: --ouy", "--out"),
-    Mistake("murmurate verify", "Missing argument 'sources'", HELP),
+    Mistake("murmurate log verify", "Missing argument 'sources'", HELP),
     Mistake("murmurate habits day.parquet", "Missing option '--epsilon'", HELP),
     Mistake("murmurate audit plan.json --days ten", "'--days'", "valid integer"),
     Mistake("murmurate readings ingest late.csv", "Missing option '--landing'", HELP),
@@ -59,8 +59,10 @@ MISTAKES = [
     # evaluate
     Mistake("murmurate evaluate --readings gone.csv", "'gone.csv' does not exist", HELP),
     Mistake("murmurate evaluate --readings day.parquet", "1 whole day long", "must cover 35 days"),
-    Mistake("murmurate evaluate --readings letters.csv", "not a Parquet file", "murmurate import letters.csv"),
-    Mistake("murmurate evaluate --readings fake.parquet", "not a Parquet file", "murmurate import fake.parquet"),
+    Mistake("murmurate evaluate --readings letters.csv", "not a Parquet file", "murmurate readings import letters.csv"),
+    Mistake(
+        "murmurate evaluate --readings fake.parquet", "not a Parquet file", "murmurate readings import fake.parquet"
+    ),
     Mistake("murmurate evaluate --quick --sizes many", "sizes is 'many'", "for example 300,1000,10000"),
     Mistake("murmurate evaluate --quick --supply free", "supply is free", "must be linear or convex"),
     # forecasts and habits
@@ -76,7 +78,7 @@ MISTAKES = [
     Mistake(
         "murmurate forecast --log plan.json --zone harbour", "plan.json: is no public log", "zones/<zone>/log.jsonl"
     ),
-    Mistake("murmurate habits letters.csv --epsilon 1", "not a Parquet file", "murmurate import letters.csv"),
+    Mistake("murmurate habits letters.csv --epsilon 1", "not a Parquet file", "murmurate readings import letters.csv"),
     Mistake("murmurate habits day.parquet --epsilon 1", "households is 3", "must be 162 or more"),
     # import, ingest, aggregate
     Mistake("murmurate readings import", "a file is needed", "murmurate readings import --example ."),

@@ -93,7 +93,11 @@ def test_forecasts_know_nothing_of_later_weeks(energy_wh):
         ((DAY, 2), {"meter_id": ["a", "a"], "household": ["x", "y"]}, "with several values of household for one meter"),
         ((DAY, 1), {"start_s": 60}, "--interval-minutes 15"),
         ((DAY, 1), {"kind": [None]}, "with empty cells"),
-        ((DAY, 1), {"kind": [7]}, "without the column kind of its type: must be .* that murmurate import .* writes"),
+        (
+            (DAY, 1),
+            {"kind": [7]},
+            "without the column kind of its type: must be .* that murmurate readings import .* writes",
+        ),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_with_what_they_must_have(tmp_path, shape, change, message):
@@ -109,7 +113,9 @@ def test_a_reading_below_zero_is_refused(tmp_path):
 
 def test_a_foreign_file_is_refused_with_the_command_that_imports_it(tmp_path):
     (tmp_path / "r.csv").write_text("meter,kwh\n", encoding="utf-8")
-    with pytest.raises(ReadingError, match=r"r.csv is not a Parquet file: must be .*murmurate import .*r.csv --out"):
+    with pytest.raises(
+        ReadingError, match=r"r.csv is not a Parquet file: must be .*murmurate readings import .*r.csv --out"
+    ):
         read_households(tmp_path / "r.csv")
 
 
