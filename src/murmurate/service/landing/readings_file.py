@@ -135,10 +135,14 @@ def _open_parquet(file: pa.NativeFile, name: str) -> pq.ParquetFile:
 def _check_columns(parquet: pq.ParquetFile, name: str) -> int:
     """Refuse columns that are not what a landing holds. Returns the unit of their time [µs]."""
     try:
-        schema = parquet.schema_arrow
-        names, leaves = schema.names, parquet.schema.names
-    except UnicodeDecodeError:
+        return _time_unit_us(parquet, name)
+    except UnicodeDecodeError:  # of a column, or of a time zone
         raise ReadingError(name, "with a name that is not UTF-8", "must have columns with names in UTF-8") from None
+
+
+def _time_unit_us(parquet: pq.ParquetFile, name: str) -> int:
+    schema = parquet.schema_arrow
+    names, leaves = schema.names, parquet.schema.names
     for column in READINGS_SCHEMA.names:
         if names.count(column) != 1:
             how = f"with {column} twice" if column in names else f"without {column}"
