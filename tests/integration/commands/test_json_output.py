@@ -98,5 +98,5 @@ def test_readings_and_their_sums(operator, run):  # noqa: F811
 
 
 def test_every_command_with_json_has_its_section():
-    sections = set(re.findall(r"^## (\w+(?: \w+)?)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    sections = set(re.findall(r"^## ([a-z]+(?: [a-z]+)?)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
     assert {name for name, parameters in COMMANDS.items() if "as_json" in parameters} == sections

@@ -112,7 +112,9 @@ def test_a_role_without_rights_is_told_who_may(make_mistake, log_dsn):
 def test_a_database_that_takes_no_changes_is_a_standby_perhaps(make_mistake, state_dsn, log_dsn):
     with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {state_dsn.rpartition('/')[2]} SET default_transaction_read_only = on")
-    make_mistake("murmurate init", "it takes no changes", "name the primary server", state=state_dsn, log=log_dsn)
+    make_mistake(
+        "murmurate init --roles", "it takes no changes", "name the primary server", state=state_dsn, log=log_dsn
+    )
 
 
 def test_a_server_that_is_too_old_is_named_with_its_version(make_mistake, state_dsn, log_dsn, monkeypatch):
