@@ -149,7 +149,7 @@ def test_a_log_is_verified_from_an_address_and_from_standard_input(published, we
         ("ftp://127.0.0.1/log.jsonl", "must be a file, - or an address that begins with http:// or https://"),
         ("file:///etc/hostname", "must be a file, - or an address"),
         ("nothing.jsonl", "nothing.jsonl is not there"),
-        ("empty.jsonl", "there is no record to check"),
+        ("empty.jsonl", "no record to check"),
         ("long.jsonl", "has a line of more than 1,048,576 bytes"),
         ("damaged.jsonl.gz", "is damaged: it does not unpack"),
         ("log.jsonl --zone nowhere", "zone nowhere is not in log.jsonl"),
