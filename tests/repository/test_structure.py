@@ -19,13 +19,13 @@ from murmurate.cli import app
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "murmurate"
 
-MAX_PRIVATE_USED_ONCE = 0.167  # share of all functions; goal 0.12
-MAX_SINGLE_IMPORTERS = 31  # modules whose only importer is in their own package; goal 20
+MAX_PRIVATE_USED_ONCE = 0.155  # share of all functions; goal 0.12
+MAX_SINGLE_IMPORTERS = 24  # modules whose only importer is in their own package; goal 20
 MAX_DATA_CLASSES = 6.9  # per 1,000 lines; goal 5.5
 MAX_COMMANDS = 24
-MAX_SOURCE_LINES = 43_000  # goal 38,500
-MAX_SOURCE_FILES = 290
-MAX_TEST_LINES = 56_270  # goal 42,000
+MAX_SOURCE_LINES = 42_450  # goal 38,500
+MAX_SOURCE_FILES = 270
+MAX_TEST_LINES = 56_150  # goal 42,000
 MAX_BENCHMARK_AND_TOOL_LINES = 4_120  # goal 3,600
 MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 60  # without its docstring: the public interface names each parameter there
