@@ -277,7 +277,7 @@ def test_terminal_zone_page_and_plan_page_say_the_same_about_what_a_promise_stan
     assert "801, is public." in basis[0]
     assert "as the models of the plan say" in basis[1]
     assert "tested on random models and is not proven" in basis[2]
-    proven = replace(terms, learned=(replace(LEARNED, proven=True),))
+    proven = replace(terms, learned=(LEARNED._replace(proven=True),))
     assert "This bound is proven." in describe_promises(proven, ENGLISH).basis[2]
     window = ReleaseTerms.from_json(plans["day and year"].to_json())
     assert len(describe_promises(window, ENGLISH).basis) == 1
