@@ -196,8 +196,14 @@ class Cluster:
 
     def promote(self) -> None:
         """Promote a standby, whether or not the old primary still runs."""
-        self.execute("SELECT pg_promote(true, 60)")
-        if not wait_until(lambda: not self.execute("SELECT pg_is_in_recovery()")[0][0], pause_s=0.01):
+
+        def is_promoted() -> bool:
+            with suppress(psycopg.errors.SerializationFailure):  # a query may conflict with what the standby replays
+                return not self.execute("SELECT pg_is_in_recovery()")[0][0]
+            return False
+
+        self.execute("SELECT pg_promote(false)")  # a query that waits for the promotion could be cancelled
+        if not wait_until(is_promoted, pause_s=0.01):
             raise RuntimeError("the standby was not promoted")
 
 
