@@ -73,7 +73,7 @@ class ContractStores:
             imputed=np.array([0]),
             bounds=({"": 1000},),
         )
-        return Offer(writer.write_tiles({shard: (head, next_tile)}, demand).written[shard], next_tile.table)
+        return Offer(writer.write_tiles({shard: next_tile}, demand).written[shard], next_tile.table)
 
     def append(self, *offers: Offer) -> None:
         self.log.append({offer.tile.header.shard: offer for offer in offers})

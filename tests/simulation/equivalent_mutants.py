@@ -6,8 +6,7 @@ EQUIVALENT_MUTANTS: dict[str, str] = {
     "public_log.tile_chain._enter_zones: and/or: last_rows is not None and rows_before is not None": (
         "last_rows is None exactly where rows_before is: one condition, written twice for the type checker."
     ),
-    "publisher.tile_writer._require_key_change: dropped: "
-    "raise ChainError('change', None, 'must say what to change to')": (
+    "publisher.tile_writer._write_tile: dropped: raise ChainError('change', None, 'must say what to change to')": (
         "Never reached: find_next_tile returns a tile of kind key only where the desired state contains that change. "
         "Without the guard the same mistake ends in an AttributeError."
     ),
@@ -16,14 +15,12 @@ EQUIVALENT_MUTANTS: dict[str, str] = {
         "Never reached: find_next_tile returns nothing for a shard without a head where the desired state contains no "
         "opening. Without the guard the same mistake ends in an AttributeError."
     ),
-    "publisher.protocol._can_follow: returns None: return False": (
-        "The only caller negates the result: None and False are the same to it."
-    ),
     "publisher.protocol.publish_round: swapped: "
     "{shard for shard, at in reconciled.items() if at.behind} | offers.keys()": (
         "The union of two sets is the same in either order."
     ),
-    "publisher.protocol.publish_round: swapped: refused | _invalid_drafts(reconciled, drafts)": (
+    "publisher.protocol.publish_round: swapped: "
+    "refused | {shard: text for shard, text in invalid.items() if text is not None}": (
         "A refused shard has no draft, so the two have no shard in common."
     ),
     "publisher.protocol.publish_round: swapped: "

@@ -10,7 +10,6 @@ from typing import Any
 
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import sign_tile
-from murmurate.public_log.tile_chain import ShardHead
 from murmurate.publisher.desired_state import Change, DesiredState, NextTile, PlanChange, ShardOpening, ZoneOpening
 from murmurate.publisher.protocol import publish_round
 from murmurate.publisher.steps import Drafts, Step, WriteTiles
@@ -136,9 +135,7 @@ class Simulation:
             self._writers[keys, test_only] = TileWriter(terms_for_plan=self.terms, signers=signers, noise=noise)
         return self._writers[keys, test_only]
 
-    def write_faulty_tiles(
-        self, write_tiles: WriteTiles, next_tiles: Mapping[str, tuple[ShardHead | None, NextTile]], demand: Demand
-    ) -> Drafts:
+    def write_faulty_tiles(self, write_tiles: WriteTiles, next_tiles: Mapping[str, NextTile], demand: Demand) -> Drafts:
         """Return tiles that do not follow the head of their shard."""
         drafts = write_tiles(next_tiles, demand)
         for shard, tile in drafts.written.items():

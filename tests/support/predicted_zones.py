@@ -99,7 +99,7 @@ class PredictedShard:
         """Append the next tile."""
         tile = find_next_tile(self.head, desired, desired.zones.keys())
         assert tile is not None
-        drafts = self.writer.write_tiles({"east": (self.head, tile)}, demand or make_demand({}))
+        drafts = self.writer.write_tiles({"east": tile}, demand or make_demand({}))
         assert not drafts.refused, drafts.refused
         written = drafts.written["east"]
         self.head = check_follows(self.head, written, tile.table)

@@ -127,7 +127,7 @@ def next_offer(
     """Return the tile that a publisher writes next. All zones are claimed."""
     tile = find_next_tile(head, desired, desired.zones.keys())
     assert tile is not None
-    drafts = (writer or make_writer()).write_tiles({shard: (head, tile)}, demand)
+    drafts = (writer or make_writer()).write_tiles({shard: tile}, demand)
     assert not drafts.refused, drafts.refused
     return Offer(drafts.written[shard], tile.table)
 

@@ -24,6 +24,8 @@ from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.privacy import leakage, noise
 from murmurate.privacy.accountant import PureDpAccountant
+from murmurate.public_log.predicted_rows import Pool
+from murmurate.public_log.tile import ROW_LAYOUT
 from murmurate.publisher import tile_writer
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.readings import text_lines
@@ -115,8 +117,8 @@ def a_meter_that_feeds_in_is_refused(plant: Callable[..., None]) -> None:
 def the_exact_demand_is_in_the_signed_header(plant: Callable[..., None]) -> None:
     used, release = _note_demands(plant), tile_writer.release_interval
 
-    def telling(head, rows, signer, layout, extensions):
-        return release(head, rows, signer, layout, {**extensions, "n": sum(used.values())})
+    def telling(head, rows, signer, layout=ROW_LAYOUT, extensions=None):
+        return release(head, rows, signer, layout, {**(extensions or {}), "n": sum(used.values())})
 
     plant(tile_writer, "release_interval", telling)
 
@@ -129,23 +131,23 @@ def the_exact_demand_is_in_an_answer_of_the_api(plant: Callable[..., None]) -> N
 def _note_demands(plant: Callable[..., None]) -> dict[str, int]:
     """Return a table that always holds the last demand of each zone."""
     used: dict[str, int] = {}
-    right = TileWriter._draw_group
+    right = TileWriter._draw_releases
 
-    def noting(self, group, demand):
-        used.update((each.zone, int(demand.energy_wh[each.demand_row])) for each in group)
-        return right(self, group, demand)
+    def noting(self, to_measure, demand, rows):
+        used.update((zone, int(demand.energy_wh[rows[zone]])) for zone in to_measure)
+        return right(self, to_measure, demand, rows)
 
-    plant(TileWriter, "_draw_group", noting)
+    plant(TileWriter, "_draw_releases", noting)
     return used
 
 
 def predicted_zones_get_half_the_noise(plant: Callable[..., None]) -> None:
-    right = TileWriter._draw_group
+    right = TileWriter._draw_releases
 
-    def halving(self, group, demand):
-        return right(self, [each._replace(terms=_halved(each.terms)) for each in group], demand)
+    def halving(self, to_measure, *demand):
+        return right(self, {zone: (_halved(terms), slot) for zone, (terms, slot) in to_measure.items()}, *demand)
 
-    plant(TileWriter, "_draw_group", halving)
+    plant(TileWriter, "_draw_releases", halving)
 
 
 def _halved(terms: ReleaseTerms) -> ReleaseTerms:
@@ -190,8 +192,8 @@ def huber_noise_is_sampled_with_half_its_core(plant: Callable[..., None]) -> Non
 
 
 def the_pool_is_the_exact_sum_of_the_demands(plant: Callable[..., None]) -> None:
-    used, fill = _note_demands(plant), tile_writer._fill_predictions
-    plant(tile_writer, "_fill_predictions", lambda *args: fill(*args)._replace(residual_wh=sum(used.values())))
+    used, right = _note_demands(plant), Pool.to_extensions
+    plant(Pool, "to_extensions", lambda pool: right(pool._replace(residual_wh=sum(used.values()))))
 
 
 def a_reading_of_zero_counts_as_silent(plant: Callable[..., None]) -> None:

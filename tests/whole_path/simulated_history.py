@@ -202,7 +202,7 @@ def write_next_tile(
     writer: TileWriter, head: ShardHead | None, desired: DesiredState, demand: Demand | None
 ) -> ShardHead:
     next_tile = find_next_tile(head, desired, set(desired.zones))
-    drafts = writer.write_tiles({"shard": (head, next_tile)}, demand if demand is not None else NO_DEMAND)
+    drafts = writer.write_tiles({"shard": next_tile}, demand if demand is not None else NO_DEMAND)
     assert not drafts.refused, drafts.refused
     assert not drafts.withheld, drafts.withheld
     return check_follows(head, drafts.written["shard"], next_tile.table)

@@ -9,6 +9,7 @@ from typing import Any
 from murmurate.errors import ChainError
 
 FORMAT_VERSION = 1
+HEX_DIGITS = frozenset("0123456789abcdef")
 
 canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
@@ -40,6 +41,11 @@ def require_types(members: dict[str, Any], types: dict[str, tuple[type, ...]], w
     for name, value in members.items():
         if isinstance(value, bool) or not isinstance(value, types[name]):
             raise ChainError(f"{name} of a {what}", shorten(repr(value)), "has another type in this version")
+
+
+def is_hash(text: object) -> bool:
+    """Whether a value is 64 hexadecimal digits, in lower case: a SHA-256 or a public key."""
+    return isinstance(text, str) and len(text) == 64 and HEX_DIGITS.issuperset(text)
 
 
 def compute_digest(text: str) -> str:

@@ -22,7 +22,7 @@ from murmurate.prediction.forecast_sources import USUAL_VOLATILITY, NoisedHistor
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.public_log.predicted_rows import NO_PRICE, carry_over
-from murmurate.public_log.tile import RowKind, Rows
+from murmurate.public_log.tile import RowKind
 from murmurate.public_log.zone_line import LoggedRelease
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
@@ -78,14 +78,12 @@ class LoggedDemand:
 
 def extract_demand(releases: Sequence[LoggedRelease], plans: Mapping[str, DemandTerms]) -> LoggedDemand:
     """Return the noised demand of a zone. `releases` have ascending intervals; the log must have been verified."""
-    measured = np.array([_has_demand(each.row) for each in releases], np.bool_)
+    kinds = (each.row["kind"][0] if "noisy_wh" in (each.row.dtype.names or ()) else 0 for each in releases)
+    measured = np.array([kind == RowKind.MEASURED for kind in kinds], np.bool_)
     if not measured.any():
-        allowed = (
-            "needs intervals that were measured while prices were predicted ([forecast] file = .. in the zone file)"
-        )
-        raise ModelError(
-            "log", "without a noised demand", f"{allowed}; make a forecast from --history or --h25 until then"
-        )
+        needs = "needs intervals that were measured while prices were predicted ([forecast] file = .. in the zone file)"
+        allowed = f"{needs}; make a forecast from --history or --h25 until then"
+        raise ModelError("log", "without a noised demand", allowed)
     interval = np.array([each.header.interval for each in releases], np.int64)
     known = np.flatnonzero(measured)
     first, last = int(interval[known[0]]), plans[releases[known[-1]].plan]
@@ -97,22 +95,23 @@ def extract_demand(releases: Sequence[LoggedRelease], plans: Mapping[str, Demand
         chosen = measured & (plan_of_release == digest)
         at = interval[chosen]
         noisy_wh = np.array([releases[n].row["noisy_wh"][0] for n in np.flatnonzero(chosen).tolist()], np.float64)
-        shown = _undo_price_and_clipping(noisy_wh, at, paid[chosen], plans[digest], last)
-        demand[at - first], variance[at - first] = shown
+        undone = _undo_price_and_clipping(noisy_wh, at, paid[chosen], plans[digest], last)
+        demand[at - first], variance[at - first] = undone
     own = USUAL_VOLATILITY.own if last.prediction is None else last.prediction.model.public.volatility.own
     history = NoisedHistory(demand_wh=demand, noise_variance=variance, households=last.households, own=own)
+    sensor = last.clipping_sensor
+    if sensor is not None:
+        expected, clipped, slot = _expectations(np.arange(first, first + count), last, sensor)
+        shown = clipped * (1 + sensor.response[slot] * (demand / expected - 1))
+        history = replace(history, sensor=sensor, clipped_wh=shown)
     return LoggedDemand(
         first=first,
         slots_per_day=len(last.terms.scale_wh),
         decided=len(releases),
         measured=int(measured.sum()),
-        history=_with_clipped(history, np.arange(first, first + count), last),
+        history=history,
         last=last,
     )
-
-
-def _has_demand(row: Rows) -> bool:
-    return bool(row["kind"][0] == RowKind.MEASURED) and "noisy_wh" in (row.dtype.names or ())
 
 
 def _paid_prices(releases: Sequence[LoggedRelease]) -> IntArray:
@@ -140,26 +139,11 @@ def _undo_price_and_clipping(
         expected, clipped, slot = _expectations(interval, plan, sensor)
         demand_wh = expected * (1 + sensor.read_deviation(demand_wh, clipped, slot))
         variance = variance * (expected / (sensor.response[slot] * clipped)) ** 2
-    factor = _reference_factor(plan.prediction, plan, last)
-    return demand_wh / factor, variance / factor**2
-
-
-def _reference_factor(prediction: ZonePrediction, plan: DemandTerms, last: DemandTerms) -> float:
-    """Demand at the reference price of a plan over that at the reference price of the last plan."""
     if last.prediction is None or plan is last:
-        return 1.0
-    price = prediction.price_response.reference_ticks * plan.terms.curve.tick / last.terms.curve.tick
-    return float(last.prediction.price_response.factor(np.array([float(price)]))[0])
-
-
-def _with_clipped(history: NoisedHistory, interval: IntArray, last: DemandTerms) -> NoisedHistory:
-    """Add what the sensor of the last plan shows of the demand."""
-    sensor = last.clipping_sensor
-    if sensor is None:
-        return history
-    expected, clipped, slot = _expectations(interval, last, sensor)
-    shown = clipped * (1 + sensor.response[slot] * (history.demand_wh / expected - 1))
-    return replace(history, sensor=sensor, clipped_wh=shown)
+        return demand_wh, variance
+    price = plan.prediction.price_response.reference_ticks * plan.terms.curve.tick / last.terms.curve.tick
+    factor = float(last.prediction.price_response.factor(np.array([float(price)]))[0])
+    return demand_wh / factor, variance / factor**2
 
 
 def _expectations(

@@ -12,7 +12,6 @@ and verifier call the same functions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ from murmurate.prediction.zone_prediction import (
 from murmurate.pricing.rate import RateCurve
 from murmurate.public_log.tile import MAX_NUMBERS, ROW_LAYOUT, RowKind, Rows, TileHeader
 from murmurate.public_log.zone_table import MAX_ZONES
-from murmurate.units import FloatArray, IntArray
+from murmurate.units import IntArray
 
 NO_PRICE = -(2**63)
 POOL = "pool"  # among the extensions of a header
@@ -57,13 +56,9 @@ def has_predicted_columns(header: TileHeader) -> bool:
     return set(predicted_layout(header.lead).split(" ")).issubset(header.row.split(" "))
 
 
-def check_predictable(prediction: ZonePrediction, interval: int, lead: int) -> None:
-    """Raise MurmurateError unless a price can be predicted: the lead is too long, or clocks do not know the time."""
-    _check_model(prediction.model, interval, lead)
-
-
 @lru_cache(maxsize=256)  # zones of one make share a model
-def _check_model(model: PredictionModel, interval: int, lead: int) -> None:
+def check_predictable(model: PredictionModel, interval: int, lead: int) -> None:
+    """Raise MurmurateError unless a price can be predicted: the lead is too long, or clocks do not know the time."""
     predicted_layout(lead)
     for at in (interval, interval + lead):
         model.locate(at)
@@ -116,21 +111,10 @@ class Pool(NamedTuple):
         return cls(**members)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class PredictedZones:
-    """The rows of a release whose price is predicted."""
+    """The rows of a release whose price is predicted: they are not withheld, and their terms predict."""
 
-    numbers: IntArray  # of the rows
-    models: list[tuple[IntArray, list[ZonePrediction]]]  # rows that share a model
-    curves: list[tuple[IntArray, RateCurve]]  # rows that share a curve
-    elasticity: FloatArray  # [row]; 0 where none is predicted
-    reference_ticks: FloatArray  # [row]
-    homes: FloatArray  # [row] that it counts in the pool
-    pool_homes: IntArray  # [row] that its plan takes the other zones to have
-
-    @classmethod
-    def from_terms(cls, rows: Rows, terms: Sequence[ReleaseTerms | None]) -> PredictedZones:
-        """Return the rows that are not withheld and whose terms predict."""
+    def __init__(self, rows: Rows, terms: Sequence[ReleaseTerms | None]) -> None:
         elasticity, reference = np.zeros(len(rows)), np.ones(len(rows))
         homes, pool_homes = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
         models: dict[int, tuple[list[int], list[ZonePrediction]]] = {}
@@ -145,24 +129,21 @@ class PredictedZones:
             curves.setdefault(id(its.curve), ([], its.curve))[0].append(at)
             elasticity[at], reference[at] = zone.price_response.elasticity, zone.price_response.reference_ticks
             homes[at], pool_homes[at] = zone.scale, zone.pool_homes
-        return cls(
-            numbers=np.array(sorted(at for numbers, _ in models.values() for at in numbers), np.int64),
-            models=[(np.array(numbers, np.int64), zones) for numbers, zones in models.values()],
-            curves=[(np.array(numbers, np.int64), curve) for numbers, curve in curves.values()],
-            elasticity=elasticity,
-            reference_ticks=reference,
-            homes=homes,
-            pool_homes=pool_homes,
-        )
+        self.numbers: IntArray = np.array(sorted(at for numbers, _ in models.values() for at in numbers), np.int64)
+        self._models = [(np.array(numbers, np.int64), zones) for numbers, zones in models.values()]  # that share one
+        self._curves = [(np.array(numbers, np.int64), curve) for numbers, curve in curves.values()]  # likewise
+        self._elasticity, self._reference_ticks = elasticity, reference  # [row]; 0 where none is predicted
+        self._homes = homes  # [row] that it counts in the pool
+        self._pool_homes = pool_homes  # [row] that its plan takes the other zones to have
 
     def measure(self, rows: Rows, carried: Carried, interval: int, lead: int) -> ZoneMeasures:
         """Return what the rows show, of which kind and `noisy_wh` are known [row]."""
         residual, weight = np.zeros(len(rows)), np.ones(len(rows))
         measured, noisy_wh = rows["kind"] == RowKind.MEASURED, rows["noisy_wh"]
         paid = carried.due[:, 0] if lead > 0 else np.full(len(rows), NO_PRICE)
-        answered = response_factor(self.elasticity, self.reference_ticks, paid.astype(np.float64))
+        answered = response_factor(self._elasticity, self._reference_ticks, paid.astype(np.float64))
         factor = np.where(paid == NO_PRICE, 1.0, answered)
-        for at, zones in self.models:
+        for at, zones in self._models:
             shown = measure_zones(zones, interval, noisy_wh[at], measured[at], factor[at])
             residual[at], weight[at] = shown.residual_wh, shown.weight_wh
         usable = np.zeros(len(rows), np.bool_)
@@ -171,7 +152,7 @@ class PredictedZones:
 
     def _shares(self, measures: ZoneMeasures) -> IntArray:
         """Return what each row adds to the pool [row, member of the pool]."""
-        columns = np.stack([self.homes, measures.residual_wh, measures.weight_wh], axis=1)
+        columns = np.stack([self._homes, measures.residual_wh, measures.weight_wh], axis=1)
         rounded = np.rint(np.clip(columns, -_MAX_SHARE_WH, _MAX_SHARE_WH)).astype(np.int64)
         return np.where(measures.usable[:, None], rounded, 0)
 
@@ -186,11 +167,9 @@ class PredictedZones:
         """
         states = np.where((rows["kind"] == RowKind.WITHHELD)[:, None], carried.states, 0)
         homes, residual_wh, weight_wh = (np.array(pool) - self._shares(measures)).T
-        deviation, enough = (
-            residual_wh / np.maximum(weight_wh, 1),
-            (self.pool_homes > 0) & (2 * homes >= self.pool_homes),
-        )
-        for at, zones in self.models:
+        deviation = residual_wh / np.maximum(weight_wh, 1)
+        enough = (self._pool_homes > 0) & (2 * homes >= self._pool_homes)
+        for at, zones in self._models:
             shown = ZoneMeasures(measures.residual_wh[at], measures.weight_wh[at], measures.usable[at])
             pooled = PooledDeviation(deviation[at], enough[at])
             states[at] = advance_states(zones, carried.states[at], interval, shown, pooled)
@@ -199,8 +178,8 @@ class PredictedZones:
     def price(self, states: IntArray, interval: int, lead: int) -> IntArray:
         """Return the prices of the predicted rows [ticks], given the states of all rows."""
         demand_wh, price_ticks = np.zeros(len(states)), np.zeros(len(states), np.int64)
-        for at, zones in self.models:
+        for at, zones in self._models:
             demand_wh[at] = predict_zones(zones, states[at], interval, lead)
-        for at, curve in self.curves:
-            price_ticks[at] = meeting_price(curve, demand_wh[at], self.elasticity[at], self.reference_ticks[at])
+        for at, curve in self._curves:
+            price_ticks[at] = meeting_price(curve, demand_wh[at], self._elasticity[at], self._reference_ticks[at])
         return price_ticks[self.numbers]

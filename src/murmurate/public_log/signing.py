@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from murmurate.errors import ChainError
+from murmurate.public_log.canonical import is_hash
 
 
 class Signer(Protocol):
@@ -52,7 +53,7 @@ class Ed25519Signer:
 
 
 def verify_signature(public_key: str, message: bytes, signature: str) -> bool:
-    """Whether the private half of `public` signed `message`."""
+    """Whether the private half of `public_key` signed `message`."""
     try:
         _load_public_key(public_key).verify(bytes.fromhex(signature), message)
     except (InvalidSignature, ValueError):
@@ -66,7 +67,7 @@ def _load_public_key(public_key: str) -> Ed25519PublicKey:
 
 
 def check_public_key(public_key: str) -> str:
-    """`public`, if it is an Ed25519 key in lower-case hexadecimal; ChainError otherwise."""
-    if len(public_key) != 64 or any(digit not in "0123456789abcdef" for digit in public_key):
+    """Return `public_key`, if it is an Ed25519 key in lower-case hexadecimal; ChainError otherwise."""
+    if not is_hash(public_key):
         raise ChainError("key", public_key, "must be 64 hexadecimal digits, as murmurate init prints them")
     return public_key

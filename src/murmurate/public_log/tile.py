@@ -10,6 +10,7 @@ columns are listed in docs/reference/public-log.md.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from functools import cached_property, lru_cache
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmurate.errors import ChainError
-from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse_canonical, require_types
+from murmurate.public_log.canonical import FORMAT_VERSION, HEX_DIGITS, canonical_json, parse_canonical, require_types
 from murmurate.public_log.merkle import compute_root, root_from_proof
 from murmurate.public_log.signing import Signer
 from murmurate.public_log.zone_table import ZoneTable
@@ -80,6 +81,7 @@ _NUMPY_TYPES: dict[str, tuple[Any, ...]] = {
 }
 ROW_LAYOUT = " ".join(f"{name}:{kind}" for name, kind in ROW_COLUMNS)
 MAX_NUMBERS = 1000  # in one column of a row
+_COLUMN_TYPE = re.compile("h32|(?P<one>u1|i4|i8|f8)(?:x(?P<count>[1-9][0-9]{0,3}))?")  # several numbers: `i4x22`
 
 
 @lru_cache(maxsize=64)
@@ -87,23 +89,15 @@ def row_dtype(layout: str = ROW_LAYOUT) -> np.dtype[np.void]:
     """Return the type of a row. Columns that this version does not know may follow those that it knows."""
     if layout != ROW_LAYOUT and not layout.startswith(ROW_LAYOUT + " "):
         raise ChainError("row", layout, f"must begin with {ROW_LAYOUT}")
-    columns = [column.partition(":") for column in layout.split(" ")]
-    types = [_numpy_type(kind) for _, _, kind in columns]
-    readable = all(name.isidentifier() for name, _, _ in columns) and None not in types
-    if not readable or len({name for name, _, _ in columns}) < len(columns):
-        raise ChainError("row", layout, f"must have columns of the types {', '.join(_NUMPY_TYPES)}, each named once")
-    return np.dtype([(name, *(kind or ())) for (name, _, _), kind in zip(columns, types, strict=True)])
-
-
-def _numpy_type(kind: str) -> tuple[Any, ...] | None:
-    """Return the type of a column: one number, or several as in `i4x22`; None where it is unknown."""
-    one, several, count = kind.partition("x")
-    if not several or one == "h32":
-        return _NUMPY_TYPES.get(kind)
-    known = one in _NUMPY_TYPES and count.isascii() and count.isdecimal() and len(count) <= len(str(MAX_NUMBERS))
-    if not known or count.startswith("0") or int(count) > MAX_NUMBERS:
-        return None
-    return (*_NUMPY_TYPES[one], (int(count),))
+    columns: dict[str, tuple[Any, ...]] = {}
+    for name, _, kind in (column.partition(":") for column in layout.split(" ")):
+        found = _COLUMN_TYPE.fullmatch(kind)
+        if not name.isidentifier() or name in columns or found is None or int(found["count"] or 1) > MAX_NUMBERS:
+            words = f"must have columns of the types {', '.join(_NUMPY_TYPES)}, each named once"
+            raise ChainError("row", layout, words)
+        several = () if found["count"] is None else ((int(found["count"]),),)
+        columns[name] = *_NUMPY_TYPES[found["one"] or kind], *several
+    return np.dtype([(name, *kind) for name, kind in columns.items()])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +132,6 @@ _HEADER_FIELDS = tuple(each.name for each in fields(TileHeader))
 
 
 _TILE_KINDS = frozenset(TileKind)
-_HEX_DIGITS = frozenset("0123456789abcdef")
 _HEADER_TYPES: dict[str, tuple[type, ...]] = {
     "murmurate": (int,),
     "shard": (str,),
@@ -268,7 +261,7 @@ def parse_header(line: str) -> tuple[TileHeader, str]:
     if members.pop("murmurate") != FORMAT_VERSION:
         raise ChainError("murmurate", line[:40], f"must be version {FORMAT_VERSION}")
     signature = members.pop("signature")
-    if not _HEX_DIGITS.issuperset(signature):
+    if not HEX_DIGITS.issuperset(signature):
         raise ChainError("signature", "in another form", "must be lower-case hexadecimal digits")
     if members["kind"] not in _TILE_KINDS:
         raise ChainError("kind", repr(members["kind"]), f"must be one of {', '.join(TileKind)}")

@@ -77,7 +77,16 @@ def check_follows(head: ShardHead | None, tile: Tile, table: ZoneTable) -> Shard
         return _enter_zones(head, tile, table)
     if tile.header.kind is not TileKind.RELEASE:
         return ShardHead(tile, table, head.leaf_hashes, head.totals, head.last_rows)
-    return _release(head, tile, table)
+    rows, zones = tile.rows, table.zones
+    check_rows(rows, zones)
+    _reject(zones, ~(rows["prev"] == head.leaf_hashes).all(axis=1), "prev", "must be the hash of the leaf before")
+    totals = np.stack([rows[f"total_{cost}"] for cost in COST_COLUMNS])
+    for number, cost in enumerate(COST_COLUMNS):
+        wrong = (totals[number] != head.totals[number] + rows[cost]) | (totals[number] < 0)  # a sum may overflow
+        _reject(zones, wrong, f"total_{cost}", "must be the total before plus this cost")
+    hashes = hash_leaves(table, tile.header.interval, rows)
+    _require(tile, "root", tile.header.root, tile.find_root(hashes))
+    return ShardHead(tile, table, hashes_to_array(hashes), totals, rows)
 
 
 def check_header(head: ShardHead | None, tile: Tile, table: ZoneTable) -> None:
@@ -189,20 +198,6 @@ def close_zones(head: ShardHead, zones: Iterable[str]) -> list[ClosedZone]:
     ]
 
 
-def _release(head: ShardHead, tile: Tile, table: ZoneTable) -> ShardHead:
-    """Check the rows of a release: each may be what it is, and follows the row before of its zone."""
-    rows, zones = tile.rows, table.zones
-    check_rows(rows, zones)
-    _reject(zones, ~(rows["prev"] == head.leaf_hashes).all(axis=1), "prev", "must be the hash of the leaf before")
-    totals = np.stack([rows[f"total_{cost}"] for cost in COST_COLUMNS])
-    for number, cost in enumerate(COST_COLUMNS):
-        wrong = (totals[number] != head.totals[number] + rows[cost]) | (totals[number] < 0)  # a sum may overflow
-        _reject(zones, wrong, f"total_{cost}", "must be the total before plus this cost")
-    hashes = hash_leaves(table, tile.header.interval, rows)
-    _require(tile, "root", tile.header.root, tile.find_root(hashes))
-    return ShardHead(tile, table, hashes_to_array(hashes), totals, rows)
-
-
 def check_rows(rows: Rows, zones: tuple[str, ...]) -> None:
     """What each kind of row may and must hold."""
     kind, noise, scale, core = (rows[name] for name in ("kind", "noise", "scale_wh", "core_wh"))
@@ -243,7 +238,7 @@ def rebuild_head(tiles: list[Tile], tables: dict[str, ZoneTable]) -> ShardHead:
 
 
 def begin_with_release(tile: Tile, table: ZoneTable, verify: VerifySignature) -> ShardHead:
-    """Return the head after a release whose predecessors are not at hand: header and rows are those that were signed.
+    """Return the head after a release whose predecessors are not known: header and rows are those that were signed.
 
     The hashes and totals before it are believed, because the key of the shard has signed them.
     """

@@ -9,14 +9,12 @@ A line is read as a `Tile` with one row and its proof, and follows the rules of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from murmurate.errors import ChainError
-from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse_canonical, require_types
+from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, is_hash, parse_canonical, require_types
 from murmurate.public_log.merkle import make_proof
 from murmurate.public_log.tile import (
     NoiseCode,
@@ -43,22 +41,10 @@ _LINE_TYPES: dict[str, tuple[type, ...]] = {
     "proof": (list,),
     "tile": (dict,),
 }
-_HEX_DIGITS = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True)
-class LineTable(ZoneTable):
-    """What a line shows of the zone table of its tile: one zone with its plan, and the digest of the table."""
-
-    stated_digest: str = ""
-
-    @cached_property
-    def digest(self) -> str:
-        return self.stated_digest
-
-
-def line_table(line: Tile, since: int | None = None) -> LineTable:
-    """Return what a line shows of its zone table; no zone, where the line closes it.
+def line_table(line: Tile, since: int | None = None) -> ZoneTable:
+    """Return what a line shows of its zone table: one zone, its plan and the digest. No zone, if the line closes it.
 
     `since` is the first interval of the zone, which a line does not state. None: the zone enters with this line.
     """
@@ -66,7 +52,7 @@ def line_table(line: Tile, since: int | None = None) -> LineTable:
         raise ChainError("line", line.header.seq, "must be the part of one zone of a tile")
     zone = line.proof.zone
     row = ZoneRow(zone, line.proof.plan, "", "", line.header.interval + 1 if since is None else since)
-    return LineTable(() if is_closed_by(line.header, zone) else (row,), stated_digest=line.header.table)
+    return ZoneTable(() if is_closed_by(line.header, zone) else (row,), stated_digest=line.header.table)
 
 
 def make_zone_line(tile: Tile, table: ZoneTable, zone: str) -> Tile:
@@ -89,7 +75,7 @@ def parse_zone_line(text: str) -> Tile:
     if members["murmurate_zone"] != FORMAT_VERSION:
         raise ChainError("murmurate_zone", members["murmurate_zone"], f"must be version {FORMAT_VERSION}")
     header, signature = parse_header(canonical_json(members["tile"]))
-    if not _is_hash(members["plan"]) or not all(_is_hash(each) for each in members["proof"]):
+    if not is_hash(members["plan"]) or not all(is_hash(each) for each in members["proof"]):
         raise ChainError("plan", members["plan"], "and the proof must be 64 hexadecimal digits each")
     dtype, releases = row_dtype(header.row), header.kind is TileKind.RELEASE
     rows = np.zeros(0, dtype) if members["row"] is None else _parse_row(members["row"], dtype)
@@ -121,10 +107,6 @@ def _parse_row(members: dict[str, Any], dtype: np.dtype[np.void]) -> Rows:
     if not readable:
         raise ChainError("row", "unreadable", f"must have exactly the columns {', '.join(names)}")
     return row
-
-
-def _is_hash(text: object) -> bool:
-    return isinstance(text, str) and len(text) == 64 and _HEX_DIGITS.issuperset(text)
 
 
 class LoggedRelease(NamedTuple):

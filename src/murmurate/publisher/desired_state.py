@@ -63,10 +63,8 @@ class DesiredState:
     until: int  # every interval up to and with this one is decided
     priced_from: int = 0  # earlier ones come too late for a price and are withheld
     opening: ShardOpening | None = None
-    zones: Mapping[str, ZoneOpening] = field(
-        default_factory=dict
-    )  # that should be in the shard, unless they were closed
-    closing: Collection[str] = ()  # zones that should be closed, for ever, after the last interval that is decided
+    zones: Mapping[str, ZoneOpening] = field(default_factory=dict)  # to be in the shard, unless they were closed
+    closing: Collection[str] = ()  # zones to be closed for good, after the last interval that is decided
     plan_changes: Mapping[str, PlanChange] = field(default_factory=dict)  # by zone
     key_change: Change | None = None
 
@@ -74,6 +72,7 @@ class DesiredState:
 class NextTile(NamedTuple):
     """The next tile of a shard, not yet written."""
 
+    head: ShardHead | None  # that it follows; None: it opens the shard
     kind: TileKind
     interval: int  # that is released; the last decided one where nothing is
     table: ZoneTable  # in force from this tile on
@@ -108,24 +107,22 @@ def find_next_tile(head: ShardHead | None, desired: DesiredState, claimed: Colle
     """
     entering = {zone: opening for zone, opening in zones_to_enter(head, desired).items() if zone in claimed}
     if head is None:
-        return _open_shard(desired, entering) if entering else None
+        if not entering:
+            return None
+        # A shard begins with the zones that can be decided first. Later ones enter when it comes to them.
+        first = min(opening.first for opening in entering.values())
+        due = {zone: opening for zone, opening in entering.items() if opening.first == first}
+        return NextTile(None, TileKind.OPEN, first - 1, ZoneTable.from_rows(_enter(due, first)), desired)
     if not head.table.rows:  # the shard has ended
         return None
     last = head.interval
     change = desired.key_change
     if change is not None and head.tile.key_in_force == change.before != change.after:
-        return NextTile(TileKind.KEY, last, head.table, desired)
+        return NextTile(head, TileKind.KEY, last, head.table, desired)
     table = _next_table(head, desired, entering)
     if table.digest != head.table.digest:
-        return NextTile(TileKind.ZONES, last, table, desired)
-    return None if last >= desired.until else NextTile(TileKind.RELEASE, last + 1, table, desired)
-
-
-def _open_shard(desired: DesiredState, entering: Mapping[str, ZoneOpening]) -> NextTile:
-    """A shard begins with the zones that can be decided first. Later ones enter when it comes to them."""
-    first = min(opening.first for opening in entering.values())
-    due = {zone: opening for zone, opening in entering.items() if opening.first == first}
-    return NextTile(TileKind.OPEN, first - 1, ZoneTable.from_rows(_enter(due, first)), desired)
+        return NextTile(head, TileKind.ZONES, last, table, desired)
+    return None if last >= desired.until else NextTile(head, TileKind.RELEASE, last + 1, table, desired)
 
 
 def _next_table(head: ShardHead, desired: DesiredState, entering: Mapping[str, ZoneOpening]) -> ZoneTable:

@@ -57,23 +57,12 @@ def find_invalid_tail(
             tile = parse_tile(body)
             head = check_next(head, tile, load_table(tile.header.table), verify)
         except ChainError as error:
-            key = opening_key if head is None else head.tile.key_in_force
-            return head, _read_tail(head, [body, *rest], str(error), key, verify)
+            key, first_seq = (opening_key, 0) if head is None else (head.tile.key_in_force, head.tile.header.seq + 1)
+            lines = dict(enumerate((each.partition(b"\n")[0] for each in (body, *rest)), first_seq))
+            signed = {hash_header(line): seq for seq, line in lines.items() if _is_signed(line, key, verify)}
+            last_seq = max(lines)
+            return head, InvalidTail(head, first_seq, last_seq, hash_header(lines[last_seq]), str(error), signed)
     return head, None
-
-
-def _read_tail(
-    head: ShardHead | None, bodies: list[bytes], reason: str, key: str | None, verify: VerifySignature
-) -> InvalidTail:
-    first_seq = 0 if head is None else head.tile.header.seq + 1
-    lines = [body.partition(b"\n")[0] for body in bodies]
-    hashes = [hash_header(line) for line in lines]
-    signed = {
-        tile_hash: seq
-        for seq, (tile_hash, line) in enumerate(zip(hashes, lines, strict=True), first_seq)
-        if _is_signed(line, key, verify)
-    }
-    return InvalidTail(head, first_seq, first_seq + len(bodies) - 1, hashes[-1], reason, signed)
 
 
 def hash_header(line: bytes) -> str:

@@ -87,16 +87,12 @@ class Reconciliation(NamedTuple):
     behind: bool  # the log holds more than was read
     offer: Offer | None  # the pending tile, which may have been sent before
 
-    @property
-    def may_write(self) -> bool:
-        return not self.behind and self.offer is None
-
 
 def reconcile_shard(seen_state: SeenState, log_tail: LogTail, verify: VerifySignature) -> Reconciliation:
     """Compare what is known of a shard with the log. Raises ShardBlockedError where not both can be right."""
     new_heads = catch_up(seen_state, log_tail, verify)
     head = new_heads[-1] if new_heads else seen_state.head
-    stale = seen_state.pending is not None and not _can_follow(head, seen_state.pending)
+    stale = seen_state.pending is not None and _why_not_next(head, seen_state.pending) is not None
     behind = last_seq(head) < log_tail.last_seq
     return Reconciliation(new_heads, head, stale, behind, None if behind or stale else seen_state.pending)
 
@@ -114,20 +110,34 @@ def publish_round(
             reconciled[shard] = reconcile_shard(state, tails[shard], verify)
         except ShardBlockedError as error:
             outcome.blocked[shard] = BlockedReason(error.code, str(error))
-    wanted = _wanted_claims(reconciled, desired)
+    may_write = {shard: at.head for shard, at in reconciled.items() if not at.behind and at.offer is None}
+    wanted = [(zone, shard) for shard, head in may_write.items() for zone in zones_to_enter(head, desired[shard])]
     holders: Mapping[str, str] = (yield ClaimZones(dict(wanted))) if wanted else {}
-    next_tiles = _next_tiles(reconciled, desired, holders, outcome.blocked)
-    outcome.blocked_zones = _foreign_zones(wanted, holders)
+    for zone, shard in wanted:  # a zone that two shards want is there twice
+        if holders[zone] != shard:
+            words = f"is in shard {holders[zone]}: it cannot enter shard {shard}"
+            outcome.blocked_zones[zone] = BlockedReason(BlockedCode.OTHER_SHARD, words)
+    next_tiles: dict[str, NextTile] = {}
+    for shard, head in may_write.items():
+        claimed = {zone for zone, holder in holders.items() if holder == shard}
+        try:
+            tile = find_next_tile(head, desired[shard], claimed)
+        except ChainError as error:
+            outcome.blocked[shard] = BlockedReason(BlockedCode.NO_RECORD, str(error))
+            continue
+        if tile is not None:
+            next_tiles[shard] = tile
     demand: Demand = yield LoadDemand(
         {
             shard: (tile.interval, tile.table.zones)
-            for shard, (_, tile) in next_tiles.items()
+            for shard, tile in next_tiles.items()
             if tile.kind is TileKind.RELEASE and not tile.withheld
         }
     )
     written, refused, withheld = write_tiles(next_tiles, demand)
-    drafts = {shard: Offer(tile, next_tiles[shard][1].table) for shard, tile in written.items()}
-    no_tile = refused | _invalid_drafts(reconciled, drafts)
+    drafts = {shard: Offer(tile, next_tiles[shard].table) for shard, tile in written.items()}
+    invalid = {shard: _why_not_next(may_write[shard], draft) for shard, draft in drafts.items()}
+    no_tile = refused | {shard: text for shard, text in invalid.items() if text is not None}
     outcome.blocked |= {shard: BlockedReason(BlockedCode.NO_RECORD, text) for shard, text in no_tile.items()}
     outcome.blocked_zones |= {zone: BlockedReason(BlockedCode.NO_RECORD, text) for zone, text in withheld.items()}
     drafts = {shard: draft for shard, draft in drafts.items() if shard not in outcome.blocked}
@@ -141,60 +151,6 @@ def publish_round(
     outcome.unfinished = {shard for shard, at in reconciled.items() if at.behind} | offers.keys()
     outcome.up_to_date = reconciled.keys() - outcome.unfinished - outcome.blocked.keys()
     return outcome
-
-
-def _wanted_claims(
-    reconciled: Mapping[str, Reconciliation], desired: Mapping[str, DesiredState]
-) -> list[tuple[str, str]]:
-    """Zones that can enter a shard, with the shard. A zone that two shards want is there twice."""
-    return [
-        (zone, shard)
-        for shard, at in reconciled.items()
-        if at.may_write
-        for zone in zones_to_enter(at.head, desired[shard])
-    ]
-
-
-def _next_tiles(
-    reconciled: Mapping[str, Reconciliation],
-    desired: Mapping[str, DesiredState],
-    holders: Mapping[str, str],
-    blocked: dict[str, BlockedReason],
-) -> dict[str, tuple[ShardHead | None, NextTile]]:
-    """What to write for each shard. One whose zones break a rule is blocked."""
-    next_tiles = {}
-    for shard, at in reconciled.items():
-        if not at.may_write:
-            continue
-        claimed = {zone for zone, holder in holders.items() if holder == shard}
-        try:
-            tile = find_next_tile(at.head, desired[shard], claimed)
-        except ChainError as error:
-            blocked[shard] = BlockedReason(BlockedCode.NO_RECORD, str(error))
-            continue
-        if tile is not None:
-            next_tiles[shard] = (at.head, tile)
-    return next_tiles
-
-
-def _foreign_zones(wanted: list[tuple[str, str]], holders: Mapping[str, str]) -> dict[str, BlockedReason]:
-    """Zones that another shard holds."""
-    return {
-        zone: BlockedReason(BlockedCode.OTHER_SHARD, f"is in shard {holders[zone]}: it cannot enter shard {shard}")
-        for zone, shard in wanted
-        if holders[zone] != shard
-    }
-
-
-def _invalid_drafts(reconciled: Mapping[str, Reconciliation], drafts: Mapping[str, Offer]) -> dict[str, str]:
-    """Drafts that must not be sent, with the reason: they do not follow the head."""
-    reasons: dict[str, str] = {}
-    for shard, draft in drafts.items():
-        try:
-            check_follows(reconciled[shard].head, draft.tile, draft.table)
-        except ChainError as error:
-            reasons[shard] = str(error)
-    return reasons
 
 
 def catch_up(seen_state: SeenState, log_tail: LogTail, verify: VerifySignature) -> list[ShardHead]:
@@ -248,10 +204,10 @@ def last_seq(head: ShardHead | None) -> int:
     return -1 if head is None else head.tile.header.seq
 
 
-def _can_follow(head: ShardHead | None, offer: Offer) -> bool:
-    """Whether the tile can still be appended, so that no other may be written in its place."""
+def _why_not_next(head: ShardHead | None, offer: Offer) -> str | None:
+    """Return why a tile cannot be appended; None while it can, and no other may be written in its place."""
     try:
         check_follows(head, offer.tile, offer.table)
-    except ChainError:
-        return False
-    return True
+    except ChainError as error:
+        return str(error)
+    return None

@@ -107,7 +107,7 @@ class Drafts(NamedTuple):
     withheld: dict[str, str]
 
 
-WriteTiles = Callable[[Mapping[str, tuple[ShardHead | None, NextTile]], Demand], Drafts]
+WriteTiles = Callable[[Mapping[str, NextTile], Demand], Drafts]
 
 
 class StateStore(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, NoiseSampler
 from murmurate.public_log.make_tile import change_key, change_zones, open_shard, release_interval
-from murmurate.public_log.predicted_rows import Pool, PredictedZones, carry_over, check_predictable, predicted_layout
+from murmurate.public_log.predicted_rows import PredictedZones, carry_over, check_predictable, predicted_layout
 from murmurate.public_log.signing import Signer
 from murmurate.public_log.tile import (
     ROW_COLUMNS,
     ROW_LAYOUT,
     NoiseCode,
     RowKind,
-    Rows,
     Tile,
     TileHeader,
     TileKind,
@@ -32,27 +31,16 @@ from murmurate.public_log.tile import (
 )
 from murmurate.public_log.tile_chain import ShardHead
 from murmurate.public_log.zone_table import ZoneRow
-from murmurate.publisher.desired_state import Change, NextTile, ShardOpening
+from murmurate.publisher.desired_state import NextTile, ShardOpening
 from murmurate.publisher.steps import Drafts
 from murmurate.release import protect
-from murmurate.types import Demand, Release
+from murmurate.types import Demand
 
-NOISE_CODES = {
-    NoiseDistribution.LAPLACE: NoiseCode.LAPLACE,
-    NoiseDistribution.HUBER: NoiseCode.HUBER,
-    NoiseDistribution.GAUSSIAN: NoiseCode.GAUSSIAN,
-}
 _NO_NOISE = (0, 0, 0, 0)  # scale, core and costs
 _LEFT_OPEN = (0, 0, 0)  # totals and hash of the leaf before: `release_interval` fills them in
 
-
-class _ToMeasure(NamedTuple):
-    """A zone whose demand becomes a price."""
-
-    zone: str
-    terms: ReleaseTerms
-    slot: int  # interval of the day
-    demand_row: int
+Measured = dict[str, tuple[ReleaseTerms, int]]  # by zone: the terms of its draw, and the interval of the day
+Drawn = dict[str, tuple[int, int]]  # by zone: price [ticks] and noised demand [Wh]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,48 +51,46 @@ class TileWriter:
     signers: Mapping[str, Signer]  # by public key
     noise: NoiseSampler
 
-    def write_tiles(self, next_tiles: Mapping[str, tuple[ShardHead | None, NextTile]], demand: Demand) -> Drafts:
+    def write_tiles(self, next_tiles: Mapping[str, NextTile], demand: Demand) -> Drafts:
         """Return the next tile of each shard. A zone that cannot be priced does not keep the others from theirs."""
         drafts = Drafts({}, {}, {})
         to_write: dict[str, tuple[Signer, list[ReleaseTerms | None]]] = {}
-        to_measure: list[_ToMeasure] = []
+        to_measure: Measured = {}
         demand_rows = {zone: row for row, zone in enumerate(demand.zones)}
-        for shard, (head, tile) in next_tiles.items():
+        for shard, tile in next_tiles.items():
             try:
-                signer = self._signer(_require_opening(tile).key if head is None else head.tile.key_in_force)
-                terms, usable = self._prepare(head, tile, demand, demand_rows, drafts.withheld)
+                key = _require_opening(tile).key if tile.head is None else tile.head.tile.key_in_force
+                if key not in self.signers:
+                    raise UnknownNameError("key", key, "is not among this publisher's keys")
+                terms, usable = self._prepare(tile, demand, demand_rows, drafts.withheld)
             except MurmurateError as error:
                 drafts.refused[shard] = str(error)
                 continue
-            to_write[shard] = signer, terms
-            to_measure += usable
-        releases = self._draw_releases(to_measure, demand)
+            to_write[shard] = self.signers[key], terms
+            to_measure |= usable
+        releases = self._draw_releases(to_measure, demand, demand_rows)
         for shard, (signer, terms) in to_write.items():
-            drafts.written[shard] = _write_tile(shard, *next_tiles[shard], terms, releases, signer)
+            drafts.written[shard] = _write_tile(shard, next_tiles[shard], terms, releases, signer)
         return drafts
 
     def _prepare(
-        self,
-        head: ShardHead | None,
-        tile: NextTile,
-        demand: Demand,
-        demand_rows: Mapping[str, int],
-        withheld: dict[str, str],
-    ) -> tuple[list[ReleaseTerms | None], list[_ToMeasure]]:
-        """Return the terms of each row of a release, and the zones whose demand becomes a price."""
-        if head is None or tile.kind is not TileKind.RELEASE:
-            return [], []
-        header = head.tile.header
-        terms = [self._find_terms(row, header, tile.interval, withheld) for row in tile.table.rows]
-        to_measure = [] if tile.withheld else _find_usable(tile, terms, demand, demand_rows)
-        if to_measure and self.noise.test_only:
-            raise PrivacyError("noise", "test-only", "must be real: test-only noise is never published")
-        return terms, to_measure
+        self, tile: NextTile, demand: Demand, demand_rows: Mapping[str, int], withheld: dict[str, str]
+    ) -> tuple[list[ReleaseTerms | None], Measured]:
+        """Return the terms of each row of a release, and the zones whose demand becomes a price.
 
-    def _signer(self, key: str) -> Signer:
-        if key not in self.signers:
-            raise UnknownNameError("key", key, "is not among this publisher's keys")
-        return self.signers[key]
+        Those are the zones with a demand in which the noise of the plan hides every household.
+        """
+        if tile.head is None or tile.kind is not TileKind.RELEASE:
+            return [], {}
+        header, usable = tile.head.tile.header, Measured()
+        terms = [self._find_terms(row, header, tile.interval, withheld) for row in tile.table.rows]
+        for zone, its in zip(tile.table.zones, terms, strict=True):
+            row = None if tile.withheld else demand_rows.get(zone)
+            if row is not None and its is not None and its.not_hidden_reason(demand.bounds_at(row)) is None:
+                usable[zone] = its, its.slot_of_day(tile.interval)
+        if usable and self.noise.test_only:
+            raise PrivacyError("noise", "test-only", "must be real: test-only noise is never published")
+        return terms, usable
 
     def _find_terms(
         self, row: ZoneRow, header: TileHeader, interval: int, withheld: dict[str, str]
@@ -119,134 +105,92 @@ class TileWriter:
                 allowed = f"must have intervals of {interval_s} s, and prices in steps of {row.tick} {row.currency}"
                 raise ChainError("plan", row.plan, allowed)
             if terms.prediction is not None:
-                check_predictable(terms.prediction, interval, header.lead)
+                check_predictable(terms.prediction.model, interval, header.lead)
         except MurmurateError as error:
             withheld[row.zone] = str(error)
             return None
         return terms
 
-    def _draw_releases(self, to_measure: list[_ToMeasure], demand: Demand) -> dict[str, tuple[int, int]]:
-        """Return price [ticks] and noised demand [Wh] of each zone: one draw each, equal curves together."""
-        groups: dict[tuple[RateCurve, NoiseDistribution], list[_ToMeasure]] = {}
-        by_object: dict[tuple[int, NoiseDistribution], list[_ToMeasure]] = {}  # most plans share a curve: hashed once
-        for each in to_measure:
-            curve, distribution = each.terms.curve, each.terms.distribution
+    def _draw_releases(self, to_measure: Measured, demand: Demand, demand_rows: Mapping[str, int]) -> Drawn:
+        """Draw once for each zone, equal curves together."""
+        groups: dict[tuple[RateCurve, NoiseDistribution], list[str]] = {}
+        by_object: dict[tuple[int, NoiseDistribution], list[str]] = {}  # most plans share a curve: hashed once
+        for zone, (terms, _) in to_measure.items():
+            curve, distribution = terms.curve, terms.distribution
             group = by_object.get((id(curve), distribution))
             if group is None:
                 group = by_object[id(curve), distribution] = groups.setdefault((curve, distribution), [])
-            group.append(each)
-        releases: dict[str, tuple[int, int]] = {}
-        for group in groups.values():
-            drawn = self._draw_group(group, demand)
+            group.append(zone)
+        releases: Drawn = {}
+        for (curve, distribution), zones in groups.items():
+            plans = [to_measure[zone] for zone in zones]
+            core_wh = np.array([terms.core_wh[slot] for terms, slot in plans])
+            drawn = protect(
+                demand.energy_wh[[demand_rows[zone] for zone in zones]],
+                scale_wh=np.array([terms.scale_wh[slot] for terms, slot in plans]),
+                core_wh=core_wh if distribution is NoiseDistribution.HUBER else None,
+                curve=curve,
+                noise=self.noise,
+                distribution=distribution,
+            )
             columns = zip(drawn.price_ticks.tolist(), drawn.noisy_wh.tolist(), strict=True)
-            releases.update(zip((each.zone for each in group), columns, strict=True))
+            releases.update(zip(zones, columns, strict=True))
         return releases
 
-    def _draw_group(self, group: list[_ToMeasure], demand: Demand) -> Release:
-        first = group[0].terms
-        core_wh = np.array([each.terms.core_wh[each.slot] for each in group])
-        return protect(
-            demand.energy_wh[[each.demand_row for each in group]],
-            scale_wh=np.array([each.terms.scale_wh[each.slot] for each in group]),
-            core_wh=core_wh if first.distribution is NoiseDistribution.HUBER else None,
-            curve=first.curve,
-            noise=self.noise,
-            distribution=first.distribution,
-        )
+
+def _write_tile(shard: str, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, signer: Signer) -> Tile:
+    if tile.head is None:
+        opening = _require_opening(tile)
+        step, lead = opening.interval_s, opening.lead
+        return open_shard(shard, tile.table, interval=tile.interval, interval_s=step, lead=lead, signer=signer)
+    if tile.kind is TileKind.KEY:
+        if tile.desired.key_change is None:
+            raise ChainError("change", None, "must say what to change to")
+        return change_key(tile.head, tile.desired.key_change.after, signer)
+    if tile.kind is TileKind.ZONES:
+        return change_zones(tile.head, tile.table, signer)
+    return _write_release(tile.head, tile, terms, releases, signer)
 
 
-def _find_usable(
-    tile: NextTile, terms: list[ReleaseTerms | None], demand: Demand, demand_rows: Mapping[str, int]
-) -> list[_ToMeasure]:
-    """Return the zones with a demand in which the noise of the plan hides every household."""
-    usable: list[_ToMeasure] = []
-    for zone, its in zip(tile.table.zones, terms, strict=True):
-        row = demand_rows.get(zone)
-        if row is not None and its is not None and its.not_hidden_reason(demand.bounds_at(row)) is None:
-            usable.append(_ToMeasure(zone, its, its.slot_of_day(tile.interval), row))
-    return usable
-
-
-def _fill_rows(
-    head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Mapping[str, tuple[int, int]]
-) -> tuple[Rows, str, dict[str, Any]]:
-    """Return the rows of a release, their layout, and what the header says about them together.
-
-    A row is measured where there is a draw, else fallback, else withheld.
-    """
-    lead = head.tile.header.lead
+def _write_release(
+    head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, signer: Signer
+) -> Tile:
+    """Return the tile of an interval. A row is measured where there is a draw, else fallback, else withheld."""
+    lead, zones = head.tile.header.lead, tile.table.zones
     has_states = head.last_rows is not None and "states" in (head.last_rows.dtype.names or ())
     is_predicted = has_states or any(its is not None and its.prediction is not None for its in terms)
     layout = predicted_layout(lead) if is_predicted else ROW_LAYOUT
     rows = np.zeros(len(tile.table), row_dtype(layout))
     rows["kind"] = RowKind.WITHHELD
     if not tile.withheld:
-        known = list(rows.dtype.names or ())[: len(ROW_COLUMNS)]
-        view = rows[known]
-        for at, (zone, its) in enumerate(zip(tile.table.zones, terms, strict=True)):
+        view = rows[list(rows.dtype.names or ())[: len(ROW_COLUMNS)]]
+        for at, (zone, its) in enumerate(zip(zones, terms, strict=True)):
             if its is not None:
                 view[at] = _row(its, its.slot_of_day(tile.interval), releases.get(zone))
-    pool = _fill_predictions(rows, head, tile, terms, releases) if is_predicted else None
-    return rows, layout, {} if pool is None else pool.to_extensions()
-
-
-def _row(its: ReleaseTerms, slot: int, drawn: tuple[int, int] | None) -> tuple[Any, ...]:
-    """The columns that every row has. The price is that of the curve, or the fallback price."""
-    if drawn is None:
-        return (RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)
-    noise = NOISE_CODES[its.distribution], drawn[0], its.scale_wh[slot], its.core_wh[slot]
-    return (RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)
-
-
-def _fill_predictions(
-    rows: Rows,
-    head: ShardHead,
-    tile: NextTile,
-    terms: list[ReleaseTerms | None],
-    releases: Mapping[str, tuple[int, int]],
-) -> Pool:
-    """Add the noised demand and what is predicted from it, in place. Return what all rows show together."""
-    lead = head.tile.header.lead
+    if not is_predicted:
+        return release_interval(head, rows, signer)
     if not tile.withheld:
-        rows["noisy_wh"] = [releases.get(zone, (0, 0))[1] for zone in tile.table.zones]
+        rows["noisy_wh"] = [releases.get(zone, (0, 0))[1] for zone in zones]
     carried = carry_over(head.last_rows, len(rows), lead)
-    predicted = PredictedZones.from_terms(rows, terms)
+    predicted = PredictedZones(rows, terms)
     measures = predicted.measure(rows, carried, tile.interval, lead)
     pool = predicted.pool(measures)
     rows["states"] = states = predicted.step(rows, carried, tile.interval, measures, pool)
     if lead > 1:
         rows["due"] = carried.due[:, 1:]
     rows["price_ticks"][predicted.numbers] = predicted.price(states, tile.interval, lead)
-    return pool
+    return release_interval(head, rows, signer, layout, pool.to_extensions())
 
 
-def _write_tile(
-    shard: str,
-    head: ShardHead | None,
-    tile: NextTile,
-    terms: list[ReleaseTerms | None],
-    releases: Mapping[str, tuple[int, int]],
-    signer: Signer,
-) -> Tile:
-    if head is None:
-        opening = _require_opening(tile)
-        step, lead = opening.interval_s, opening.lead
-        return open_shard(shard, tile.table, interval=tile.interval, interval_s=step, lead=lead, signer=signer)
-    if tile.kind is TileKind.KEY:
-        return change_key(head, _require_key_change(tile).after, signer)
-    if tile.kind is TileKind.ZONES:
-        return change_zones(head, tile.table, signer)
-    rows, layout, extensions = _fill_rows(head, tile, terms, releases)
-    return release_interval(head, rows, signer, layout, extensions)
+def _row(its: ReleaseTerms, slot: int, drawn: tuple[int, int] | None) -> tuple[Any, ...]:
+    """The columns that every row has. The price is that of the curve, or the fallback price."""
+    if drawn is None:
+        return (RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)
+    noise = NoiseCode[its.distribution.name], drawn[0], its.scale_wh[slot], its.core_wh[slot]
+    return (RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)
 
 
 def _require_opening(tile: NextTile) -> ShardOpening:
     if tile.desired.opening is None:
         raise ChainError("shard", "not open", "must be opened with a key first")
     return tile.desired.opening
-
-
-def _require_key_change(tile: NextTile) -> Change:
-    if tile.desired.key_change is None:
-        raise ChainError("change", None, "must say what to change to")
-    return tile.desired.key_change

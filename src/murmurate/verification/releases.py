@@ -18,7 +18,7 @@ from murmurate.planning.plan import Plan
 from murmurate.planning.plan_change import PlanHistory, check_plan_change, lookback_intervals
 from murmurate.planning.release_terms import parse_plan
 from murmurate.public_log.tile import RowKind, Tile, TileHeader, TileKind, parse_tile
-from murmurate.public_log.zone_line import LineTable, LoggedRelease, find_release, line_table, parse_zone_line
+from murmurate.public_log.zone_line import LoggedRelease, find_release, line_table, parse_zone_line
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.units import BoolArray
 from murmurate.verification.context import TableStore
@@ -104,7 +104,7 @@ class ReleaseHistory:
 class Stretch:
     """Successive intervals of a chain under one zone table."""
 
-    table: str | LineTable  # its digest, or what a line shows of it
+    table: str | ZoneTable  # its digest, or what a line shows of it
     zone_count: int
     first: int  # interval
     seq: int  # of the tile that it begins with
@@ -161,7 +161,7 @@ class LogHistory:
         begins = not mine or self._begins_stretch(mine[-1], header) or mine[-1].in_tiles != in_tiles
         if begins:
             first = header.interval + (header.kind is not TileKind.RELEASE)
-            named = table if isinstance(table, LineTable) else table.digest
+            named = table.digest if tile.proof is None else table
             mine.append(Stretch(named, len(table), first, header.seq, source, in_tiles))
             for row in table.rows:
                 entry = ZoneEntry(chain, max(row.since, first), header.seq, source)

@@ -91,7 +91,7 @@ class RowTerms:
         try:
             if not has_predicted_columns(header):
                 raise ChainError("row", "without a column", "must hold what its price is predicted from")
-            pool, predicted = Pool.from_header(header), PredictedZones.from_terms(rows, terms)
+            pool, predicted = Pool.from_header(header), PredictedZones(rows, terms)
             price_ticks = predicted.price(rows["states"], interval, lead)
             measures = None if carried is None else predicted.measure(rows, carried, interval, lead)
             if carried is not None and measures is not None:

@@ -192,7 +192,7 @@ def test_two_drafts_of_one_release_differ_in_their_draw():
 
 
 def next_tiles(heads, desired=NEXT):
-    return {shard: (head, find_next_tile(head, desired, desired.zones)) for shard, head in heads.items()}
+    return {shard: find_next_tile(head, desired, desired.zones) for shard, head in heads.items()}
 
 
 def test_a_shard_that_cannot_be_written_does_not_keep_the_others_from_it():

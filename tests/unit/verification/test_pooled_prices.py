@@ -86,7 +86,7 @@ def test_a_zone_does_not_use_its_own_noise_twice():
     carried = carry_over(None, ZONES, 2)
     after = []
     for rows in (tile.rows, moved):
-        predicted = PredictedZones.from_terms(rows, terms)
+        predicted = PredictedZones(rows, terms)
         measures = predicted.measure(rows, carried, tile.header.interval, 2)
         pool = predicted.pool(measures)
         after.append((predicted.step(rows, carried, tile.header.interval, measures, pool), measures, pool))
