@@ -38,8 +38,8 @@ from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
 from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.verification.shard import prove_contradiction
 from murmurate.verification.sources import ItemKind, read_items
-from murmurate.verification.verifier import prove_contradiction
 
 _stdout = Console(highlight=False, soft_wrap=True, markup=False)
 

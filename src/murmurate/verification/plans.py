@@ -1,28 +1,30 @@
-"""Plans, each proven anew, and what each says about the rows that are released under it."""
+"""Plans, each proven again, what each says about the rows that are released under it, and the rows checked by them.
+
+Predicted prices are computed again: from the plan, the row before of each zone, the noised demand, and the pool.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from murmurate.errors import MurmurateError
+from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.plan import Plan, load_plan
 from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
-from murmurate.privacy.noise import NoiseDistribution
-from murmurate.public_log.tile import NoiseCode, Rows
-from murmurate.time_zones import utc_offset_min
-from murmurate.verification.report import PlanSummary
+from murmurate.public_log.predicted_rows import Carried, Pool, PredictedZones, has_predicted_columns
+from murmurate.public_log.tile import NoiseCode, RowKind, Rows, TileHeader
+from murmurate.public_log.tile_chain import COST_COLUMNS
+from murmurate.time_zones import LocalClock, utc_offset_min
+from murmurate.units import IntArray
+from murmurate.verification.report import BrokenRule, PlanSummary, ZoneSummary
 
 _PLAN_ERRORS = (MurmurateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-_NOISE_CODES = {
-    NoiseDistribution.LAPLACE: NoiseCode.LAPLACE,
-    NoiseDistribution.HUBER: NoiseCode.HUBER,
-    NoiseDistribution.GAUSSIAN: NoiseCode.GAUSSIAN,
-}
 _EXPECTED_ROW = np.dtype(
     [
         ("noise", "u1"),
@@ -35,13 +37,16 @@ _EXPECTED_ROW = np.dtype(
         ("cap_ticks", "<i8"),
     ]
 )
-NOISE_COLUMNS = ("noise", "scale_wh", "core_wh", "epsilon_micro", "rho_micro")  # that a plan fixes
+_NOISE_COLUMNS = ("noise", "scale_wh", "core_wh", "epsilon_micro", "rho_micro")  # that a plan fixes
 _MIN_TICKS, _MAX_TICKS = -(2**63), 2**63 - 1
+_NOISE_NAMES = {code.value: code.name.lower() for code in NoiseCode}
+_PREDICTION = "prediction"  # the rule
+_NO_COUNTS: IntArray = np.zeros((len(RowKind), 0), np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProvenPlan:
-    """A plan that was proven anew, and what it says about the row of each interval of the day."""
+    """A plan that was proven again, and what it says about the row of each interval of the day."""
 
     plan: Plan
     terms: ReleaseTerms
@@ -51,8 +56,8 @@ class ProvenPlan:
     def from_json(cls, text: str) -> ProvenPlan:
         plan, terms = load_plan(text), ReleaseTerms.from_json(text)
         expected = np.zeros(len(terms.scale_wh), _EXPECTED_ROW)
-        expected["noise"] = _NOISE_CODES[terms.distribution]
-        for column in (*NOISE_COLUMNS[1:], "forecast_ticks"):
+        expected["noise"] = NoiseCode[terms.distribution.name]
+        for column in (*_NOISE_COLUMNS[1:], "forecast_ticks"):
             expected[column] = getattr(terms, column)
         floor, cap, tick = terms.curve.floor, terms.curve.cap, terms.curve.tick
         expected["floor_ticks"] = _MIN_TICKS if floor is None else max(_MIN_TICKS, -(-floor // tick))
@@ -68,49 +73,39 @@ class ProvenPlan:
         costs = (f"{cost.promise} (at most {cost.spent:.4g})" for cost in self.plan.costs)
         return PlanSummary(self.terms.plan_digest, self.terms.zone, tuple(costs))
 
-    def clock_mismatch(self, interval: int, interval_s: int) -> str | None:
-        """Return why the plan does not cover the local time of an interval; None where it does."""
-        return _clock_mismatch(self.plan.zone.clock.name, self.plan.zone.clock.offsets_min, interval, interval_s)
-
 
 @lru_cache(maxsize=4096)
-def _clock_mismatch(time_zone: str, offsets_min: tuple[int, ...], interval: int, interval_s: int) -> str | None:
+def _clock_mismatch(clock: LocalClock, interval: int, interval_s: int) -> str | None:
+    """Return why a plan does not cover the local time of an interval; None where it does, or the time is unknown."""
     for at_s in (interval * interval_s, (interval + 1) * interval_s - 1):
-        found = _utc_offset_min(time_zone, at_s)
-        if found is not None and found not in offsets_min:
-            known = ", ".join(f"{offset:+d}" for offset in offsets_min)
-            return f"clocks of {time_zone} are {found:+d} min from UTC then; the plan is proven for {known}"
+        try:
+            found = utc_offset_min(clock.name, at_s)
+        except (MurmurateError, OverflowError, OSError, ValueError):
+            continue
+        if found not in clock.offsets_min:
+            known = ", ".join(f"{offset:+d}" for offset in clock.offsets_min)
+            return f"clocks of {clock.name} are {found:+d} min from UTC then; the plan is proven for {known}"
     return None
 
 
-@lru_cache(maxsize=4096)
-def _utc_offset_min(time_zone: str, at_s: int) -> int | None:
-    """None where this machine knows nothing about that zone or time."""
-    try:
-        return utc_offset_min(time_zone, at_s)
-    except (MurmurateError, OverflowError, OSError, ValueError):
-        return None
-
-
-@dataclass(slots=True)
 class PlanStore:
     """The plans that were given, by digest. Each is proven once, when a chain first names it."""
 
-    _texts: dict[str, str] = field(default_factory=dict)
-    _proven: dict[str, ProvenPlan | str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._proven: dict[str, ProvenPlan | str] = {}
 
     def add_document(self, text: str) -> bool:
         """Keep a plan document; False if it is none."""
         try:
             document: Any = json.loads(text)
-            claimed = document["digest"] if isinstance(document, dict) and "murmurate_plan" in document else None
-            right = claimed == compute_plan_digest(document) if isinstance(claimed, str) else False
+            claimed = document["digest"] if "murmurate_plan" in document else None
+            if not isinstance(claimed, str):
+                return False
+            if claimed == compute_plan_digest(document) or claimed not in self._texts:
+                self._texts[claimed] = text
         except _PLAN_ERRORS:
             return False
-        if not isinstance(claimed, str):
-            return False
-        if right or claimed not in self._texts:
-            self._texts[claimed] = text
         return True
 
     def proven_plan(self, digest: str) -> ProvenPlan | str | None:
@@ -121,3 +116,134 @@ class PlanStore:
             except _PLAN_ERRORS as error:
                 self._proven[digest] = str(error) if isinstance(error, MurmurateError) else "it cannot be read"
         return self._proven.get(digest)
+
+
+class RowTerms:
+    """Check the rows of a release against the plans of their zones, all rows at once.
+
+    Rows whose plan is missing or not proven are left out.
+    """
+
+    def __init__(self, zones: tuple[str, ...], plan_of_row: Sequence[ProvenPlan | None]) -> None:
+        self.zones = zones
+        self._terms = [None if plan is None else plan.terms for plan in plan_of_row]
+        self._plans = tuple(dict.fromkeys(plan for plan in plan_of_row if plan is not None))  # each once
+        position: dict[ProvenPlan | None, int] = {plan: number for number, plan in enumerate(self._plans)}
+        self._plan_index = np.array([position.get(plan, 0) for plan in plan_of_row], np.int64)  # [row] 0: none
+        self._has_plan = np.array([terms is not None for terms in self._terms], np.bool_)
+        predicted = [terms is not None and terms.prediction is not None for terms in self._terms]
+        self._is_predicted = np.array(predicted, np.bool_)
+
+    def broken_terms(self, header: TileHeader, rows: Rows, carried: Carried | None) -> Iterator[BrokenRule]:
+        """Yield where rows do not say what their plans say.
+
+        `carried` is what follows from the rows before; None: they are not known, and only prices are checked.
+        """
+        if not self._plans:
+            return
+        expected = np.concatenate([plan.expected_row(header.interval) for plan in self._plans])[self._plan_index]
+        kind, price = rows["kind"], rows["price_ticks"]
+        measured = self._has_plan & (kind == RowKind.MEASURED)
+        wrong = self._has_plan & ~self._is_predicted & (kind == RowKind.FALLBACK)
+        wrong &= price != expected["forecast_ticks"]
+        wrong |= measured & ((price < expected["floor_ticks"]) | (price > expected["cap_ticks"]))
+        for column in _NOISE_COLUMNS:
+            wrong |= measured & (rows[column] != expected[column])
+        for at in np.flatnonzero(wrong).tolist():
+            for words in self._describe(at, rows[at], expected[at]):
+                yield BrokenRule(self.zones[at], "terms", words)
+        mismatches = [_clock_mismatch(plan.plan.zone.clock, header.interval, header.interval_s) for plan in self._plans]
+        for at in np.flatnonzero(measured).tolist() if any(mismatches) else ():
+            mismatch = mismatches[int(self._plan_index[at])]
+            if mismatch is not None:
+                yield BrokenRule(self.zones[at], "clock", mismatch)
+        if self._is_predicted.any():
+            yield from self._broken_predictions(header, rows, carried)
+
+    def _describe(self, at: int, row: np.void, expected: np.void) -> Iterator[str]:
+        if row["kind"] == RowKind.FALLBACK:
+            yield f"price_ticks is {row['price_ticks']}: the plan's fallback price is {expected['forecast_ticks']}"
+            return
+        terms = self._terms[at]
+        if terms is not None and not expected["floor_ticks"] <= row["price_ticks"] <= expected["cap_ticks"]:
+            limits = f"from {terms.curve.floor} to {terms.curve.cap}"
+            yield f"price_ticks is {row['price_ticks']}: the plan's prices lie {limits}"
+        for column in _NOISE_COLUMNS:
+            if row[column] != expected[column]:
+                value, planned = row[column], expected[column]
+                if column == "noise":
+                    value, planned = (_NOISE_NAMES.get(int(code), code) for code in (value, planned))
+                yield f"{column} is {value}: the plan says {planned}"
+
+    def _broken_predictions(self, header: TileHeader, rows: Rows, carried: Carried | None) -> Iterator[BrokenRule]:
+        """Yield where states or a price are not what the plan predicts."""
+        interval, lead = header.interval, header.lead
+        try:
+            if not has_predicted_columns(header):
+                raise ChainError("row", "without a column", "must hold what its price is predicted from")
+            pool, predicted = Pool.from_header(header), PredictedZones(rows, self._terms)
+            price_ticks = predicted.price(rows["states"], interval, lead)
+            measures = None if carried is None else predicted.measure(rows, carried, interval, lead)
+            if carried is not None and measures is not None:
+                follows = predicted.pool(measures), predicted.step(rows, carried, interval, measures, pool)
+        except (MurmurateError, ArithmeticError) as error:
+            words = f"the price cannot be computed: {error}"
+            yield from (BrokenRule(self.zones[at], _PREDICTION, words) for at in np.flatnonzero(self._is_predicted))
+            return
+        numbers = predicted.numbers.tolist()
+        for at, stated, price in zip(numbers, rows["price_ticks"][numbers].tolist(), price_ticks.tolist(), strict=True):
+            if stated != price:
+                yield BrokenRule(self.zones[at], _PREDICTION, f"price_ticks is {stated}: the plan predicts {price}")
+        if carried is not None:
+            yield from self._broken_states(header, rows, carried, pool, *follows)
+
+    def _broken_states(
+        self, header: TileHeader, rows: Rows, carried: Carried, pool: Pool, pool_of_rows: Pool, states: IntArray
+    ) -> Iterator[BrokenRule]:
+        """Yield where states, prices that are due or the pool do not follow from the rows."""
+        all_known = bool((self._has_plan | (rows["kind"] != RowKind.MEASURED)).all())
+        if len(rows) == header.count and all_known and pool_of_rows != pool:
+            yield BrokenRule("", _PREDICTION, f"pool is {tuple(pool)}: the rows add up to {tuple(pool_of_rows)}")
+        states_differ = (rows["states"] != states).any(axis=1)
+        due_differs = (rows["due"] != carried.due[:, 1:]).any(axis=1) if header.lead > 1 else states_differ & False
+        for at in np.flatnonzero(self._is_predicted & (due_differs | states_differ)).tolist():
+            if due_differs[at]:
+                yield BrokenRule(self.zones[at], _PREDICTION, "due is not what was decided in the rows before")
+            if states_differ[at]:
+                stays = "those of" if rows["kind"][at] == RowKind.WITHHELD else "what follows from"
+                yield BrokenRule(self.zones[at], _PREDICTION, f"states are not {stays} the row before")
+
+
+@dataclass(slots=True)
+class ZoneTally:
+    """Counts of the rows of a chain under one zone table that are not yet in the summaries, all zones at once."""
+
+    summaries: list[tuple[int, ZoneSummary]] = field(default_factory=list)  # each with the number of its row
+    counts: IntArray = field(default_factory=lambda: _NO_COUNTS)  # [kind, row]
+    first: int = 0  # interval
+    last: int = 0
+    rows: Rows | None = None  # the last ones
+
+    def begin(self, summaries: list[tuple[int, ZoneSummary]], zone_count: int) -> None:
+        """Count from here on the rows of these zones."""
+        self.flush()
+        self.summaries, self.counts = summaries, np.zeros((len(RowKind), zone_count), np.int64)
+
+    def add_rows(self, interval: int, rows: Rows) -> None:
+        if self.rows is None:
+            self.first = interval
+        self.last, self.rows = interval, rows
+        for number, kind in enumerate(RowKind):
+            self.counts[number] += rows["kind"] == kind
+
+    def flush(self) -> None:
+        """Add what was counted to the summaries."""
+        if self.rows is None:
+            return
+        for at, summary in self.summaries:
+            counts = zip(RowKind, self.counts[:, at].tolist(), strict=True)
+            kinds = Counter({kind.name.lower(): count for kind, count in counts if count})
+            epsilon, rho = (int(self.rows[f"total_{cost}"][at]) for cost in COST_COLUMNS)
+            summary.add_rows(kinds, self.first, self.last, (epsilon, rho))
+        self.counts[:] = 0
+        self.rows = None

@@ -17,7 +17,7 @@ from murmurate.errors import MurmurateError
 from murmurate.planning.plan import Plan
 from murmurate.planning.plan_change import PlanHistory, check_plan_change, lookback_intervals
 from murmurate.planning.release_terms import parse_plan
-from murmurate.public_log.tile import RowKind, Tile, TileHeader, TileKind, parse_tile
+from murmurate.public_log.tile import RowKind, Tile, TileKind, parse_tile
 from murmurate.public_log.zone_line import LoggedRelease, find_release, line_table, parse_zone_line
 from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.units import BoolArray
@@ -158,7 +158,10 @@ class LogHistory:
         Later tiles may come first: `sort_stretches` puts them in order.
         """
         header, mine = tile.header, self.stretches.setdefault(chain, [])
-        begins = not mine or self._begins_stretch(mine[-1], header) or mine[-1].in_tiles != in_tiles
+        begins = not mine or mine[-1].in_tiles != in_tiles or header.kind in {TileKind.OPEN, TileKind.ZONES}
+        if not begins:
+            last = mine[-1].table if isinstance(mine[-1].table, str) else mine[-1].table.digest
+            begins = last != header.table or (header.kind is TileKind.RELEASE and header.interval != mine[-1].end)
         if begins:
             first = header.interval + (header.kind is not TileKind.RELEASE)
             named = table.digest if tile.proof is None else table
@@ -169,12 +172,6 @@ class LogHistory:
         if header.kind is TileKind.RELEASE and len(tile.rows) == len(table):
             mine[-1].add_interval(tile.rows["kind"] == RowKind.MEASURED)
         return begins
-
-    def _begins_stretch(self, last: Stretch, header: TileHeader) -> bool:
-        table = last.table if isinstance(last.table, str) else last.table.digest
-        if table != header.table or header.kind in {TileKind.OPEN, TileKind.ZONES}:
-            return True
-        return header.kind is TileKind.RELEASE and header.interval != last.end
 
     def sort_stretches(self) -> None:
         """Put the stretches of each chain in order: a second copy may have had what the first one lacks."""
@@ -197,7 +194,7 @@ class LogHistory:
 
     def history_before(self, chain: Chain, number: int, zone: str) -> ReleaseHistory:
         """Return what was released for a zone before a stretch; before the end, where it is the number after all."""
-        mine, runs = self.stretches[chain], list[ReleaseRun]()
+        mine, runs = self.stretches[chain], list[ReleaseRun]()  # newest first
         end = begin = mine[number].first if number < len(mine) else mine[-1].end
         complete = False
         for stretch in reversed(mine[:number]):
@@ -206,11 +203,16 @@ class LogHistory:
             proven = None if at is None else self._find_plan(table.rows[at].plan)
             if at is None or stretch.end != begin or not isinstance(proven, ProvenPlan):
                 break
-            runs, begin = stretch.runs_of(at, proven) + runs, stretch.first
+            for run in reversed(stretch.runs_of(at, proven)):
+                if runs and runs[-1][:2] == run[:2]:  # neighbours of one kind are joined
+                    runs[-1] = run._replace(length=runs[-1].length + run.length)
+                else:
+                    runs.append(run)
+            begin = stretch.first
             if table.rows[at].since >= stretch.first:
                 complete = True
                 break
-        return ReleaseHistory(tuple(_join_runs(runs)), end, complete)
+        return ReleaseHistory(tuple(runs[::-1]), end, complete)
 
     def find_broken_promise(self, history: ReleaseHistory, after: ProvenPlan) -> str | None:
         """Return why a change to `after` may cost more than was promised; None where it does not."""
@@ -224,14 +226,3 @@ class LogHistory:
             except MurmurateError as error:
                 self._results[key] = str(error)  # the error itself would keep the sources open
         return self._results[key]
-
-
-def _join_runs(runs: Iterable[ReleaseRun]) -> list[ReleaseRun]:
-    """Return runs of which neighbours of one kind are joined."""
-    joined: list[ReleaseRun] = []
-    for run in runs:
-        if joined and joined[-1][:2] == run[:2]:
-            joined[-1] = run._replace(length=joined[-1].length + run.length)
-        else:
-            joined.append(run)
-    return joined

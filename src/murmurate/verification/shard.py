@@ -1,5 +1,7 @@
 """Verify a chain, in any order and with any damage: the tiles of a shard, or the lines of one of its zones.
 
+Where two signed items contradict each other, both together are a proof that anyone can check.
+
 A run is a stretch of tiles of which each follows the one before. A right chain has one run. A tile that is signed but
 follows none begins another, so that what comes after it is checked as well. A tile that is not signed by the key it
 names, or whose rows are not those that were signed, takes no place at all. Of each tile 64 bytes are kept.
@@ -8,6 +10,7 @@ names, or whose rows are not those that were signed, takes no place at all. Of e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from hashlib import sha256
@@ -16,7 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.errors import ChainError
-from murmurate.public_log.tile import CLOSED, GENESIS_PREV, Tile, TileHeader, TileKind, hash_leaves, hashes_to_array
+from murmurate.public_log.tile import (
+    CLOSED,
+    GENESIS_PREV,
+    Tile,
+    TileHeader,
+    TileKind,
+    hash_leaves,
+    parse_header,
+    row_dtype,
+)
 from murmurate.public_log.tile_chain import (
     COST_COLUMNS,
     ShardHead,
@@ -25,15 +37,16 @@ from murmurate.public_log.tile_chain import (
     check_header,
     check_rows,
     check_signature,
+    rebuild_head,
 )
-from murmurate.public_log.zone_line import line_table
+from murmurate.public_log.zone_line import line_table, parse_zone_line
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.verification.report import BrokenRule
+from murmurate.verification.report import BrokenRule, MisbehaviourProof
+from murmurate.verification.sources import READ_ERRORS, ItemKind, find_kind
 
 MAX_RUNS = 64
 MAX_PROVEN_CONFLICTS = 5  # disputes of one chain that are followed up
 _BLOCK = 64  # numbers
-_NO_HASH = bytes(32)
 _ENTERS = frozenset({TileKind.OPEN, TileKind.ZONES})
 
 
@@ -106,27 +119,18 @@ class ChainRun:
         if self.zones_known:
             return self.head
         if tile.header.kind is TileKind.ZONES:
-            return replace(self.head, totals=_stated_totals(self.head, tile.header))
+            totals, closing = self.head.totals.copy(), tile.header.extensions.get(CLOSED)
+            for zone, stated in closing.items() if isinstance(closing, dict) else ():
+                at = self.head.table.position.get(zone)
+                # One that states something else is reported where the tile was placed.
+                with suppress(LookupError, TypeError, ValueError, OverflowError):
+                    if at is not None:
+                        totals[:, at] = [int(stated[f"total_{cost}"]) for cost in COST_COLUMNS]
+            return replace(self.head, totals=totals)
         if tile.header.kind is not TileKind.RELEASE or len(tile.rows) != len(table):
             return self.head
         totals = np.stack([tile.rows[f"total_{cost}"] - tile.rows[cost] for cost in COST_COLUMNS])
         return replace(self.head, leaf_hashes=tile.rows["prev"], totals=totals)
-
-
-@dataclass(slots=True)
-class HashByNumber:
-    """A hash for each of some numbers, most of them neighbours: 32 bytes each."""
-
-    _blocks: dict[int, bytearray] = field(default_factory=dict)
-
-    def get(self, number: int) -> str | None:
-        block, at = self._blocks.get(number // _BLOCK), 32 * (number % _BLOCK)
-        found = block[at : at + 32] if block else _NO_HASH
-        return None if found == _NO_HASH else found.hex()
-
-    def set(self, number: int, item_hash: str) -> None:
-        at = 32 * (number % _BLOCK)
-        self._blocks.setdefault(number // _BLOCK, bytearray(32 * _BLOCK))[at : at + 32] = bytes.fromhex(item_hash)
 
 
 @dataclass(slots=True)
@@ -143,7 +147,7 @@ class ChainCheck:
     opening: tuple[TileHeader, str] | None = None  # header and source of its first tile, if it begins there
     head_before: ShardHead | None = None  # what the last tile that was placed follows; None: it begins a run
     head_before_known: bool = False  # whether it shows the state of each zone
-    headers: HashByNumber = field(default_factory=HashByNumber)  # of tiles without a zone table, and of lines of zones
+    headers: dict[int, bytes] = field(default_factory=dict)  # hashes of tiles without a table, and of lines of zones
     unchecked_before: TileHeader | None = None  # the last tile after archived releases, where they were not given
     read_numbers: dict[str, dict[int, int]] = field(default_factory=dict)  # by source: the tiles in it, a bit for each
 
@@ -194,7 +198,9 @@ class ChainCheck:
         self, tile: Tile, table: ZoneTable, item: bytes, source: str, known: str | None, *, in_tiles: bool
     ) -> tuple[Placement, list[BrokenRule]]:
         """A signed tile that begins a run, or that breaks a rule. `known`: the hash of the one that has its place."""
-        if rows_are_damaged(tile, table):
+        complete = tile.header.kind is TileKind.RELEASE and len(tile.rows) == len(table) > 0
+        leaves = hash_leaves(table, tile.header.interval, tile.rows) if complete else []
+        if table.digest == tile.header.table and leaves and tile.find_root(leaves) != tile.header.root:
             return Placement.REJECTED, [self._damaged_rows()]
         followed = self._preceding_run(tile)
         excused = in_tiles or (known is not None and not followed)
@@ -226,10 +232,10 @@ class ChainCheck:
 
     def note_header(self, tile: Tile, item: bytes, source: str) -> None:
         """Note the signed header of a tile, or of a line; it is a conflict if another header has its number."""
-        known = self.hash_at(tile.header.seq) or self.headers.get(tile.header.seq)
+        known = self.hash_at(tile.header.seq)
         if known is None:
-            self.headers.set(tile.header.seq, tile.hash)
-        elif known != tile.hash:
+            known = self.headers.setdefault(tile.header.seq, bytes.fromhex(tile.hash)).hex()
+        if known != tile.hash:
             zone = "" if tile.proof is None else tile.proof.zone
             self.add_conflict(Conflict(item, tile.header, zone, known, source))
 
@@ -327,15 +333,6 @@ class ChainCheck:
                     self.add_conflict(Conflict(item, tile.header, self.zone, str(run.hash_of(seq)), source))
 
 
-def rows_are_damaged(tile: Tile, table: ZoneTable) -> bool:
-    """Whether the rows of a signed release are others than those that were signed."""
-    if tile.header.kind is not TileKind.RELEASE or len(tile.rows) != len(table) or table.digest != tile.header.table:
-        return False
-    if not len(tile.rows):  # of a shard that has ended: not damaged, but nothing may be released
-        return False
-    return tile.find_root(hash_leaves(table, tile.header.interval, tile.rows)) != tile.header.root
-
-
 def _broken_rows(head: ShardHead | None, tile: Tile, table: ZoneTable) -> Iterator[BrokenRule]:
     """Yield what is wrong with each row, by itself and after the row before of its zone."""
     if tile.header.kind is not TileKind.RELEASE or len(tile.rows) != len(table):
@@ -359,27 +356,50 @@ def _broken_rows(head: ShardHead | None, tile: Tile, table: ZoneTable) -> Iterat
 
 def _head_alone(tile: Tile, table: ZoneTable, *, begins: bool) -> tuple[ShardHead, bool]:
     """The head after a tile whose predecessor is not known, and whether it shows the state of each zone."""
-    if tile.header.kind is TileKind.RELEASE and len(tile.rows) == len(table):
-        hashes = hashes_to_array(hash_leaves(table, tile.header.interval, tile.rows))
-        totals = np.stack([tile.rows[f"total_{cost}"] for cost in COST_COLUMNS])
-        return ShardHead(tile, table, hashes, totals, tile.rows), True
-    if begins or tile.header.kind is TileKind.OPEN:
-        try:
-            return check_follows(None, tile, table), True
-        except ChainError:
-            pass  # reported where the tile was placed
+    releases = tile.header.kind is TileKind.RELEASE and len(tile.rows) == len(table)
+    if releases or begins or tile.header.kind is TileKind.OPEN:
+        with suppress(ChainError):  # reported where the tile was placed
+            return rebuild_head([tile], {tile.header.table: table}), True
     nothing = np.zeros((len(table), 32), np.uint8), np.zeros((len(COST_COLUMNS), len(table)), np.int64)
     return ShardHead(tile, table, *nothing), False
 
 
-def _stated_totals(head: ShardHead, header: TileHeader) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The totals of the zones of `head`; of those that a header closes, as it states them."""
-    totals, closing = head.totals.copy(), header.extensions.get(CLOSED)
-    for zone, stated in closing.items() if isinstance(closing, dict) else ():
-        at = head.table.position.get(zone)
-        try:
-            if at is not None:
-                totals[:, at] = [int(stated[f"total_{cost}"]) for cost in COST_COLUMNS]
-        except (LookupError, TypeError, ValueError, OverflowError):
-            continue  # it states something else: reported where the tile was placed
-    return totals
+def prove_contradiction(first: bytes, second: bytes, verify: VerifySignature) -> MisbehaviourProof | None:
+    """Return the proof that one key has signed two items that cannot both stand; None if they can.
+
+    An item is a tile (its header is enough) or a line of a zone. A shard has one tile of each number and one release of
+    each interval. A zone has one row for each interval, in all shards. Both signatures are checked here again.
+    """
+    one, other = _read_evidence(first), _read_evidence(second)
+    if one is None or other is None or one.header.key != other.header.key:
+        return None
+    about, zone = "", ""
+    if one.header.shard == other.header.shard and one.header != other.header:
+        same_seq, same_interval = one.header.seq == other.header.seq, one.header.interval == other.header.interval
+        both_release = one.header.kind is TileKind.RELEASE and other.header.kind is TileKind.RELEASE
+        number = f"tile {one.header.seq}" if same_seq else ""
+        interval = f"interval {one.header.interval}" if both_release and same_interval else ""
+        about = " and ".join(filter(None, (number, interval)))
+    if one.proof is not None and other.proof is not None and one.proof.zone == other.proof.zone:
+        zone, places = one.proof.zone, [(each.header.interval, each.header.interval_s) for each in (one, other)]
+        same_row = one.header.shard == other.header.shard and one.proof.plan == other.proof.plan
+        same_row &= one.rows.tobytes() == other.rows.tobytes()
+        if not about and len(one.rows) and len(other.rows) and places[0] == places[1] and not same_row:
+            about = f"interval {one.header.interval}"
+    signed = (verify(each.header.key, each.header.signed_bytes(), each.signature) for each in (one, other))
+    if not about or not all(signed):
+        return None
+    headers = (one.header_line.decode(), other.header_line.decode())
+    lines = (one.to_json(), other.to_json()) if zone else ()
+    return MisbehaviourProof(one.header.shard, zone, about, one.header.key, headers, lines)
+
+
+def _read_evidence(data: bytes) -> Tile | None:
+    """Return the header of a tile, or a line; None where it is neither."""
+    try:
+        if find_kind(data) is ItemKind.ZONE_LINE:
+            return parse_zone_line(data.decode())
+        header, signature = parse_header(data.partition(b"\n")[0].decode())
+    except READ_ERRORS:
+        return None
+    return Tile(header, signature, np.zeros(0, row_dtype()))

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-import numpy as np
-
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import shorten
 from murmurate.public_log.predicted_rows import carry_over
 from murmurate.public_log.signing import check_public_key, verify_signature
-from murmurate.public_log.tile import Tile, TileHeader, TileKind, is_closed_by, parse_header, parse_tile, row_dtype
+from murmurate.public_log.tile import Tile, TileKind, is_closed_by, parse_tile
 from murmurate.public_log.tile_chain import VerifySignature, check_signature
 from murmurate.public_log.zone_line import make_zone_line, parse_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.verification.context import CheckContext
-from murmurate.verification.plans import ProvenPlan
+from murmurate.verification.plans import ProvenPlan, RowTerms, ZoneTally
 from murmurate.verification.releases import Chain, LogHistory
 from murmurate.verification.report import (
     BrokenRule,
@@ -32,8 +30,7 @@ from murmurate.verification.report import (
     UncheckedBeginning,
     VerificationReport,
 )
-from murmurate.verification.rows import RowTerms, ZoneTally
-from murmurate.verification.shard import ChainCheck, Conflict, Placement
+from murmurate.verification.shard import ChainCheck, Placement, prove_contradiction
 from murmurate.verification.sources import (
     READ_ERRORS,
     ItemKind,
@@ -223,7 +220,7 @@ class _LogCheck:
         rows = [row for row in table.rows if is_chosen(row.zone)]
         zone_of_plan = {row.plan: row.zone for row in reversed(rows)}
         proven = {plan: context.prove_plan(header, plan, zone, source) for plan, zone in reversed(zone_of_plan.items())}
-        self._terms[chain] = RowTerms.from_plans(table.zones, [proven.get(row.plan) for row in table.rows])
+        self._terms[chain] = RowTerms(table.zones, [proven.get(row.plan) for row in table.rows])
         if in_tiles:
             self._tallies[chain].begin([], 0)
             return
@@ -272,19 +269,15 @@ class _LogCheck:
             if (header := check.unchecked_before) is not None:
                 first = header.interval + (header.kind is not TileKind.RELEASE)
                 report.unchecked_beginnings[shard] = UncheckedBeginning(header.seq, first, header.interval_s)
-        self._check_keys()
-        self._check_changes()
-        self._check_shards()
-        self._prove_conflicts()
-
-    def _check_keys(self) -> None:
-        """Check that each chain begins with the key that is expected, or with one that replaced it."""
         expected, trusted = self._context.expected_key, self._context.trusted_keys()
-        for (_, zone), check in self._chains.items():
+        for (_, zone), check in self._chains.items():  # each begins with the expected key, or one that replaced it
             if expected is not None and check.opening is not None and check.opening[0].key not in trusted:
                 header, source = check.opening
                 words = f"{header.key} opens it, not the key you expect, {expected}, nor one that replaced it"
                 self._context.add_broken(header, [BrokenRule(zone, "key", words)], source)
+        self._check_changes()
+        self._check_shards()
+        self._prove_conflicts()
 
     def _check_changes(self) -> None:
         """Check each change of plan against what was released before it."""
@@ -335,69 +328,22 @@ class _LogCheck:
         found = find_items(self._sources, wanted)
         for (shard, zone), check in self._chains.items():
             for conflict in check.conflicts:
-                self._prove_conflict(conflict, found.get(conflict.other_hash, b""))
+                other, key = found.get(conflict.other_hash, b""), conflict.header.key
+                proof = prove_contradiction(other, conflict.item, self._context.verify)
+                if proof is None:
+                    rule, words = "forgery", "another signed tile has its place; this one is signed by "
+                    words += f"{key}, which proves nothing about the other"
+                else:
+                    rule = "two values"
+                    words = f"{proof.key} has signed two values for {proof.contradicts}: see the proof"
+                self._add_proof(proof)
+                self._context.add_broken(conflict.header, [BrokenRule(conflict.zone, rule, words)], conflict.source)
             unread = check.conflict_count - len(check.conflicts)
             if unread:
                 finding = LogFinding(shard, None, zone, "two values", f"{unread} more like this", "")
                 self._context.report.add_finding(finding)
 
-    def _prove_conflict(self, conflict: Conflict, other: bytes) -> None:
-        proof = prove_contradiction(other, conflict.item, self._context.verify)
-        if proof is None:
-            words = f"another signed tile has its place; this one is signed by {conflict.header.key}, "
-            rule, words = "forgery", f"{words}which proves nothing about the other"
-        else:
-            rule, words = "two values", f"{proof.key} has signed two values for {proof.contradicts}: see the proof"
-        self._add_proof(proof)
-        self._context.add_broken(conflict.header, [BrokenRule(conflict.zone, rule, words)], conflict.source)
-
     def _add_proof(self, proof: MisbehaviourProof | None) -> None:
         known = self._context.report.proofs
         if proof and not any({*proof.headers, *proof.lines} == {*other.headers, *other.lines} for other in known):
             known.append(proof)
-
-
-def prove_contradiction(first: bytes, second: bytes, verify: VerifySignature) -> MisbehaviourProof | None:
-    """Return the proof that one key has signed two items that cannot both stand; None if they can.
-
-    An item is a tile (its header is enough) or a line of a zone. A shard has one tile of each number and one release of
-    each interval. A zone has one row for each interval, in all shards. Both signatures are checked here again.
-    """
-    both = [_read_evidence(first), _read_evidence(second)]
-    one, other = both
-    if one is None or other is None or one.header.key != other.header.key:
-        return None
-    about, zone = _contradiction_of_shard(one.header, other.header), ""
-    if one.proof is not None and other.proof is not None and one.proof.zone == other.proof.zone:
-        zone, places = one.proof.zone, [(each.header.interval, each.header.interval_s) for each in (one, other)]
-        same_row = one.header.shard == other.header.shard and one.proof.plan == other.proof.plan
-        same_row &= one.rows.tobytes() == other.rows.tobytes()
-        if not about and len(one.rows) and len(other.rows) and places[0] == places[1] and not same_row:
-            about = f"interval {one.header.interval}"
-    signed = (verify(each.header.key, each.header.signed_bytes(), each.signature) for each in (one, other))
-    if not about or not all(signed):
-        return None
-    headers = (one.header_line.decode(), other.header_line.decode())
-    lines = (one.to_json(), other.to_json()) if zone else ()
-    return MisbehaviourProof(one.header.shard, zone, about, one.header.key, headers, lines)
-
-
-def _contradiction_of_shard(one: TileHeader, other: TileHeader) -> str:
-    """What two headers say differently about one shard."""
-    if one.shard != other.shard or one == other:
-        return ""
-    number = f"tile {one.seq}" if one.seq == other.seq else ""
-    both_release = one.kind is TileKind.RELEASE and other.kind is TileKind.RELEASE
-    interval = f"interval {one.interval}" if both_release and one.interval == other.interval else ""
-    return " and ".join(filter(None, (number, interval)))
-
-
-def _read_evidence(data: bytes) -> Tile | None:
-    """Return the header of a tile, or a line; None where it is neither."""
-    try:
-        if find_kind(data) is ItemKind.ZONE_LINE:
-            return parse_zone_line(data.decode())
-        header, signature = parse_header(data.partition(b"\n")[0].decode())
-    except READ_ERRORS:
-        return None
-    return Tile(header, signature, np.zeros(0, row_dtype()))

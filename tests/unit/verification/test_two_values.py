@@ -13,7 +13,7 @@ from tests.support.sample_logs import (
 
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import Tile
-from murmurate.verification.verifier import prove_contradiction
+from murmurate.verification.shard import prove_contradiction
 
 TABLES = [table.text for table in log().tables.values()]
 TILES = [tile.to_bytes() for tile in log().tiles]
