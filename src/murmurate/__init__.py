@@ -68,37 +68,24 @@ __all__ = [
     "sensitivity_schedule",
 ]
 
-_MODULE_OF_NAME = {
-    "EXAMPLE_ZONE_FILE": "murmurate.planning.zone_file",
-    "Demand": "murmurate.types",
-    "GaussianCurve": "murmurate.privacy.divergence",
-    "HuberCurve": "murmurate.privacy.divergence",
-    "Meters": "murmurate.types",
-    "NoiseDistribution": "murmurate.privacy.noise",
-    "Plan": "murmurate.planning.plan",
-    "PldAccountant": "murmurate.privacy.accountant",
-    "Policy": "murmurate.privacy.policy",
-    "PrivacyEvent": "murmurate.privacy.accountant",
-    "ProtectionRule": "murmurate.privacy.policy",
-    "PublicSchedule": "murmurate.privacy.policy",
-    "RateCurve": "murmurate.pricing.rate",
-    "Readings": "murmurate.types",
-    "Release": "murmurate.types",
-    "SeededNoise": "murmurate.privacy.noise",
-    "SystemNoise": "murmurate.privacy.noise",
-    "Zone": "murmurate.planning.zone",
-    "aggregate": "murmurate.aggregation",
-    "check_log": "murmurate.verification.verifier",
-    "laplace_scales": "murmurate.privacy.calibration",
-    "load_plan": "murmurate.planning.plan",
-    "make_plan": "murmurate.planning.plan",
-    "parse_promise": "murmurate.privacy.promise",
-    "parse_zone": "murmurate.planning.zone_file",
-    "plan_utility": "murmurate.planning.utility",
-    "protect": "murmurate.release",
-    "prove_plan": "murmurate.planning.plan",
-    "sensitivity_schedule": "murmurate.privacy.policy",
+_NAMES_OF_MODULE = {
+    "aggregation": "aggregate",
+    "planning.plan": "Plan load_plan make_plan prove_plan",
+    "planning.utility": "plan_utility",
+    "planning.zone": "Zone",
+    "planning.zone_file": "EXAMPLE_ZONE_FILE parse_zone",
+    "pricing.rate": "RateCurve",
+    "privacy.accountant": "PldAccountant PrivacyEvent",
+    "privacy.calibration": "laplace_scales",
+    "privacy.divergence": "GaussianCurve HuberCurve",
+    "privacy.noise": "NoiseDistribution SeededNoise SystemNoise",
+    "privacy.policy": "Policy ProtectionRule PublicSchedule sensitivity_schedule",
+    "privacy.promise": "parse_promise",
+    "release": "protect",
+    "types": "Demand Meters Readings Release",
+    "verification.verifier": "check_log",
 }
+_MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -107,7 +94,7 @@ def __getattr__(name: str) -> Any:
         return import_module("murmurate.errors")
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'murmurate' has no attribute {name!r}")
-    value = getattr(import_module(_MODULE_OF_NAME[name]), name)
+    value = getattr(import_module(f"murmurate.{_MODULE_OF_NAME[name]}"), name)
     globals()[name] = value
     return value
 

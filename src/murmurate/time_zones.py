@@ -98,7 +98,11 @@ def local_clock(name: str) -> LocalClock:
         before, after = _utc_offset(zone, day), _utc_offset(zone, day + _ONE_DAY)
         if before != after:
             offsets.add(after)
-            changes.add((_minute_of_change(zone, day), before, after))
+            low, high = 0, 1440  # the first minute of the day with the offset of the next midnight
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if _utc_offset(zone, day + middle * _ONE_MINUTE) == after else (middle, high)
+            changes.add((high, before, after))
         day += _ONE_DAY
     return LocalClock(name=name, offsets_min=tuple(sorted(offsets)), changes=tuple(sorted(changes)))
 
@@ -106,16 +110,6 @@ def local_clock(name: str) -> LocalClock:
 def utc_offset_min(name: str, at_s: int) -> int:
     """Return local time minus UTC [min] at a time [s of UTC since 1970], rounded down to a whole minute."""
     return _utc_offset(load_time_zone(name), datetime.fromtimestamp(at_s, UTC))
-
-
-def _minute_of_change(zone: ZoneInfo, day: datetime) -> int:
-    """Return the first minute of a UTC day with the offset of the next midnight."""
-    after = _utc_offset(zone, day + _ONE_DAY)
-    low, high = 0, 1440
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _utc_offset(zone, day + middle * _ONE_MINUTE) == after else (middle, high)
-    return high
 
 
 def _utc_offset(zone: ZoneInfo, at: datetime) -> int:

@@ -11,6 +11,14 @@ from typing import Any
 
 from murmurate.errors import MurmurateError, ZoneFileError
 
+_KIND_NAMES: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    str: "a text in quotes",
+    list: "a list",
+    dict: "a table { .. }",
+}
+
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Return a TOML document. Raises ZoneFileError with the line number, its text and the corrected form."""
@@ -80,28 +88,17 @@ class TomlReader:
     def get(self, table: Mapping[str, Any], path: tuple[Any, ...], key: str, kind: Any, default: Any) -> Any:
         value = table.get(key, default)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            names = {
-                bool: "true or false",
-                int: "a whole number",
-                str: "a text in quotes",
-                list: "a list",
-                dict: "a table { .. }",
-            }
-            raise ZoneFileError(self.line_number(path, key), key, repr(value), f"must be {names.get(kind, 'a number')}")
+            words = f"must be {_KIND_NAMES.get(kind, 'a number')}"
+            raise ZoneFileError(self.line_number(path, key), key, repr(value), words)
         return value
 
     def require(self, table: Mapping[str, Any], path: tuple[Any, ...], key: str, kind: Any) -> Any:
         if key not in table:
-            raise ZoneFileError(
-                self.key_lines.get(path, 1), key, "missing", f"must be given in {_describe_table(path)}"
-            )
+            where = f"[{'.'.join(map(str, path))}]" if path else "the top of the file"
+            if path and isinstance(path[-1], int):
+                where = f"[[{path[0]}]] number {path[-1] + 1}"
+            raise ZoneFileError(self.key_lines.get(path, 1), key, "missing", f"must be given in {where}")
         return self.get(table, path, key, kind, None)
-
-
-def _describe_table(path: tuple[Any, ...]) -> str:
-    if path and isinstance(path[-1], int):
-        return f"[[{path[0]}]] number {path[-1] + 1}"
-    return f"[{'.'.join(path)}]" if path else "the top of the file"
 
 
 def _key_lines(text: str) -> dict[tuple[Any, ...], int]:

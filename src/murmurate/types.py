@@ -96,10 +96,8 @@ class Meters:
             Traceback (most recent call last):
             murmurate.errors.MeterError: bound_wh[1] is 0: must be at least 1 Wh
         """
-        bound, imputed = (
-            as_int64_array(bound_wh, "bound_wh", MeterError),
-            as_int64_array(imputed_wh, "imputed_wh", MeterError),
-        )
+        bound = as_int64_array(bound_wh, "bound_wh", MeterError)
+        imputed = as_int64_array(imputed_wh, "imputed_wh", MeterError)
         imputed_by_meter = np.full(bound.shape, int(imputed)) if imputed.ndim == 0 else imputed
         return cls(zones=(zone,), zone=np.zeros(bound.shape, np.int64), bound_wh=bound, imputed_wh=imputed_by_meter)
 
@@ -116,13 +114,9 @@ class Meters:
         raise_where(outside, "imputed_wh", self.imputed_wh, "must lie between 0 and bound_wh", MeterError)
         unknown = (self.zone < 0) | (self.zone >= len(self.zones))
         raise_where(unknown, "zone", self.zone, f"must be below {len(self.zones)}, the number of zones", MeterError)
-        self._check_numbers()
         if int(self.bound_wh.max(initial=0)) * len(self.bound_wh) >= 2**62:
-            raise MeterError(
-                "bound_wh", int(self.bound_wh.max()), "times the number of meters must stay below 2**62 Wh"
-            )
-
-    def _check_numbers(self) -> None:
+            words = "times the number of meters must stay below 2**62 Wh"
+            raise MeterError("bound_wh", int(self.bound_wh.max()), words)
         if self.number is None:
             return
         object.__setattr__(self, "number", as_int64_array(self.number, "meter", MeterError))
@@ -167,9 +161,7 @@ class Readings:
 
     meter: IntArray  # [reading] number of the meter
     energy_wh: IntArray  # [reading]
-    start_us: IntArray | None = (
-        None  # [reading] microseconds of UTC; None: all belong to the interval that is aggregated
-    )
+    start_us: IntArray | None = None  # [reading] microseconds of UTC
 
     @classmethod
     def from_columns(cls, meter: Any, energy_wh: Any) -> Readings:

@@ -77,16 +77,10 @@ def preferred_language(accept_language: str) -> Language:
     for entry in accept_language[:_MAX_HEADER_LENGTH].split(","):
         name, _, parameters = entry.strip().partition(";")
         found = LANGUAGES.get(name.strip().lower().partition("-")[0])
-        weight = _weight(parameters)
+        parameter, _, value = parameters.strip().partition("=")
+        digits, is_weight = value.strip(), parameter.strip() == "q"
+        is_number = digits.isascii() and digits.replace(".", "", 1).isdecimal()
+        weight = 1.0 if not parameter else float(digits) if is_weight and is_number else 0.0
         if found is not None and weight > best_weight:
             best, best_weight = found, weight
     return best
-
-
-def _weight(parameters: str) -> float:
-    """The weight of an entry, from 0 to 1; 1 where there is none, 0 where it is not a number."""
-    name, _, value = parameters.strip().partition("=")
-    if not name:
-        return 1.0
-    digits = value.strip()
-    return float(digits) if name.strip() == "q" and digits.replace(".", "", 1).isdecimal() and digits.isascii() else 0.0
