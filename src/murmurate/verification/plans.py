@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -41,7 +41,6 @@ _NOISE_COLUMNS = ("noise", "scale_wh", "core_wh", "epsilon_micro", "rho_micro") 
 _MIN_TICKS, _MAX_TICKS = -(2**63), 2**63 - 1
 _NOISE_NAMES = {code.value: code.name.lower() for code in NoiseCode}
 _PREDICTION = "prediction"  # the rule
-_NO_COUNTS: IntArray = np.zeros((len(RowKind), 0), np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,20 +213,18 @@ class RowTerms:
                 yield BrokenRule(self.zones[at], _PREDICTION, f"states are not {stays} the row before")
 
 
-@dataclass(slots=True)
 class ZoneTally:
     """Counts of the rows of a chain under one zone table that are not yet in the summaries, all zones at once."""
 
-    summaries: list[tuple[int, ZoneSummary]] = field(default_factory=list)  # each with the number of its row
-    counts: IntArray = field(default_factory=lambda: _NO_COUNTS)  # [kind, row]
-    first: int = 0  # interval
-    last: int = 0
-    rows: Rows | None = None  # the last ones
+    def __init__(self) -> None:
+        self.first, self.last = 0, 0  # interval
+        self.rows: Rows | None = None  # the last ones
+        self.begin([], 0)
 
     def begin(self, summaries: list[tuple[int, ZoneSummary]], zone_count: int) -> None:
-        """Count from here on the rows of these zones."""
+        """Count from here on the rows of these zones, each with the number of its row."""
         self.flush()
-        self.summaries, self.counts = summaries, np.zeros((len(RowKind), zone_count), np.int64)
+        self.summaries, self.counts = summaries, np.zeros((len(RowKind), zone_count), np.int64)  # [kind, row]
 
     def add_rows(self, interval: int, rows: Rows) -> None:
         if self.rows is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum, auto
 from hashlib import sha256
 from typing import NamedTuple
@@ -69,21 +69,17 @@ class Conflict(NamedTuple):
     source: str
 
 
-@dataclass(slots=True)
 class ChainRun:
     """Successive tiles: 64 bytes of each, and what it takes to find the tile of an interval."""
 
-    head: ShardHead  # after the last tile, with the state of each zone
-    zones_known: bool  # whether leaf hashes and totals of the head are those of its zones
-    first_seq: int = field(init=False)
-    previous_interval: int = field(init=False)  # the last interval before the first tile
-    hashes: bytearray = field(default_factory=bytearray)  # of each tile, or line
-    body_hashes: bytearray = field(default_factory=bytearray)  # SHA-256 of the rows of each tile
-    non_release_seqs: list[int] = field(default_factory=list)  # numbers of the tiles that release nothing
-
-    def __post_init__(self) -> None:
+    def __init__(self, head: ShardHead, *, zones_known: bool) -> None:
+        self.head = head  # after the last tile, with the state of each zone
+        self.zones_known = zones_known  # whether leaf hashes and totals of the head are those of its zones
         self.first_seq = self.header.seq
-        self.previous_interval = self.header.interval - (self.header.kind is TileKind.RELEASE)
+        self.previous_interval = self.header.interval - (self.header.kind is TileKind.RELEASE)  # before the first tile
+        self.hashes = bytearray()  # of each tile, or line
+        self.body_hashes = bytearray()  # SHA-256 of the rows of each tile
+        self.non_release_seqs: list[int] = []  # numbers of the tiles that release nothing
 
     @property
     def header(self) -> TileHeader:
@@ -133,23 +129,30 @@ class ChainRun:
         return replace(self.head, leaf_hashes=tile.rows["prev"], totals=totals)
 
 
-@dataclass(slots=True)
 class ChainCheck:
-    """The runs of one chain, and what did not fit."""
+    """The runs of one chain, and what did not fit.
 
-    verify: VerifySignature
-    zone: str = ""  # whose lines it is; empty: the tiles of a shard
-    known_tile: tuple[int, str] | None = None  # number and hash of a tile that may come first: it was checked before
-    archived_seq: int = -1  # a copy says that releases up to this number are in an archive
-    runs: list[ChainRun] = field(default_factory=list)
-    conflicts: list[Conflict] = field(default_factory=list)  # some of the tiles that another one disputes
-    conflict_count: int = 0  # and how many there are
-    opening: tuple[TileHeader, str] | None = None  # header and source of its first tile, if it begins there
-    head_before: ShardHead | None = None  # what the last tile that was placed follows; None: it begins a run
-    head_before_known: bool = False  # whether it shows the state of each zone
-    headers: dict[int, bytes] = field(default_factory=dict)  # hashes of tiles without a table, and of lines of zones
-    unchecked_before: TileHeader | None = None  # the last tile after archived releases, where they were not given
-    read_numbers: dict[str, dict[int, int]] = field(default_factory=dict)  # by source: the tiles in it, a bit for each
+    `zone`: whose lines it is; empty: the tiles of a shard. `known_tile`: number and hash of a tile that may come first,
+    because it was checked before. `archived_seq`: a copy says that releases up to this number are in an archive.
+    """
+
+    def __init__(
+        self,
+        verify: VerifySignature,
+        zone: str = "",
+        known_tile: tuple[int, str] | None = None,
+        archived_seq: int = -1,
+    ) -> None:
+        self.verify, self.zone, self.known_tile, self.archived_seq = verify, zone, known_tile, archived_seq
+        self.runs: list[ChainRun] = []
+        self.conflicts: list[Conflict] = []  # some of the tiles that another one disputes
+        self.conflict_count = 0  # and how many there are
+        self.opening: tuple[TileHeader, str] | None = None  # header and source of its first tile, if it begins there
+        self.head_before: ShardHead | None = None  # what the last tile that was placed follows; None: it begins a run
+        self.head_before_known = False  # whether it shows the state of each zone
+        self.headers: dict[int, bytes] = {}  # hashes of tiles without a zone table, and of lines of zones
+        self.unchecked_before: TileHeader | None = None  # the last tile after archived releases that were not given
+        self.read_numbers: dict[str, dict[int, int]] = {}  # by source: the tiles in it, a bit for each
 
     def place_tile(
         self, tile: Tile, table: ZoneTable, item: bytes, source: str, *, in_tiles: bool = False
@@ -189,7 +192,12 @@ class ChainCheck:
         place, broken = self._place_misfit(tile, table, item, source, known, in_tiles=in_tiles)
         if place is not Placement.REJECTED and (len(self.runs) < MAX_RUNS or seq <= self.archived_seq + 1):
             begins = not in_tiles and self._begins_with(tile)
-            run = ChainRun(*_head_alone(tile, table, begins=begins))
+            releases = tile.header.kind is TileKind.RELEASE and len(tile.rows) == len(table)
+            nothing = np.zeros((len(table), 32), np.uint8), np.zeros((len(COST_COLUMNS), len(table)), np.int64)
+            run = ChainRun(ShardHead(tile, table, *nothing), zones_known=False)
+            if releases or begins or tile.header.kind is TileKind.OPEN:
+                with suppress(ChainError):  # reported where the tile was placed
+                    run = ChainRun(rebuild_head([tile], {tile.header.table: table}), zones_known=True)
             run.extend(run.head, item_hash, body_hash)
             self.runs.append(run)
         return place, broken
@@ -352,16 +360,6 @@ def _broken_rows(head: ShardHead | None, tile: Tile, table: ZoneTable) -> Iterat
             if total != expected:
                 words = f"is {total}: must be {expected}, the total before plus this cost"
                 yield BrokenRule(zone, f"total_{cost}", words)
-
-
-def _head_alone(tile: Tile, table: ZoneTable, *, begins: bool) -> tuple[ShardHead, bool]:
-    """The head after a tile whose predecessor is not known, and whether it shows the state of each zone."""
-    releases = tile.header.kind is TileKind.RELEASE and len(tile.rows) == len(table)
-    if releases or begins or tile.header.kind is TileKind.OPEN:
-        with suppress(ChainError):  # reported where the tile was placed
-            return rebuild_head([tile], {tile.header.table: table}), True
-    nothing = np.zeros((len(table), 32), np.uint8), np.zeros((len(COST_COLUMNS), len(table)), np.int64)
-    return ShardHead(tile, table, *nothing), False
 
 
 def prove_contradiction(first: bytes, second: bytes, verify: VerifySignature) -> MisbehaviourProof | None:
