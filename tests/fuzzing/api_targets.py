@@ -44,31 +44,15 @@ _PATHS = (
     "/shards",
 )
 _WORDS = (
-    *(
-        b"skip=",
-        b"limit=",
-        b"targets=",
-        b"active=true",
-        b"dateStart=",
-        b"dateEnd=",
-        b"programID=",
-        b"programName=",
-        b"&",
-    ),
-    *(b"start=", b"end=", b"start_timestamp=", b"end_timestamp=", b"after=", b"2026-01-01T00:00:00Z", b"%00", b"%FF"),
-    *(b"2026-01-01", b"0001-01-01", b"9999-12-31", b"+", b"%2B", b"..", b"/", b"?", b"%2F", b"forecast=true", b"\n"),
-    *(b"if-none-match: *", b"accept: text/html", b"targetType=PROGRAM_NAME", b"targetValues=", b"23:59:59-14:00"),
+    *b"skip= limit= targets= active=true dateStart= dateEnd= programID= programName= & start= end=".split(),
+    *b"start_timestamp= end_timestamp= after= 2026-01-01T00:00:00Z 2026-01-01 0001-01-01 9999-12-31 %00 %FF".split(),
+    *b"+ %2B .. / ? %2F targetType=PROGRAM_NAME targetValues= 23:59:59-14:00 forecast=true".split(),
+    *(b"\n", b"if-none-match: *", b"accept: text/html"),
 )
 _FORM_WORDS = (
-    *(b"grant_type=client_credentials", b"client_id=", b"client_secret=", b"scope=", b"readings:", b"%00", b"&", b"="),
-    *(
-        b"authorization: Basic ",
-        b"authorization: Bearer token",
-        b"OnRlc3Q=",
-        b"content-type: ",
-        b"application/x-ndjson",
-    ),
-    *(b"text/csv", b"application/atom+xml", b"application/vnd.apache.parquet", b"\n\n", b";", b"%ff", b";charset=x"),
+    *b"grant_type=client_credentials client_id= client_secret= scope= readings: %00 %ff & = ; ;charset=x".split(),
+    *b"OnRlc3Q= application/x-ndjson text/csv application/atom+xml application/vnd.apache.parquet".split(),
+    *(b"authorization: Basic ", b"authorization: Bearer token", b"content-type: ", b"\n\n"),
 )
 
 
@@ -95,13 +79,18 @@ class ServerFaultError(Exception):
     """The API has answered with 500 or above."""
 
 
-def _request(app, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes) -> int:
-    """The status of one request. What a handler raises is raised here too."""
+def _request(app, method: str, target: bytes, header_lines: list[bytes], body: bytes) -> None:
+    """Send one request. Raises ServerFaultError for a status of 500 or above, and what a handler raises."""
+    if not target.startswith(b"/") or any(
+        byte <= 32 or byte == 127 for byte in target
+    ):  # no web server passes these on
+        return
     path, _, query = target.partition(b"?")
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": unquote(path.decode("latin-1")), "raw_path": path, "query_string": query, "root_path": "",
-        "headers": [(b"host", b"127.0.0.1"), *headers], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        "headers": [(b"host", b"127.0.0.1"), *_headers(header_lines)], "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
     }  # fmt: skip
     statuses: list[int] = []
     messages = [{"type": "http.request", "body": body, "more_body": False}]
@@ -114,7 +103,8 @@ def _request(app, method: str, target: bytes, headers: list[tuple[bytes, bytes]]
             statuses.append(message["status"])
 
     _event_loop().run_until_complete(app(scope, receive, send))
-    return statuses[0]
+    if statuses[0] >= 500:
+        raise ServerFaultError(statuses[0])
 
 
 @cache
@@ -155,13 +145,8 @@ def _public_parser() -> Callable[[bytes], None]:
         state.volatile_cache.clear()
         state.immutable_cache.clear()
         needs_log = (b"/tiles", b"/documents", b"/plans", b"stream", b"log.jsonl", b"readyz")
-        if not target.startswith(b"/") or any(word in target for word in needs_log):
-            return
-        if any(byte <= 32 or byte == 127 for byte in target):  # no web server passes these on
-            return
-        status = _request(app, "GET", target, _headers(lines), b"")
-        if status >= 500:
-            raise ServerFaultError(status)
+        if not any(word in target for word in needs_log):
+            _request(app, "GET", target, lines, b"")
 
     return parse
 
@@ -178,11 +163,7 @@ def _private_parser() -> Callable[[bytes], None]:
     def parse(data: bytes, _: FuzzFolder = folder) -> None:
         head, _, body = data.partition(b"\n\n")
         target, *lines = head.split(b"\n")
-        if not target.startswith(b"/") or any(byte <= 32 or byte == 127 for byte in target):
-            return
-        status = _request(app, "POST", target, _headers(lines), body)
-        if status >= 500:
-            raise ServerFaultError(status)
+        _request(app, "POST", target, lines, body)
 
     return parse
 
@@ -196,6 +177,6 @@ def api_targets() -> list[FuzzTarget]:
     posts += [b"/auth/token\nauthorization: Basic aGVhZC1lbmQ6c2VjcmV0\n\ngrant_type=client_credentials"]
     posts += [bearer + b"application/x-ndjson\n\n" + line(meter="m0"), bearer + b"text/csv\n\nmeter_id,energy_wh\n"]
     return [
-        FuzzTarget(name="public requests", parse=_public_parser(), seeds=targets, errors=(), words=_WORDS),
-        FuzzTarget(name="private requests", parse=_private_parser(), seeds=posts, errors=(), words=_FORM_WORDS),
+        FuzzTarget("public requests", _public_parser(), targets, (), _WORDS),
+        FuzzTarget("private requests", _private_parser(), posts, (), _FORM_WORDS),
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,12 +24,12 @@ from tests.fuzzing.ingest_parts import FuzzFolder
 
 _TOML_WORDS = (
     *sorted({word.encode() for word in re.findall(r"\w+", EXAMPLE_ZONE_FILE + EXAMPLE_SETTINGS)}),
-    *(b"[", b"[[", b"]", b"{", b"}", b"=", b'"', b"'''", b"nan", b"inf", b"-inf", b"1979-05-27", b"07:32:00", b"true"),
-    *(b'"any moment: 1"', b'"any 24 h: rho 1e-3"', b"noise = 'gaussian'", b"\\u0000"),
+    *b"[ [[ ] { } = \" ''' nan inf -inf 1979-05-27 07:32:00 true \\u0000".split(),
+    *(b'"any moment: 1"', b'"any 24 h: rho 1e-3"', b"noise = 'gaussian'"),
 )
 _TABLE_WORDS = (
-    *(b"meter", b"zone", b"bound_wh", b"imputed_wh", b"id", b"key", b"household", b"kind", b"protected", b",", b"\n"),
-    *(b'"', b"true", b"false", b"\r\n", b"", b"\0", b"\xef\xbb\xbf"),
+    *b'meter zone bound_wh imputed_wh id key household kind protected , " true false'.split(),
+    *(b"\n", b"\r\n", b"", b"\0", b"\xef\xbb\xbf"),
 )
 _MANIFEST = (
     b'{"murmurate_manifest": 1, "interval": "20261114T1215Z", "meters": "ab", "files": [{"path": "x/shard=0/y", '
@@ -39,47 +41,29 @@ def _parse_zone(data: bytes) -> object:
     return parse_zone(data.decode(errors="replace"))
 
 
-def _settings_parser(folder: FuzzFolder):
+def _file_parser(name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """Return a parser that gets its bytes in a file of this name."""
+    folder = FuzzFolder()
+
     def parse(data: bytes) -> object:
-        path = folder.path / "service.toml"
-        path.write_bytes(data)
-        return load_settings(path)
+        (folder.path / name).write_bytes(data)
+        return read(folder.path / name)
 
     return parse
 
 
-def _table_parser(folder: FuzzFolder, suffix: str):
+def _read_meter_table(path: Path) -> None:
     """The registry that ingest makes from a table, and the table that is pinned when an interval is closed."""
-
-    def parse(data: bytes) -> None:
-        path = folder.path / f"meters{suffix}"
-        path.write_bytes(data)
-        MeterRegistry.from_meter_table(path)
-        shutil.rmtree(folder.path / "landing", ignore_errors=True)
-        pin_table(Landing.create(folder.path / "landing"), path)
-
-    return parse
+    MeterRegistry.from_meter_table(path)
+    shutil.rmtree(path.parent / "landing", ignore_errors=True)
+    pin_table(Landing.create(path.parent / "landing"), path)
 
 
-def _manifest_parser(folder: FuzzFolder):
-    def parse(data: bytes) -> object:
-        path = folder.path / "manifest.json"
-        path.write_bytes(data)
-        return IntervalManifest.from_file(path)
-
-    return parse
-
-
-def _landed_parser(folder: FuzzFolder):
-    def parse(data: bytes) -> None:
-        path = folder.path / "readings.parquet"
-        path.write_bytes(data)
-        landed = fingerprint_file(folder.path, path)
-        if landed is not None:
-            for _ in read_readings(folder.path, landed):
-                pass
-
-    return parse
+def _read_landed(path: Path) -> None:
+    landed = fingerprint_file(path.parent, path)
+    if landed is not None:
+        for _ in read_readings(path.parent, landed):
+            pass
 
 
 def _parquet_table(**columns) -> bytes:
@@ -89,7 +73,6 @@ def _parquet_table(**columns) -> bytes:
 
 
 def file_targets() -> list[FuzzTarget]:
-    folder = FuzzFolder()
     errors = (MurmurateError,)
     example = EXAMPLE_ZONE_FILE.encode()
     tables = [
@@ -102,25 +85,14 @@ def file_targets() -> list[FuzzTarget]:
     ]
     landed = [bytes(encode_readings(1_767_225_600, pa.array([0, 1]).to_numpy(), pa.array([5, 7]).to_numpy()))]
     settings = EXAMPLE_SETTINGS.replace("# [", "[").replace("# host", "host").encode()
+    csv, parquet_file = (_file_parser(f"meters.{suffix}", _read_meter_table) for suffix in ("csv", "parquet"))
+    manifest_words = b'null [] {} "files": "path": true'.split()
+    manifest = _file_parser("manifest.json", IntervalManifest.from_file)
     return [
-        FuzzTarget(name="zone file", parse=_parse_zone, seeds=[example], errors=errors, words=_TOML_WORDS),
-        FuzzTarget(name="settings", parse=_settings_parser(folder), seeds=[settings], errors=errors, words=_TOML_WORDS),
-        FuzzTarget(
-            name="meter table csv", parse=_table_parser(folder, ".csv"), seeds=tables, errors=errors, words=_TABLE_WORDS
-        ),
-        FuzzTarget(
-            name="meter table parquet",
-            parse=_table_parser(folder, ".parquet"),
-            seeds=parquet,
-            errors=errors,
-            max_mb=1024,
-        ),
-        FuzzTarget(
-            name="manifest",
-            parse=_manifest_parser(folder),
-            seeds=[_MANIFEST],
-            errors=errors,
-            words=(b"null", b"[]", b"{}", b'"files":', b'"path":', b"true"),
-        ),
-        FuzzTarget(name="landed file", parse=_landed_parser(folder), seeds=landed, errors=errors, max_mb=1024),
+        FuzzTarget("zone file", _parse_zone, [example], errors, _TOML_WORDS),
+        FuzzTarget("settings", _file_parser("service.toml", load_settings), [settings], errors, _TOML_WORDS),
+        FuzzTarget("meter table csv", csv, tables, errors, _TABLE_WORDS),
+        FuzzTarget("meter table parquet", parquet_file, parquet, errors, max_mb=1024),
+        FuzzTarget("manifest", manifest, [_MANIFEST], errors, manifest_words),
+        FuzzTarget("landed file", _file_parser("readings.parquet", _read_landed), landed, errors, max_mb=1024),
     ]

@@ -15,7 +15,7 @@ CASES = Path(__file__).parent / "cases"
 MAX_CASE_S = 1.0  # CPU time of one case
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FuzzTarget:
     """A parser: a call that returns, or raises one of its documented errors, for any bytes."""
 

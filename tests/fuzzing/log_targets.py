@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+from collections.abc import Callable
 
 from murmurate.commands.log_source import _FileSource
 from murmurate.errors import ChainError, MurmurateError
@@ -23,7 +24,6 @@ _WORDS = (
     *(b'"since":', b'"murmurate_zones":1', b'"zones":[]', b'"measured"', b'"withheld"', b"[", b"{"),
     *(b"0" * 64, b"f" * 64, b'"tick":"1/0"', b'"lead":1000000', b"\\ud800", b"[" * 500),
 )
-_MAX_ITEM_BYTES = 1 << 16
 
 
 def _parse_lines(data: bytes) -> None:
@@ -33,16 +33,8 @@ def _parse_lines(data: bytes) -> None:
         head = follow_line(head, text)
 
 
-def _parse_table(data: bytes) -> str:
-    return ZoneTable.from_json(data.decode(errors="replace")).digest
-
-
-def _parse_terms(data: bytes) -> object:
-    return ReleaseTerms.from_json(data.decode(errors="replace"))
-
-
-def _load_plan(data: bytes) -> object:
-    return load_plan(data.decode(errors="replace"))
+def _of_text(parse: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda data: parse(data.decode(errors="replace"))
 
 
 def _verify(data: bytes) -> None:
@@ -69,22 +61,12 @@ def log_targets() -> list[FuzzTarget]:
     tiles = [tile.to_bytes() for tile in log(zones=("harbour",)).tiles]
     small_plan = json.dumps({name: value for name, value in json.loads(PLAN).items() if name != "zone_file"})
     logs = [b"\n".join(lines[:4]), _archive(items), tiles[0], gzip.compress(lines[0]), *items]
-    chain = (ChainError,)
+    chain, plan = (ChainError,), small_plan.encode()
     return [
-        FuzzTarget(name="tile", parse=parse_tile, seeds=tiles[:4], errors=chain, words=_WORDS),
-        FuzzTarget(name="zone table", parse=_parse_table, seeds=tables, errors=chain, words=_WORDS),
-        FuzzTarget(
-            name="zone lines", parse=_parse_lines, seeds=[*lines[:3], b"\n".join(lines[:4])], errors=chain, words=_WORDS
-        ),
-        FuzzTarget(
-            name="plan terms",
-            parse=_parse_terms,
-            seeds=[PLAN.encode(), small_plan.encode()],
-            errors=(MurmurateError,),
-            words=_WORDS,
-        ),
-        FuzzTarget(
-            name="plan file", parse=_load_plan, seeds=[small_plan.encode()], errors=(MurmurateError,), words=_WORDS
-        ),
-        FuzzTarget(name="whole log", parse=_verify, seeds=logs, errors=(MurmurateError,), words=_WORDS),
+        FuzzTarget("tile", parse_tile, tiles[:4], chain, _WORDS),
+        FuzzTarget("zone table", _of_text(lambda text: ZoneTable.from_json(text).digest), tables, chain, _WORDS),
+        FuzzTarget("zone lines", _parse_lines, [*lines[:3], b"\n".join(lines[:4])], chain, _WORDS),
+        FuzzTarget("plan terms", _of_text(ReleaseTerms.from_json), [PLAN.encode(), plan], (MurmurateError,), _WORDS),
+        FuzzTarget("plan file", _of_text(load_plan), [plan], (MurmurateError,), _WORDS),
+        FuzzTarget("whole log", _verify, logs, (MurmurateError,), _WORDS),
     ]

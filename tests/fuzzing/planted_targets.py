@@ -47,6 +47,5 @@ def all_targets() -> dict[str, FuzzTarget]:
         "right": (len, [b"x"], []),
     }
     return {
-        name: FuzzTarget(name=name, parse=parse, seeds=seeds, errors=(ValueError,), words=words)
-        for name, (parse, seeds, words) in parsers.items()
+        name: FuzzTarget(name, parse, seeds, (ValueError,), words) for name, (parse, seeds, words) in parsers.items()
     }
