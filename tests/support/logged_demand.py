@@ -10,7 +10,6 @@ import numpy as np
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log.tile import RowKind
-from murmurate.public_log.zone_line import make_zone_line
 from murmurate.units import FloatArray, IntArray
 from tests.support.predicted_zones import DAY_WH, SLOTS, PredictedShard
 
@@ -60,11 +59,3 @@ def play_log(
             demand *= float(response.factor(np.array([float(paid)]))[0])
         shard.release({} if n in missing else {zone: round(demand)}, late=n in late)
     return shard
-
-
-def tile_items(shard: PredictedShard) -> list[bytes | str]:
-    return [*(table.text for table in shard.tables.values()), *(tile.to_bytes() for tile in shard.tiles)]
-
-
-def line_items(shard: PredictedShard, zone: str) -> list[str]:
-    return [make_zone_line(tile, shard.tables[tile.header.table], zone).to_json() for tile in shard.tiles]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from murmurate.prediction.forecast_sources import forecast_from_table
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log.tile import Tile
 from murmurate.public_log.tile_chain import ShardHead, check_follows
+from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState, PlanChange, ShardOpening, ZoneOpening, find_next_tile
 from murmurate.publisher.tile_writer import TileWriter
@@ -123,6 +124,14 @@ class PredictedShard:
         change = PlanChange(self.zones[zone].plan, its.plan_digest, its.currency, its.tick)
         self.zones[zone] = self._opening(its.plan_digest)
         return self.write(DesiredState(until=FIRST - 1, zones=self.zones, plan_changes={zone: change}))
+
+    def items(self, tiles: Sequence[Tile] | None = None) -> list[bytes | str]:
+        """What a source has: zone tables and tiles, or these tiles instead."""
+        return [*(table.text for table in self.tables.values()), *(tile.to_bytes() for tile in tiles or self.tiles)]
+
+    def lines(self, zone: str, tiles: Sequence[Tile] | None = None) -> list[str]:
+        """The lines of a zone, as `log.jsonl` has them."""
+        return [make_zone_line(tile, self.tables[tile.header.table], zone).to_json() for tile in tiles or self.tiles]
 
 
 def make_demand(demand_wh: Mapping[str, int]) -> Demand:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.logged_demand import line_items, play_log, true_demand_wh
+from tests.support.logged_demand import play_log, true_demand_wh
 from tests.support.predicted_zones import SLOTS, plan_text, public_forecast, zone_text
 from tests.support.sample_logs import OLD
 from typer.testing import CliRunner
@@ -39,7 +39,7 @@ def played(text=PLAN, homes=HOMES, hours=HOURS):
 
 def write_log(path, *, shard=None, plans=(PLAN,)):
     """The lines of the zone, with its plan in front, as a service sends them."""
-    path.write_text("\n".join([*plans, *line_items(shard or played(), "harbour")]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([*plans, *(shard or played()).lines("harbour")]) + "\n", encoding="utf-8")
     return path
 
 

@@ -128,68 +128,40 @@ def test_only_a_tile_that_changes_zones_closes_one():
         check_follows(made.head, tile, made.table)
 
 
-def _forge_lost(made, zone):
-    return ZoneTable(made.table.rows, tuple(each for each in made.table.closed if each.zone != zone.zone)), None
+def _without(made, zone, *rows):
+    """Forget that a zone was closed, perhaps with a row for it."""
+    closed = tuple(each for each in made.table.closed if each.zone != zone.zone)
+    return ZoneTable(tuple(sorted([*made.table.rows, *rows])), closed)
 
 
-def _forge_reopened(made, zone):
-    row = zone.row._replace(since=made.head.interval + 1)
-    rows = tuple(sorted([*made.table.rows, row]))
-    return ZoneTable(rows, tuple(each for each in made.table.closed if each.zone != zone.zone)), None
+def _with_entry(made, zone, **added):
+    another = zone._replace(**{name: getattr(zone, name) + add for name, add in added.items()})
+    return ZoneTable(made.table.rows, tuple(another if each is zone else each for each in made.table.closed))
 
 
-def _forge_continued(made, zone):
-    rows = tuple(sorted([*made.table.rows, zone.row]))
-    return ZoneTable(rows, tuple(each for each in made.table.closed if each.zone != zone.zone)), None
-
-
-def _forge_entry(**changed):
-    def forge(made, zone):
-        another = zone._replace(**{name: getattr(zone, name) + add for name, add in changed.items()})
-        return ZoneTable(made.table.rows, tuple(another if each is zone else each for each in made.table.closed)), None
-
-    return forge
-
-
-def _forge_extra(made, zone):
-    return ZoneTable.from_rows(made.table.rows, [*made.table.closed, zone._replace(zone="zz")]), None
-
-
-def _forge_totals_of_closing(made, _):
-    """Close another zone, with a total that is not its own, in the table and in the header."""
-    leaving = close_zones(made.head, [made.table.zones[0]])[0]
-    leaving = leaving._replace(total_epsilon_micro=leaving.total_epsilon_micro + 1)
-    return ZoneTable.from_rows(made.table.rows[1:], [*made.table.closed, leaving]), None
-
-
-def _forge_header(made, _):
-    """Close another zone, with its totals in the table and others in the header."""
-    leaving = close_zones(made.head, [made.table.zones[0]])[0]
-    stated = {leaving.zone: leaving.totals | {"total_rho_micro": leaving.total_rho_micro + 1}}
+def _closing(made, *, stated_rho=0, **added):
+    """Close another zone, with what is added to its totals in the table, or in the header alone."""
+    (leaving,) = close_zones(made.head, [made.table.zones[0]])
+    leaving = leaving._replace(**{name: getattr(leaving, name) + add for name, add in added.items()})
+    stated = {leaving.zone: leaving.totals | {"total_rho_micro": leaving.total_rho_micro + stated_rho}}
     return ZoneTable.from_rows(made.table.rows[1:], [*made.table.closed, leaving]), {CLOSED: stated}
 
 
-def _forge_unstated(made, _):
-    leaving = close_zones(made.head, [made.table.zones[0]])
-    return ZoneTable.from_rows(made.table.rows[1:], [*made.table.closed, *leaving]), {}
-
-
-def _forge_left_out(made, _):
-    return ZoneTable(made.table.rows[1:], made.table.closed), None
-
-
-FORGERIES = {
-    "lost": _forge_lost,
-    "reopened": _forge_reopened,
-    "continued": _forge_continued,
-    "another total": _forge_entry(total_epsilon_micro=1),
-    "another rho": _forge_entry(total_rho_micro=1),
-    "another end": _forge_entry(last=1),
-    "never open": _forge_extra,
-    "closed with another total": _forge_totals_of_closing,
-    "header with another total": _forge_header,
-    "header without totals": _forge_unstated,
-    "left out without an end": _forge_left_out,
+FORGERIES = {  # the zone table, and what the header states about closed zones; None: what follows from the table
+    "lost": lambda made, zone: (_without(made, zone), None),
+    "reopened": lambda made, zone: (_without(made, zone, zone.row._replace(since=made.head.interval + 1)), None),
+    "continued": lambda made, zone: (_without(made, zone, zone.row), None),
+    "another total": lambda made, zone: (_with_entry(made, zone, total_epsilon_micro=1), None),
+    "another rho": lambda made, zone: (_with_entry(made, zone, total_rho_micro=1), None),
+    "another end": lambda made, zone: (_with_entry(made, zone, last=1), None),
+    "never open": lambda made, zone: (
+        ZoneTable.from_rows(made.table.rows, [*made.table.closed, zone._replace(zone="zz")]),
+        None,
+    ),
+    "closed with another total": lambda made, _: _closing(made, total_epsilon_micro=1),
+    "header with another total": lambda made, _: _closing(made, stated_rho=1),
+    "header without totals": lambda made, _: (_closing(made)[0], {}),
+    "left out without an end": lambda made, _: (ZoneTable(made.table.rows[1:], made.table.closed), None),
 }
 
 
@@ -265,7 +237,7 @@ def test_after_a_gap_the_totals_of_a_closing_count_as_they_are_stated():
 
 def test_a_reopened_zone_is_found_in_its_lines():
     made = log().close(HILL).release()
-    table, _ = _forge_continued(made, made.table.closed[0])
+    table, _ = FORGERIES["continued"](made, made.table.closed[0])
     again = made.add(change_zones(made.head, table, made.signer), table)
     assert not check(again.lines(HILL)).is_valid
 

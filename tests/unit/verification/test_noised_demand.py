@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.logged_demand import NoNoise, line_items, play_log, tile_items, true_demand_wh
+from tests.support.logged_demand import NoNoise, play_log, true_demand_wh
 from tests.support.predicted_zones import FIRST, SLOTS, PredictedShard, plan_text, zone_text
 from tests.support.sample_forecasts import sample_forecast
 from tests.support.sample_logs import plan
@@ -21,7 +21,7 @@ HOMES = 3001  # with the market
 
 
 def extract(shard, texts, zone="hill", items=None):
-    found = read_zone_history(lambda: items or tile_items(shard), zone, texts)
+    found = read_zone_history(lambda: items or shard.items(), zone, texts)
     return extract_demand(found.releases, {digest: DemandTerms.from_json(text) for digest, text in found.plans.items()})
 
 
@@ -61,7 +61,7 @@ def test_without_that_the_demand_would_be_off():
 @pytest.mark.slow
 def test_tiles_and_lines_of_the_zone_give_the_same_demand():
     shard = play_log({"hill": ANSWERS, "mill": STEADY}, 40, households=HOMES, missing={3})
-    both = [extract(shard, [ANSWERS, STEADY], items=items) for items in (None, line_items(shard, "hill"))]
+    both = [extract(shard, [ANSWERS, STEADY], items=items) for items in (None, shard.lines("hill"))]
     for name in ("demand_wh", "noise_variance"):
         assert np.array_equal(*(getattr(each.history, name) for each in both), equal_nan=True)
 

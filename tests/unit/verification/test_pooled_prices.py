@@ -17,7 +17,6 @@ from tests.support.sample_logs import OLD, check, rules
 from murmurate.prediction.structural_filter import COMMON, gain_at
 from murmurate.public_log.predicted_rows import Pool, PredictedZones, carry_over
 from murmurate.public_log.tile import RowKind, sign_tile
-from murmurate.public_log.zone_line import make_zone_line
 
 HOMES, ZONES = 3000, 12
 POOLED = plan_text(households=HOMES, pool_homes=HOMES * (ZONES - 1))
@@ -38,14 +37,6 @@ def play(text, hours, factor=1.3, seed=1, missing=()):
     return shard
 
 
-def items(shard, tiles=None):
-    return [*(table.text for table in shard.tables.values()), *(tile.to_bytes() for tile in tiles or shard.tiles)]
-
-
-def lines(shard, zone, tiles=None):
-    return [make_zone_line(tile, shard.tables[tile.header.table], zone).to_json() for tile in tiles or shard.tiles]
-
-
 def price_errors(shard, hours, factor=1.3):
     """How far the last prices are from those of the true demand [zone]."""
     curve = predicted_plan().zone.curve
@@ -56,9 +47,9 @@ def price_errors(shard, hours, factor=1.3):
 @pytest.mark.slow
 def test_a_pooled_day_holds_from_its_tiles_and_from_the_lines_of_each_zone():
     shard = play(POOLED, 6, missing=NAMES[3:5])
-    assert check(items(shard), plans=(POOLED,)).findings == []
+    assert check(shard.items(), plans=(POOLED,)).findings == []
     for zone in NAMES[:5]:
-        assert check(lines(shard, zone), plans=(POOLED,)).findings == []
+        assert check(shard.lines(zone), plans=(POOLED,)).findings == []
 
 
 @pytest.mark.slow
@@ -122,7 +113,7 @@ def test_a_pool_that_the_rows_do_not_add_up_to_is_found(member):
     pool = last.header.extensions["pool"]
     changed = {"pool": pool | {member: pool[member] + 1}}
     edited = sign_tile(replace(last.header, extensions=changed), OLD, last.rows)
-    report = check(items(shard, [*shard.tiles[:-1], edited]), plans=(POOLED,))
+    report = check(shard.items([*shard.tiles[:-1], edited]), plans=(POOLED,))
     assert rules(report) == {"prediction"}
     assert any(finding.zone == "" and "add up to" in finding.message for finding in report.findings)
 
@@ -141,8 +132,8 @@ def test_a_header_without_a_readable_pool_is_found(extensions):
     shard = play(POOLED, 1)
     last = shard.tiles[-1]
     edited = sign_tile(replace(last.header, extensions=extensions), OLD, last.rows)
-    assert rules(check(items(shard, [*shard.tiles[:-1], edited]), plans=(POOLED,))) == {"prediction"}
-    assert rules(check(lines(shard, NAMES[0], [*shard.tiles[:-1], edited]), plans=(POOLED,))) == {"prediction"}
+    assert rules(check(shard.items([*shard.tiles[:-1], edited]), plans=(POOLED,))) == {"prediction"}
+    assert rules(check(shard.lines(NAMES[0], [*shard.tiles[:-1], edited]), plans=(POOLED,))) == {"prediction"}
 
 
 def test_withheld_and_forecast_rows_add_nothing_to_the_pool():

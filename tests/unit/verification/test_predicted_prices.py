@@ -22,7 +22,7 @@ from murmurate.planning.plan import load_plan
 from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.public_log.predicted_rows import NO_PRICE, predicted_layout
 from murmurate.public_log.tile import ROW_LAYOUT, RowKind, Tile, TileKind, row_dtype
-from murmurate.public_log.zone_line import make_zone_line, parse_zone_line
+from murmurate.public_log.zone_line import parse_zone_line
 
 SMALL = plan_text(households=3000, pool_homes=10_000)
 LARGE = plan_text(households=10_000, elasticity=0.2)
@@ -52,31 +52,22 @@ PLAYED = play()
 RELEASES = [at for at, tile in enumerate(PLAYED.tiles) if tile.header.kind is TileKind.RELEASE]
 
 
-def items(tiles=None):
-    return [*(table.text for table in PLAYED.tables.values()), *(tile.to_bytes() for tile in tiles or PLAYED.tiles)]
-
-
-def lines(zone, tiles=None):
-    tables = PLAYED.tables
-    return [make_zone_line(tile, tables[tile.header.table], zone).to_json() for tile in tiles or PLAYED.tiles]
-
-
 @pytest.mark.slow
 def test_a_played_day_holds_from_its_tiles_and_from_the_lines_of_each_zone():
-    report = check(items(), plans=TEXTS)
+    report = check(PLAYED.items(), plans=TEXTS)
     assert (report.is_valid, report.findings) == (True, [])
     assert report.zones["mill"].kinds == {"measured": 25, "fallback": 3, "withheld": 2}
     for zone in PLANS:
-        assert check(lines(zone), plans=TEXTS).findings == []
+        assert check(PLAYED.lines(zone), plans=TEXTS).findings == []
 
 
 def test_a_row_has_the_documented_columns_and_at_most_200_bytes():
     rows = PLAYED.tiles[-1].rows
     assert PLAYED.tiles[-1].header.row == predicted_layout(2) == f"{ROW_LAYOUT} noisy_wh:i8 states:i4x22 due:i8x1"
     assert rows.dtype.itemsize == 194
-    line = parse_zone_line(lines("hill")[-1])
+    line = parse_zone_line(PLAYED.lines("hill")[-1])
     assert (line.rows == rows[:1]).all()
-    assert json.loads(lines("hill")[-1])["row"]["states"] == rows["states"][0].tolist()
+    assert json.loads(PLAYED.lines("hill")[-1])["row"]["states"] == rows["states"][0].tolist()
 
 
 class RememberedNoise(RepeatableNoise):
@@ -146,12 +137,12 @@ def test_whatever_is_changed_and_signed_again_is_found(at, change):
         return
     if change == "the noised demand" and edited.rows["kind"][0] != RowKind.MEASURED:
         return
-    report = check(items([*PLAYED.tiles[:at], edited]), plans=TEXTS)
+    report = check(PLAYED.items([*PLAYED.tiles[:at], edited]), plans=TEXTS)
     assert rules(report) == {"prediction"}
     zone = table.zones[0 if change in {"one tick more", "a state", "the noised demand"} else 1]
     about_all = {""} if change == "the noised demand" else set()  # the pool is another as well
     assert {finding.zone for finding in report.findings} == {zone} | about_all
-    assert rules(check(lines(zone, [*PLAYED.tiles[:at], edited]), plans=TEXTS)) == {"prediction"}
+    assert rules(check(PLAYED.lines(zone, [*PLAYED.tiles[:at], edited]), plans=TEXTS)) == {"prediction"}
 
 
 def test_rows_without_the_columns_are_found():
@@ -161,8 +152,7 @@ def test_rows_without_the_columns_are_found():
     shard = PredictedShard({"hill": SMALL, "mill": LARGE})
     shard.writer.terms_for_plan.__self__.update(dict.fromkeys(shard.terms, next(iter(echo.terms.values()))))
     shard.release({"hill": 400_000, "mill": 400_000})
-    kept = [*(table.text for table in shard.tables.values()), *(each.to_bytes() for each in shard.tiles)]
-    assert "prediction" in rules(check(kept, plans=TEXTS))
+    assert "prediction" in rules(check(shard.items(), plans=TEXTS))
 
 
 def with_layout(tile, table, layout, **extensions):
@@ -195,8 +185,8 @@ def test_columns_and_extensions_of_a_later_version_are_skipped_and_known_columns
     tiles, table = PLAYED.tiles[:6], PLAYED.tables[PLAYED.tiles[5].header.table]
     later = with_layout(tiles[5], table, layout, in_a_later_version={"of": ["any", "form"]})
     for found in (
-        check(items([*tiles[:5], later]), plans=TEXTS),
-        check(lines("hill", [*tiles[:5], later]), plans=TEXTS),
+        check(PLAYED.items([*tiles[:5], later]), plans=TEXTS),
+        check(PLAYED.lines("hill", [*tiles[:5], later]), plans=TEXTS),
     ):
         assert rules(found) == (set() if holds else {"prediction"})
         assert {finding.zone for finding in found.findings} <= {"hill", "mill"}, "the plan of quay does not predict"
@@ -204,32 +194,29 @@ def test_columns_and_extensions_of_a_later_version_are_skipped_and_known_columns
 
 @pytest.mark.slow
 def test_a_log_that_begins_later_is_checked_as_far_as_it_goes():
-    later = items(PLAYED.tiles[5:])
+    later = PLAYED.items(PLAYED.tiles[5:])
     assert rules(check(later, plans=TEXTS)) == {"gap"}
     tile = PLAYED.tiles[5]
     edited = edit_rows(tile, PLAYED.tables[tile.header.table], CHANGES["one tick more"], OLD)
-    assert rules(check(items([edited]), plans=TEXTS)) == {"gap", "prediction"}
+    assert rules(check(PLAYED.items([edited]), plans=TEXTS)) == {"gap", "prediction"}
 
 
 @pytest.mark.parametrize("lead", [0, 1, 2, 5])
 def test_any_lead_holds(lead):
-    shard = play(12, lead=lead)
-    kept = [*(table.text for table in shard.tables.values()), *(tile.to_bytes() for tile in shard.tiles)]
-    assert check(kept, plans=TEXTS).findings == []
+    assert check(play(12, lead=lead).items(), plans=TEXTS).findings == []
 
 
 @pytest.mark.slow
 def test_states_stay_where_a_plan_changes_and_begin_anew_where_prices_were_not_predicted():
-    shard = play(8)
+    shard, other = play(8), plan_text(households=3000, promise="any 24 h: epsilon 1/2")
     shard.change_plan("quay", SMALL)
-    shard.change_plan("hill", plan_text(households=3000, promise="any 24 h: epsilon 1/2"))
+    shard.change_plan("hill", other)
     before = shard.head.last_rows["states"][0]
     shard.release({})
     after = shard.head.last_rows["states"]
     assert np.abs(after[0] - before * predicted_plan().prediction.model.keep).max() <= 1
     assert (after[2] == 0).all()
-    kept = [*(table.text for table in shard.tables.values()), *(tile.to_bytes() for tile in shard.tiles)]
-    assert check(kept, plans=(*TEXTS, plan_text(households=3000, promise="any 24 h: epsilon 1/2"))).findings == []
+    assert check(shard.items(), plans=(*TEXTS, other)).findings == []
 
 
 def test_a_plan_says_how_it_predicts_and_any_other_prediction_is_refused():

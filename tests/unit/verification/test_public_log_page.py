@@ -10,7 +10,6 @@ from tests.support.predicted_zones import PredictedShard, plan_text
 from tests.support.sample_logs import DOCS, NEW, PLAN, log
 
 from murmurate.public_log.tile import ROW_COLUMNS, ROW_LAYOUT, row_dtype
-from murmurate.public_log.zone_line import make_zone_line
 
 PAGE = (DOCS / "reference" / "public-log.md").read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -41,7 +40,7 @@ def test_the_program_on_the_page_checks_predicted_prices_as_rows_like_others(run
     shard = PredictedShard({"hill": plan_text(households=3000)})
     for _ in range(3):
         shard.release({"hill": 1_000_000})
-    lines = [make_zone_line(tile, shard.tables[tile.header.table], "hill").to_json() for tile in shard.tiles]
+    lines = shard.lines("hill")
     assert run(lines).startswith("hill: 3 records hold")
     assert run([*lines[:-1], lines[-1].replace('"states":[', '"states":[1')]) is None
 
