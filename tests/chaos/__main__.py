@@ -79,7 +79,7 @@ def main() -> int:
         step_wall_s, databases = world.step_wall_s(), [world.state, world.log]
         faults = all_faults(world.services, databases, world.broker, world.disk, world.clocks, step_wall_s)
         chosen = [one for one in faults if not options.only or any(text in one.name for text in options.only)]
-        if not world.disk.available:
+        if not world.disk.mounted:
             _print("left out: disk full (a small disk for the landing needs the right to mount)")
         storm = Storm(chosen, options.seed)
         player = threading.Thread(target=world.play, name="player", daemon=True)

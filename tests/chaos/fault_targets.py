@@ -1,14 +1,12 @@
-"""Targets of faults: a PostgreSQL server behind an address that stays the same, and a disk that can be full."""
+"""A target of faults: a PostgreSQL server behind an address that stays the same."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import subprocess
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,8 +14,6 @@ import psycopg
 from tests.support.postgres_cluster import Clusters
 from tests.support.postgres_proxy import NetworkFault, Proxy
 
-_DISK_BYTES = 1 << 29
-_MIN_FULL_S = 0.02
 _PARAMETERS = "sslmode=disable&gssencmode=disable"
 
 
@@ -98,34 +94,3 @@ class ReplicatedDatabase:
         self._proxy.fault = NetworkFault.REFUSE
         self._proxy.close()
         self.primary.kill()
-
-
-class LandingDisk:
-    """A small tmpfs for the landing, whose size is changed. `available` is False where mounting is not permitted."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir()
-        options = f"size={_DISK_BYTES},mode=0700"
-        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        self.available = os.geteuid() == 0 and subprocess.run(mount, check=False, capture_output=True).returncode == 0
-
-    def fill(self, seconds: float) -> None:
-        """Leave no free block for a time. What others delete meanwhile is taken as well."""
-        end = time.monotonic() + seconds
-        try:
-            while time.monotonic() < end:
-                state = os.statvfs(self._folder)
-                if state.f_bfree:
-                    self._resize((state.f_blocks - state.f_bfree) * state.f_frsize)
-                time.sleep(_MIN_FULL_S)
-        finally:
-            self._resize(_DISK_BYTES)
-
-    def _resize(self, size: int) -> None:
-        command = ["mount", "-o", f"remount,size={size}", str(self._folder)]
-        subprocess.run(command, check=False, capture_output=True)  # refused if more was written meanwhile
-
-    def close(self) -> None:
-        if self.available:
-            subprocess.run(["umount", "-l", str(self._folder)], check=True)

@@ -18,9 +18,10 @@ from itertools import product
 from pathlib import Path
 
 from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
-from tests.chaos.fault_targets import LandingDisk, ReplicatedDatabase
+from tests.chaos.fault_targets import ReplicatedDatabase
 from tests.support.broker import Broker
 from tests.support.running_service import PARTS, RunningService
+from tests.support.small_disk import SmallDisk
 
 _MAX_FAULT_S = 4.0
 _MIN_CLOCK_SHIFT_S = MAX_CLOCK_DIFFERENCE_S + 1.0  # less is no wrong clock
@@ -160,6 +161,17 @@ def _lose_files(folder: Path, rng: random.Random) -> None:
         path.unlink(missing_ok=True)
 
 
+def _fill_disk(disk: SmallDisk, rng: random.Random) -> None:
+    """Leave no free block for a time. What others delete meanwhile is taken as well."""
+    end = time.monotonic() + rng.uniform(0.5, _MAX_FAULT_S)
+    try:
+        while time.monotonic() < end:
+            disk.fill()
+            time.sleep(0.02)
+    finally:
+        disk.free()
+
+
 def _database_faults(database: ReplicatedDatabase) -> list[Fault]:
     name, target = database.name, frozenset({database.name})
     return [
@@ -199,7 +211,7 @@ def all_faults(
     services: list[RunningService],
     databases: list[ReplicatedDatabase],
     broker: Broker,
-    disk: LandingDisk,
+    disk: SmallDisk,
     clocks: ClockFaults,
     step_wall_s: float,
 ) -> list[Fault]:
@@ -209,9 +221,8 @@ def all_faults(
     faults += _common_faults(services, max_away_s)
     faults += [fault for database in databases for fault in _database_faults(database)]
     faults += _broker_faults(broker)
-    if disk.available:
-        full = Fault("disk full", frozenset({"disk"}), lambda rng: disk.fill(rng.uniform(0.5, _MAX_FAULT_S)), weight=4)
-        faults.append(full)
+    if disk.mounted:
+        faults.append(Fault("disk full", frozenset({"disk"}), lambda rng: _fill_disk(disk, rng), weight=4))
     return faults
 
 

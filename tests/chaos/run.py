@@ -17,7 +17,7 @@ import psycopg
 
 from murmurate.service.landing.layout import interval_name
 from tests.chaos.bare_meters import BareMeters
-from tests.chaos.fault_targets import LandingDisk, ReplicatedDatabase
+from tests.chaos.fault_targets import ReplicatedDatabase
 from tests.chaos.faults import ClockFaults
 from tests.chaos.meters import (
     FILES,
@@ -38,6 +38,7 @@ from tests.support.broker import Broker
 from tests.support.postgres_cluster import clusters
 from tests.support.postgres_stores import released_kinds
 from tests.support.running_service import READY_TIMEOUT_S, RunningService, ServiceOperator
+from tests.support.small_disk import SmallDisk
 from tests.support.waiting import wait_until
 
 STEP_WALL_S = 5.0  # how long an interval takes on two cores that do nothing else
@@ -45,7 +46,8 @@ MAX_SLOWDOWN = 1.5  # on a busy machine time passes slower, but not so slow that
 _START_S = 8.0
 _DECIDED_TIMEOUT_S = 180.0
 _UNIT_CHECK_S = 1.0
-Target = TypeVar("Target", LandingDisk, ReplicatedDatabase)
+_DISK_BYTES = 1 << 29
+Target = TypeVar("Target", SmallDisk, ReplicatedDatabase)
 _SETTINGS = f"""
     grace_s = {GRACE_INTERVALS * STEP_S}
     quorum = 0.5
@@ -62,7 +64,7 @@ class World:
     state: ReplicatedDatabase
     log: ReplicatedDatabase
     broker: Broker
-    disk: LandingDisk
+    disk: SmallDisk
     truth: TrueEnergy
     acknowledged: Acknowledged
     clocks: ClockFaults
@@ -205,7 +207,7 @@ def new_world(
         root = Path(tempfile.mkdtemp(prefix="murmurate-chaos-"))
         stack.callback(shutil.rmtree, root, ignore_errors=True)
         private = stack.enter_context(clusters())
-        disk = _closing(stack, LandingDisk(root / "landing"))
+        disk = _closing(stack, SmallDisk(root / "landing", _DISK_BYTES))
         state, log = (_closing(stack, ReplicatedDatabase(private, name)) for name in ("state", "log"))
         broker = Broker(root / "broker")
         broker.start()

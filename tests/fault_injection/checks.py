@@ -9,12 +9,15 @@ from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import RowKind, TileKind, parse_tile, row_members
 from murmurate.public_log.tile_chain import ShardHead, check_next
 from murmurate.public_log.zone_table import ZoneTable
-from tests.fault_injection.sample_zones import FIRST, NO_DEMAND_EVERY
-from tests.fault_injection.store_pair import StorePair, Violation
+from tests.fault_injection.sample_zones import FIRST, NO_DEMAND_EVERY, sample_terms
+from tests.fault_injection.store_pair import MURMURATE, StorePair, Violation
 
 
 def check_append_only(stores: StorePair) -> int:
-    """Check that every tile that was public before is unchanged. Return the number of tiles."""
+    """Check that every tile that was public before is unchanged. Return the number of tiles.
+
+    The log of a broken publisher has none.
+    """
     now = stores.tiles()
     for shard, before in stores.earlier_tiles.items():
         if now.get(shard, [])[: len(before)] != before:
@@ -45,10 +48,21 @@ def check_log(stores: StorePair, until: int) -> int:
         if names & zones:
             raise Violation(f"{shard}: {sorted(names & zones)} are in two shards")
         zones |= names
-        released += _check_shard(shard, heads, sample.terms, until)
+        released += _check_shard(shard, heads, until)
     if zones != set(sample.zones):
         raise Violation(f"{stores.name}: {len(zones)} zones are open, not {len(sample.zones)}")
     return released
+
+
+def finish(stores: StorePair, counts: dict[str, int]) -> dict[str, int]:
+    """Finish all work without faults, check the log, stop both servers. Return the counts with what was found."""
+    until = stores.finish_work()
+    if stores.protocol == MURMURATE:
+        counts |= {"releases": check_log(stores, until), "competing tiles": stores.count_competing_tiles()}
+    else:
+        counts |= {"double values": stores.count_double_values()}
+    stores.stop()
+    return counts
 
 
 def _follow(bodies: list[bytes], documents: dict[str, str]) -> list[ShardHead]:
@@ -73,7 +87,8 @@ def _noise_of_plan(terms: ReleaseTerms, slot: int) -> dict[str, object]:
     }
 
 
-def _check_shard(shard: str, heads: list[ShardHead], terms: ReleaseTerms, until: int) -> int:
+def _check_shard(shard: str, heads: list[ShardHead], until: int) -> int:
+    terms = sample_terms()
     released = [head for head in heads if head.tile.header.kind is TileKind.RELEASE]
     if [head.interval for head in released] != list(range(FIRST, until + 1)):
         raise Violation(f"{shard}: not one release for each interval up to {until}")

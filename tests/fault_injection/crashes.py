@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from itertools import cycle
 
-from tests.fault_injection.checks import check_append_only, check_log
+from tests.fault_injection.checks import check_append_only, finish
 from tests.fault_injection.kill_points import POINTS
 from tests.fault_injection.sample_zones import FIRST, seeded_random
 from tests.fault_injection.store_pair import MURMURATE, PublisherPool, RunContext, StorePair, publisher_pool
@@ -35,7 +35,7 @@ class KillSchedule:
         """Count the killed publishers and start new ones."""
         for child in self.pool.collect_ended():
             self.deadline.pop(child.pid, None)
-            if child.code == -signal.SIGKILL:
+            if child.exitcode == -signal.SIGKILL:
                 self.killed[child.job["point"] or "at random"] += 1
         while len(self.pool.children) < self.pool.size:
             if self.rng.random() < 0.5:
@@ -69,19 +69,9 @@ def sigkills(context: RunContext, kills: int, seed: int, protocol: str = MURMURA
             checks += 1
             if checks % 50 == 0:
                 keep_ahead(stores)
-                if protocol == MURMURATE:
-                    check_append_only(stores)
-    until = stores.finish_work()
-    counts = {
-        "SIGKILLs": kill_schedule.killed.total(),
-        "named points": len(kill_schedule.killed.keys() - {"at random"}),
-    }
-    if protocol == MURMURATE:
-        counts |= {"releases": check_log(stores, until), "competing tiles": stores.count_competing_tiles()}
-    else:
-        counts |= {"double values": stores.count_double_values()}
-    stores.stop()
-    return counts
+                check_append_only(stores)
+    killed = kill_schedule.killed
+    return finish(stores, {"SIGKILLs": killed.total(), "named points": len(killed.keys() - {"at random"})})
 
 
 def database_kills(context: RunContext, kills: int, seed: int) -> dict[str, int]:
@@ -97,11 +87,4 @@ def database_kills(context: RunContext, kills: int, seed: int) -> dict[str, int]
             pool.run_for(rng.uniform(0.0, 0.15))
             cluster.start()
             check_append_only(stores)
-    until = stores.finish_work()
-    counts = {
-        "database kills": kills,
-        "releases": check_log(stores, until),
-        "competing tiles": stores.count_competing_tiles(),
-    }
-    stores.stop()
-    return counts
+    return finish(stores, {"database kills": kills})

@@ -1,46 +1,29 @@
 """Scenario: the disk of the state, and then of the log, is full for a time.
 
-Where mounting is permitted, the cluster is on a small tmpfs, and a ballast file fills it (ENOSPC). Elsewhere
-a limit on the file size is set (RLIMIT_FSIZE, EFBIG). Both stop tables and the WAL.
+Where mounting is permitted, the cluster is on a small tmpfs, which is made smaller (ENOSPC). Elsewhere a limit on the
+file size is set (RLIMIT_FSIZE, EFBIG). Both stop tables and the WAL.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from functools import partial
 
 import psycopg
 
-from tests.fault_injection.checks import check_append_only, check_log
+from tests.fault_injection.checks import check_append_only, finish
 from tests.fault_injection.crashes import keep_ahead
 from tests.fault_injection.store_pair import RunContext, StorePair, Violation, publisher_pool
 from tests.support.postgres_cluster import Cluster, Clusters, give_to_postgres, postgres_user
+from tests.support.small_disk import SmallDisk
 from tests.support.waiting import wait_until
 
-_SIZE = "80m"
-_FREE_BYTES = 16_384  # not taken by the ballast file
+_SIZE_BYTES = 80 << 20
+_SPARE_BYTES = 16_384
 _MAX_FILE_BYTES = 400_000  # where nothing can be mounted: less than a segment of the WAL
 _ERROR_TEXTS = ("No space left on device", "File too large")
-
-
-class Tmpfs:
-    """A small disk for one cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._ballast = cluster.data / "ballast"
-
-    def fill(self) -> None:
-        with self._ballast.open("wb", buffering=0) as file:
-            with suppress(OSError):
-                while file.write(b"\0" * 65_536) == 65_536:
-                    pass
-            file.truncate(max(0, file.tell() - _FREE_BYTES))
-
-    def free(self) -> None:
-        self._ballast.unlink(missing_ok=True)
 
 
 class GrowthLimit:
@@ -49,8 +32,9 @@ class GrowthLimit:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def fill(self) -> None:
+    def fill(self, _: int) -> bool:
         self._limit(str(_MAX_FILE_BYTES))
+        return True
 
     def free(self) -> None:
         self._limit("unlimited")
@@ -62,29 +46,21 @@ class GrowthLimit:
             subprocess.run(command, check=False, capture_output=True, **postgres_user())  # a child may have ended
 
 
-def _mount(directory: Path) -> bool:
-    """Mount a small disk and return whether this succeeded."""
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE},mode=0700", "tmpfs", str(directory)]
-    return os.geteuid() == 0 and subprocess.run(mount, check=False, capture_output=True).returncode == 0
-
-
 @contextmanager
-def small_disk(clusters: Clusters, name: str) -> Iterator[tuple[Cluster, Tmpfs | GrowthLimit]]:
+def small_disk(clusters: Clusters, name: str) -> Iterator[tuple[Cluster, SmallDisk | GrowthLimit]]:
     """Run a cluster whose disk can be filled."""
     cluster = clusters.new(name, empty=True)
-    cluster.data.mkdir(mode=0o700)
-    mounted = _mount(cluster.data)
+    disk = SmallDisk(cluster.data, _SIZE_BYTES)
     give_to_postgres(cluster.data)
     try:
         clusters.copy_template(cluster)
-        yield cluster.start(), Tmpfs(cluster) if mounted else GrowthLimit(cluster)
+        yield cluster.start(), disk if disk.mounted else GrowthLimit(cluster)
     finally:
         cluster.kill()
-        if mounted:
-            subprocess.run(["umount", str(cluster.data)], check=True)
+        disk.close()
 
 
-def disk_full(context: RunContext, times: int) -> dict[str, int]:
+def disk_full(context: RunContext, times: int, _: int) -> dict[str, int]:
     """Fill the disks. Publishing must stop with errors, and continue when there is space again."""
     with (
         small_disk(context.clusters, "full-state") as (state, state_disk),
@@ -98,26 +74,17 @@ def disk_full(context: RunContext, times: int) -> dict[str, int]:
                 keep_ahead(stores)
                 pool.run_for(0.3)
                 cluster, disk = ((state, state_disk), (log, log_disk))[number % 2]
-                disk.fill()
+                wait_until(partial(disk.fill, _SPARE_BYTES), pause_s=0.0)
                 pool.run_for(1.0)
                 refused += _store_demand_on_full_disk(stores) if cluster is state else 0
                 disk.free()
                 _recover(cluster)
                 check_append_only(stores)
-        until = stores.finish_work()
-        errors = _errors(state) + _errors(log)
+        logs = "".join(cluster.log.read_text(errors="replace") for cluster in (state, log))
+        errors = sum(map(logs.count, _ERROR_TEXTS))
         if not errors:
             raise Violation("no error occurred: the disk was not full")
-        counts = {"disks full": times, "disk errors": errors, "demand refused": refused}
-        counts |= {"releases": check_log(stores, until)}
-        stores.keep_evidence()
-    return counts
-
-
-def _errors(cluster: Cluster) -> int:
-    """Count the errors of a full disk in the server's log."""
-    text = cluster.log.read_text(errors="replace")
-    return sum(text.count(error) for error in _ERROR_TEXTS)
+        return finish(stores, {"disks full": times, "disk errors": errors, "demand refused": refused})
 
 
 def _store_demand_on_full_disk(stores: StorePair) -> int:

@@ -19,7 +19,7 @@ _UPDATE = "UPDATE confidential.demand SET energy_wh = %s WHERE zone = %s AND int
 _INTERVAL = FIRST + 1
 
 
-def forced_errors(context: RunContext) -> dict[str, int]:
+def forced_errors(context: RunContext, *_: int) -> dict[str, int]:
     """Make statements about demand fail in each possible way, and keep the errors for the search."""
     stores = context.store_pair("forced errors")
     stores.extend_demand(20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from murmurate.public_log.tile import parse_tile
-from tests.fault_injection.checks import check_append_only, check_log
+from tests.fault_injection.checks import check_append_only, finish
 from tests.fault_injection.crashes import keep_ahead
 from tests.fault_injection.store_pair import RunContext, StorePair, Violation, publisher_pool
 from tests.support.postgres_proxy import NetworkFault, Proxy, proxy
@@ -28,13 +28,10 @@ def lost_acknowledgements(context: RunContext, losses: int, seed: int) -> dict[s
                 pool.run_for(0.3, state=state.dsn, log=log.dsn)
                 check_append_only(stores)
         lost = {"lost acknowledgements": state.lost + log.lost, "of the state": state.lost, "of the log": log.lost}
-    until = stores.finish_work()
-    counts = lost | {"releases": check_log(stores, until), "competing tiles": stores.count_competing_tiles()}
-    stores.stop()
-    return counts
+    return finish(stores, lost)
 
 
-def unreachable_log(context: RunContext, outages: int) -> dict[str, int]:
+def unreachable_log(context: RunContext, outages: int, _: int) -> dict[str, int]:
     """Make the log refuse or hang. Nothing may be published. Later the pending draws must be published unchanged."""
     stores = context.store_pair("unreachable log")
     resent = 0
@@ -45,12 +42,9 @@ def unreachable_log(context: RunContext, outages: int) -> dict[str, int]:
             resent += _outage(stores, log, (NetworkFault.REFUSE, NetworkFault.HANG)[number % 2])
             pool.run_for(0.3, log=log.dsn)
             check_append_only(stores)
-    until = stores.finish_work()
-    competing = stores.count_competing_tiles()
-    if competing:
-        raise Violation(f"unreachable log: {competing} second draws")
-    counts = {"outages": outages, "draws kept and sent later": resent, "releases": check_log(stores, until)}
-    stores.stop()
+    counts = finish(stores, {"outages": outages, "draws kept and sent later": resent})
+    if counts["competing tiles"]:
+        raise Violation(f"unreachable log: {counts['competing tiles']} second draws")
     return counts
 
 

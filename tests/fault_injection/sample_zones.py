@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -20,6 +20,7 @@ from murmurate.types import Demand
 FIRST = 1_767_225_600 // 900  # 2026-01-01 UTC: in the past by any clock
 ZONES_PER_SHARD = 3
 NO_DEMAND_EVERY = 7  # intervals, so that forecasts are published too
+SIGNER = Ed25519Signer(bytes(range(32)))
 _CANARIES = range(100_000_000, 1_000_000_000)
 
 
@@ -35,26 +36,22 @@ def sample_plan_text() -> str:
     return compact_plan(make_plan(parse_zone(zone)).to_json())
 
 
+@cache
+def sample_terms() -> ReleaseTerms:
+    return ReleaseTerms.from_json(sample_plan_text())
+
+
 @dataclass(slots=True)
 class SampleZones:
-    """Zones, the signing key, and every demand that was ever stored."""
+    """Zones, their plan, and every demand that was ever stored."""
 
     seed: int
     zones: tuple[str, ...]
-    signer: Ed25519Signer = field(default_factory=lambda: Ed25519Signer(bytes(range(32))))
     canaries: set[int] = field(default_factory=set)
     _rng: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
         self._rng = seeded_random(self.seed)
-
-    @property
-    def plan_text(self) -> str:
-        return sample_plan_text()
-
-    @property
-    def terms(self) -> ReleaseTerms:
-        return ReleaseTerms.from_json(self.plan_text)
 
     @property
     def shards(self) -> dict[str, list[str]]:
@@ -65,10 +62,10 @@ class SampleZones:
         }
 
     def shard_opening(self) -> ShardOpening:
-        return ShardOpening(key=self.signer.public_key, interval_s=self.terms.interval_s)
+        return ShardOpening(key=SIGNER.public_key, interval_s=sample_terms().interval_s)
 
     def zone_opening(self) -> ZoneOpening:
-        terms = self.terms
+        terms = sample_terms()
         return ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=FIRST)
 
     def store_openings(self, state: PostgresStateStore) -> None:
@@ -80,7 +77,7 @@ class SampleZones:
         """Return a number of nine digits that occurs nowhere else. Its last digit is never 0."""
         while True:
             number = self._rng.choice(_CANARIES)
-            if number % 10 and number not in self.canaries and str(number) not in self.plan_text:
+            if number % 10 and number not in self.canaries and str(number) not in sample_plan_text():
                 self.canaries.add(number)
                 return number
 
@@ -97,7 +94,3 @@ class SampleZones:
                     bounds=({"": 1000},) * count,
                 )
                 state.store_demand(interval, demand)
-
-    def process_setup(self) -> Mapping[str, str]:
-        """Return the setup of the fork server. It does not contain the demand."""
-        return {"plan": self.plan_text, "private_key": self.signer.private_bytes().hex()}

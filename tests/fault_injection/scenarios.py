@@ -11,7 +11,6 @@ from tests.fault_injection.disk_full import disk_full
 from tests.fault_injection.error_leaks import forced_errors, search_evidence
 from tests.fault_injection.failover import failovers, restores, split_brains
 from tests.fault_injection.network_faults import lost_acknowledgements, unreachable_log
-from tests.fault_injection.publisher_processes import publisher_processes
 from tests.fault_injection.sample_zones import SampleZones
 from tests.fault_injection.store_pair import RunContext, Violation
 from tests.support.postgres_cluster import clusters
@@ -70,26 +69,23 @@ SCENARIOS = (
     _real("split brains", split_brains, 10, 2, **{"competing tiles": 1}),
     _real("restores", restores, 10, 2),
     _real("lost acknowledgements", lost_acknowledgements, 300, 40),
-    _real("disks full", lambda context, times, _: disk_full(context, times), 6, 2),
-    _real(
-        "outages", lambda context, times, _: unreachable_log(context, times), 6, 2, **{"draws kept and sent later": 1}
-    ),
+    _real("disks full", disk_full, 6, 2),
+    _real("outages", unreachable_log, 6, 2, **{"draws kept and sent later": 1}),
     _control("SIGKILLs", BEFORE, sigkills, "SIGKILLs", 60, 30),
     _control("SIGKILLs", CHECK, sigkills, "SIGKILLs", 60, 30),
     _control("failovers", STATE, failovers, "failovers", 2, 1),
     _control("split brains", STATE, split_brains, "split brains", 2, 1),
     _control("restores", STATE, restores, "restores", 2, 1),
-    _real("errors about demand", lambda context, _, __: forced_errors(context), 6, 6),
+    _real("errors about demand", forced_errors, 6, 6),
     _real("canary", _search, 100, 5, "files", **{"in the demand itself": 1, "in a verbose log": 1}),
 )
 
 
 @contextmanager
 def run_context(seed: int) -> Iterator[RunContext]:
-    """Provide clusters, publishers and directories for the evidence during the block."""
-    sample = SampleZones(seed, ZONES)
-    with clusters() as private, publisher_processes(sample.process_setup()) as processes:
+    """Provide clusters and directories for the evidence during the block."""
+    with clusters() as private:
         directories = [private.root / name for name in ("evidence", "confidential")]
         for directory in directories:
             directory.mkdir()
-        yield RunContext(private, processes, sample, *directories)
+        yield RunContext(private, SampleZones(seed, ZONES), *directories)

@@ -17,9 +17,8 @@ from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from tests.fault_injection.broken_publishers import LOG_TABLES, STATE_TABLES
-from tests.fault_injection.publisher_processes import PublisherProcess, PublisherProcesses
-from tests.fault_injection.publishing_process import BLOCKED, FAILED
-from tests.fault_injection.sample_zones import FIRST, SampleZones
+from tests.fault_injection.publishing_process import BLOCKED, FAILED, PublisherProcess
+from tests.fault_injection.sample_zones import FIRST, SampleZones, sample_plan_text, sample_terms
 from tests.support.postgres_cluster import Cluster, Clusters
 
 MURMURATE = "murmurate"
@@ -31,10 +30,9 @@ class Violation(Exception):  # noqa: N818 a finding, not an error of the test
 
 @dataclass(slots=True)
 class RunContext:
-    """Clusters, publisher processes, sample zones and evidence of one run."""
+    """Clusters, sample zones and evidence of one run."""
 
     clusters: Clusters
-    processes: PublisherProcesses
     sample: SampleZones
     evidence: Path  # directory of the files that are searched for canaries
     confidential: Path  # directory of the files that may contain them
@@ -75,7 +73,7 @@ class StorePair:
         migrate_database(self.state.dsn, "state")
         migrate_database(self.log.dsn, "log")
         with self.open_state(self.state) as state, closing_log(self.log.dsn) as log:
-            plans = {sample.terms.plan_digest: sample.plan_text}
+            plans = {sample_terms().plan_digest: sample_plan_text()}
             state.register_plans(plans)
             log.publish_documents(plans)
             sample.store_openings(state)
@@ -136,7 +134,7 @@ class StorePair:
             "timeout_s": timeout_s,
             "output": str(self.context.evidence / f"{self.name}-publisher-{self._started:04d}.txt"),
         }
-        return self.context.processes.start(job)
+        return PublisherProcess(job)
 
     def tiles(self) -> dict[str, list[bytes]]:
         """The public log of each shard, in order."""
@@ -163,9 +161,10 @@ class StorePair:
         reached = self.log.execute(f"SELECT coalesce(max(interval), 0) FROM {table}")[0][0]  # noqa: S608 two tables
         until = max(reached, FIRST) + 2
         child = self.start_publisher(until=until, timeout_s=300)
-        if not child.ended.wait(400) or child.code != 0:
+        child.join(400)
+        if child.exitcode != 0:
             child.kill()
-            raise Violation(f"{self.name}: work unfinished after the faults, code {child.code}")
+            raise Violation(f"{self.name}: work unfinished after the faults, code {child.exitcode}")
         return until
 
     def count_double_values(self) -> int:
@@ -233,7 +232,7 @@ class PublisherPool:
         for child in self.children:
             child.kill()
         for child in self.children:
-            child.ended.wait(120)
+            child.join(120)
         self.collect_ended()
 
     def run_for(self, seconds: float, **job: object) -> None:
@@ -245,12 +244,12 @@ class PublisherPool:
 
     def collect_ended(self) -> list[PublisherProcess]:
         """Return the publishers that have ended. One that failed or reported a blocked zone is a violation."""
-        ended = [child for child in self.children if child.ended.is_set()]
+        ended = [child for child in self.children if child.exitcode is not None]
         self.children = [child for child in self.children if child not in ended]
         for child in ended:
-            if child.code in {BLOCKED, FAILED}:
+            if child.exitcode in {BLOCKED, FAILED}:
                 last = Path(child.job["output"]).read_text(errors="replace")[-600:]
-                raise Violation(f"{self.stores.name}: a publisher ended with code {child.code}: {last}")
+                raise Violation(f"{self.stores.name}: a publisher ended with code {child.exitcode}: {last}")
         return ended
 
     def restart_ended(self, **job: object) -> None:

@@ -26,7 +26,7 @@ from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.types import Demand
-from tests.fault_injection.sample_zones import FIRST, SampleZones
+from tests.fault_injection.sample_zones import FIRST, SIGNER, SampleZones, sample_plan_text, sample_terms
 from tests.fault_injection.store_pair import closing_log
 from tests.support.postgres_cluster import Cluster, clusters
 from tests.support.waiting import wait_until
@@ -42,7 +42,7 @@ class ContractStores:
         self.cluster, self._stack = cluster, stack
         self.sample = SampleZones(1, ("harbour",))
         self.log: PostgresLogStore = stack.enter_context(closing_log(cluster.dsn))
-        plans = {self.sample.terms.plan_digest: self.sample.plan_text}
+        plans = {sample_terms().plan_digest: sample_plan_text()}
         self.log.publish_documents(plans)
         self.state().register_plans(plans)
 
@@ -59,9 +59,8 @@ class ContractStores:
 
     def next_offer(self, shard: str, head: ShardHead | None, first: int = FIRST, **desired: Any) -> Offer:
         """Return the next tile of an honest publisher."""
-        signer = self.sample.signer
-        terms = {self.sample.terms.plan_digest: self.sample.terms}.get
-        writer = TileWriter(terms_for_plan=terms, signers={signer.public_key: signer}, noise=SystemNoise())
+        terms = {sample_terms().plan_digest: sample_terms()}.get
+        writer = TileWriter(terms_for_plan=terms, signers={SIGNER.public_key: SIGNER}, noise=SystemNoise())
         opening: ShardOpening = self.sample.shard_opening()
         desired = {"zones": {shard: self.zone_opening(first)}} | desired
         state = DesiredState(until=10**9, opening=opening, **desired)
@@ -81,7 +80,7 @@ class ContractStores:
     def forge(self, offer: Offer, **changes: Any) -> Offer:
         """Return the tile with another header, signed by the key that it names where this key is available."""
         header = replace(offer.tile.header, **changes)
-        signer = _OTHER_SIGNER if header.key == _OTHER_SIGNER.public_key else self.sample.signer
+        signer = _OTHER_SIGNER if header.key == _OTHER_SIGNER.public_key else SIGNER
         return Offer(sign_tile(header, signer, offer.tile.rows), offer.table)
 
     def chain(self, length: int, first: int = FIRST) -> tuple[str, ShardHead]:
@@ -263,7 +262,7 @@ def test_a_table_without_zones_is_refused(stores):
 
 
 def test_the_log_takes_no_interval_before_it_is_over(stores):
-    now = int(time.time()) // stores.sample.terms.interval_s
+    now = int(time.time()) // sample_terms().interval_s
     shard, head = stores.chain(1, first=now + 1)
     stores.append(stores.next_offer(shard, head))
     assert stores.length(shard) == 1
