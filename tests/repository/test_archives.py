@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.repository.repository_files import ROOT
+
 CHECK = Path(sys.executable).with_name("check-wheel-contents")
 LEFT_BY_CHANCE = (".env", "notes.txt", "core.4711", "out/plan.json", "keys/log.key", ".github/draft.md", ".venv/x.py")
 IGNORED = shutil.ignore_patterns(

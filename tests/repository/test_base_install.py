@@ -6,17 +6,16 @@ import resource
 import subprocess
 import sys
 import venv
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from murmurate.cli import app
 from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
+from tests.repository.repository_files import ROOT
 from tests.support.command_names import leaf_commands
 from tests.support.sample_logs import ShardLog, copied_files, plan, write_tar
 
-ROOT = Path(__file__).parents[2]
 MAX_MB = 150
 
 # What each command says in a base install: the package that is missing, and the extra that brings it. The commands

@@ -1,23 +1,11 @@
-"""Benchmarks: one form of figures and goals, one exit status, and each that a page cites exists."""
-
-import re
-from pathlib import Path
+"""Benchmarks: one form of figures and goals, and one exit status."""
 
 import pytest
 from benchmarks.goals import Goals
 
-ROOT = Path(__file__).parents[2]
-PROGRAMS = sorted(
-    path for path in (ROOT / "benchmarks").glob("*.py") if "sys.exit(main())" in path.read_text(encoding="utf-8")
-)
-PAGES = [
-    ROOT / "README.md",
-    *(
-        page
-        for folder in ("tutorial", "how-to", "explanation", "reference")
-        for page in (ROOT / "docs" / folder).glob("*.md")
-    ),
-]
+from tests.repository.repository_files import FILES, read
+
+PROGRAMS = [file for file in FILES if file.startswith("benchmarks/") and "sys.exit(main())" in read(file)]
 
 
 def test_a_missed_goal_is_marked_and_is_the_exit_status(capsys):
@@ -41,16 +29,8 @@ def test_a_missed_goal_is_marked_and_is_the_exit_status(capsys):
     ]
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_every_benchmark_says_how_to_start_it_and_ends_with_the_status_of_its_goals(path):
-    text = path.read_text(encoding="utf-8")
-    assert f"python -m benchmarks.{path.stem}" in text.split('"""')[1]
+@pytest.mark.parametrize("file", PROGRAMS)
+def test_every_benchmark_says_how_to_start_it_and_ends_with_the_status_of_its_goals(file):
+    text = read(file)
+    assert f"python -m {file.removesuffix('.py').replace('/', '.')}" in text.split('"""')[1]
     assert ".exit_status()" in text
-
-
-def test_every_benchmark_that_a_page_cites_exists():
-    named = {name for page in PAGES for name in re.findall(r"benchmarks[./](\w+)", page.read_text(encoding="utf-8"))}
-    scale = (ROOT / "docs" / "explanation" / "scale.md").read_text(encoding="utf-8")
-    named |= set(re.findall(r"\| `(\w+)` \|$", scale, flags=re.MULTILINE))
-    assert {"aggregation", "publisher_throughput", "anonymous_load"} <= named
-    assert named <= {path.stem for path in PROGRAMS}

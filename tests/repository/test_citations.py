@@ -1,23 +1,19 @@
-"""Every test, file, module and commit that a page cites exists. CHANGELOG.md is left out: it names what is gone."""
+"""What a page cites exists: tests, files, modules, links, sections, commits. CHANGELOG.md names what is gone."""
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
-ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "docs" / "evidence.md"
-FOLDERS = ("src", "tests", "benchmarks", "tools", "research", "docs", ".ci", ".github")
-FILES = [
-    path.relative_to(ROOT).as_posix()
-    for top in (*ROOT.glob("*"), ROOT / ".ci", ROOT / ".github")
-    for path in (top.rglob("*") if top.name in FOLDERS else [top])
-    if path.is_file() and "__pycache__" not in path.parts
-]
-PAGES = sorted(ROOT / file for file in FILES if file.endswith(".md") and file != "CHANGELOG.md")
-TEST_SOURCES = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILES if re.search(r"^tests/.*\.py$", file)}
+from murmurate.cli import app
+from tests.repository.repository_files import FILES, PAGES, ROOT, read
+from tests.support.command_names import leaf_commands
+
+EVIDENCE = "docs/evidence.md"
+TEST_SOURCES = {file: read(file) for file in FILES if re.search(r"^tests/.*\.py$", file)}
 TEST_NAMES = {name for source in TEST_SOURCES.values() for name in re.findall(r"def (test_\w+)\(", source)}
+CITING = [page for page in PAGES if page != "CHANGELOG.md"]
 NO_CITATIONS = {
     "test_only",  # a property of a release
 }
@@ -30,6 +26,9 @@ RUN = re.compile(r"python3?\s+-m\s+((?:tests|benchmarks|tools|research|murmurate
 COLUMN = re.compile(r"`python -m (\w+)\.` \|\n((?:\|.*\n?)+)")  # a table whose last cells name modules of a package
 MODULE = re.compile(r"(?<![\w./])(?:tests|benchmarks|tools|research)(?:\.\w+)+(?![\w/])")
 COMMIT = re.compile(r"(?<![\w-])[0-9a-f]{7,40}(?![\w-])")
+COMMAND = re.compile(r"(?:`|\$ |! |&& )murmurate (?!reading 1`)([a-z]+(?: [a-z]+)?)")  # that begins a signature
+SECTION = re.compile(r"theory\.md[`,]*\s+\(?sections? (\d+(?:\.\d+)?)(?: and (\d+(?:\.\d+)?))?")
+ABSENT = re.compile(r"\b(?:THEOR" + r"Y|DESIG" + r"N|STYL" + r"E|UTILIT" + r"Y|KEEPER" + r"S)\b(?!_)")  # not in here
 
 
 def find_missing(text):
@@ -56,39 +55,17 @@ def has_module(name, file_of_package):
     return place.with_suffix(".py").is_file() or (place / file_of_package).is_file()
 
 
-def find_untraced_rows(text):
-    """Return what is wrong with the commits of the evidence: rows without one, and commits that do not exist."""
-    rows = [
-        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"
-    ]
-    column = next((row.index("commit") - len(row) for row in rows if "commit" in row), -1)
-    wrong = []
-    for row in rows:
-        if "commit" in row or set(row[0]) <= {"-", ":"}:
-            continue
-        commits = COMMIT.findall(row[column])
-        wrong += [] if commits else [f"{row[0]}: {row[column]} is no commit"]
-        wrong += [f"{row[0]}: {commit} does not exist" for commit in commits if not has_commit(commit)]
-    return wrong
-
-
-def has_commit(commit):
-    command = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
-
-
-needs_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the tree is not a git checkout")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", CITING)
 def test_what_a_page_cites_exists(page):
-    assert find_missing(page.read_text(encoding="utf-8")) == []
+    assert find_missing(read(page)) == []
 
 
 def test_all_pages_are_read():
-    assert {ROOT / "README.md", EVIDENCE, ROOT / "src" / "murmurate" / "publisher" / "protocol.md"} <= set(PAGES)
+    assert {"README.md", EVIDENCE, "src/murmurate/publisher/protocol.md"} <= set(PAGES)
     assert len(PAGES) > 40
     assert len(TEST_NAMES) > 1000
+    assert len([link for page in PAGES for link in links(page) if "#" in link]) > 10
+    assert len(theory_citations()) > 15
 
 
 @pytest.mark.parametrize(
@@ -124,9 +101,125 @@ def test_a_citation_of_what_exists_is_not_found(text):
     assert find_missing(text) == []
 
 
+def find_unknown_commands(text):
+    names = {name for name, _ in leaf_commands(get_command(app))}
+    known = names | {name.split()[0] for name in names if " " in name}  # a group, as in `murmurate zone -h`
+    return [cited for cited in COMMAND.findall(text) if cited not in known and cited.split()[0] not in names]
+
+
+def test_each_command_that_a_page_cites_exists():
+    assert {page: found for page in PAGES if (found := find_unknown_commands(read(page)))} == {}
+    assert find_unknown_commands(
+        "`murmurate verify`, `murmurate log`, `murmurate log veriy a`, `murmurate plan a`"
+    ) == [
+        "verify",
+        "log veriy",
+    ]
+
+
+def links(page):
+    """The relative links of a page, without what stands in code."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", read(page), flags=re.DOTALL)
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)", text, flags=re.MULTILINE)
+    return [link for link in found if "://" not in link and not link.startswith("mailto:")]
+
+
+def anchors(page):
+    """The anchors that GitHub gives to the headings of a page."""
+    text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def find_broken_links(page):
+    broken = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = ((ROOT / page).parent / path).resolve() if path else ROOT / page
+        exists = target.exists() and (not anchor or anchor in anchors(target.relative_to(ROOT).as_posix()))
+        broken += [] if exists else [link]
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_and_to_a_heading_of_it(page):
+    assert find_broken_links(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(monkeypatch):
+    assert "docs/tutorial/first-release.md" in links("README.md")
+    assert "5-exactly-once-publishing" in anchors("docs/explanation/architecture.md")
+    texts = {"README.md": "# A b\n[x](#a-b) [y](#c) [z](docs/none.md) `[w](v)`\n[t]: docs/\n"}
+    monkeypatch.setitem(globals(), "read", texts.get)
+    assert find_broken_links("README.md") == ["#c", "docs/none.md"]
+
+
+@pytest.mark.parametrize(
+    ("page", "row", "count"),
+    [("explanation/mended-promises.md", r"\| \*\*", 30), ("explanation/deviations.md", r"\| [A-Z]\d+ ", 30)],
+)
+def test_each_mended_promise_and_each_deviation_names_its_tests(page, row, count):
+    rows = [line for line in read(f"docs/{page}").splitlines() if re.match(row, line)]
+    assert len(rows) >= count
+    assert [line for line in rows if not re.search(r"`test_\w+`", line) and "(text only)" not in line] == []
+
+
+def texts():
+    """The sources and pages that may cite a document, and their texts."""
+    folders = ("src/", "tests/", "benchmarks/", "research/", "tools/", "docs/", "pyproject.toml", "CONTRI", "README")
+    return {
+        file: read(file) for file in FILES if file.startswith(folders) and file.endswith((".py", ".md", "project.toml"))
+    }
+
+
+def theory_citations():
+    return {
+        (file, number)
+        for file, text in texts().items()
+        for match in SECTION.finditer(text)
+        for number in match.groups()
+        if number
+    }
+
+
+def test_each_citation_of_the_theory_names_a_section_that_exists():
+    sections = set(re.findall(r"^##+ (\d+(?:\.\d+)?)\.? ", read("docs/explanation/theory.md"), flags=re.MULTILINE))
+    assert {"1.5", "2.2", "3.1", "4.3", "7"} <= sections
+    assert sorted(cited for cited in theory_citations() if cited[1] not in sections) == []
+
+
+def test_no_document_is_cited_that_is_not_in_the_repository():
+    assert len(texts()) > 500
+    assert {file: found for file, text in texts().items() if (found := ABSENT.findall(text))} == {}
+
+
+def find_untraced_rows(text):
+    """Return what is wrong with the commits of the evidence: rows without one, and commits that do not exist."""
+    rows = [
+        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"
+    ]
+    column = next((row.index("commit") - len(row) for row in rows if "commit" in row), -1)
+    wrong = []
+    for row in rows:
+        if "commit" in row or set(row[0]) <= {"-", ":"}:
+            continue
+        commits = COMMIT.findall(row[column])
+        wrong += [] if commits else [f"{row[0]}: {row[column]} is no commit"]
+        wrong += [f"{row[0]}: {commit} does not exist" for commit in commits if not has_commit(commit)]
+    return wrong
+
+
+def has_commit(commit):
+    command = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+needs_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the tree is not a git checkout")
+
+
 @needs_git
 def test_each_row_of_the_evidence_has_a_commit_that_exists():
-    assert find_untraced_rows(EVIDENCE.read_text(encoding="utf-8")) == []
+    assert find_untraced_rows(read(EVIDENCE)) == []
 
 
 @needs_git
@@ -135,9 +228,5 @@ def test_a_row_without_a_commit_or_with_one_that_does_not_exist_is_found():
     table = "| run | commit | date |\n|---|---|---|\n"
     assert find_untraced_rows(table) == []
     assert find_untraced_rows(f"{table}| simulation | {head.stdout[:9]} | 2026-11-17 |\n") == []
-    assert find_untraced_rows(f"{table}| simulation | first hour | 2026-11-17 |") == [
-        "simulation: first hour is no commit"
-    ]
-    assert find_untraced_rows(f"{table}| simulation | {'0' * 40} | 2026-11-17 |") == [
-        f"simulation: {'0' * 40} does not exist"
-    ]
+    for commit, problem in (("first hour", "first hour is no commit"), ("0" * 40, f"{'0' * 40} does not exist")):
+        assert find_untraced_rows(f"{table}| simulation | {commit} | 2026-11-17 |") == [f"simulation: {problem}"]

@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 from tools.docs_site import (
@@ -27,8 +26,7 @@ from tools.site_pages import (
 )
 
 import murmurate as mm
-
-ROOT = Path(__file__).parents[2]
+from tests.repository.repository_files import ROOT, read
 
 
 def test_links_between_files_become_links_between_pages():
@@ -49,7 +47,7 @@ def test_a_link_to_a_folder_becomes_text_and_code_stays_as_it_is():
 
 
 def test_each_public_name_has_an_entry_made_from_its_docstring():
-    page = with_api_reference((ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8"))
+    page = with_api_reference(read("docs/reference/api.md"))
     entries = {line.removeprefix("::: ") for line in page.splitlines() if line.startswith("::: ")}
     wanted = {f"{module}.{name}" for name, module in mm._MODULE_OF_NAME.items()} | {"murmurate.errors"}
     assert entries == wanted
@@ -57,7 +55,7 @@ def test_each_public_name_has_an_entry_made_from_its_docstring():
 
 def test_every_page_is_in_the_navigation_or_in_a_list(tmp_path):
     collect_pages(tmp_path / "pages")
-    project = tomllib.loads((ROOT / "docs" / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads(read("docs/zensical.toml"))["project"]
     named = set(re.findall(r"[\w/.-]+\.md", json.dumps(project["nav"])))
     pages = {path.relative_to(tmp_path / "pages").as_posix() for path in (tmp_path / "pages").rglob("*.md")}
     assert named <= pages
@@ -66,7 +64,7 @@ def test_every_page_is_in_the_navigation_or_in_a_list(tmp_path):
 
 
 def test_source_that_pages_link_to_is_shown_and_no_other():
-    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in source_files()}
+    texts = {file: read(file) for file in source_files()}
     shown = linked_source(texts)
     assert {"docs/examples/choose_promise.py", "src/murmurate/planning/plan.py"} <= shown
     assert all((ROOT / file).is_file() for file in shown)
@@ -120,7 +118,7 @@ def test_a_figure_of_the_gallery_is_made_by_its_command(tmp_path):
     make_gallery(page)
     assert page.read_text(encoding="utf-8").endswith("![An x](gallery/f-a.svg)\n")
     assert (tmp_path / "gallery" / "f-a.svg").read_text(encoding="utf-8") == "x\n"
-    ours = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    ours = read("docs/gallery.md")
     assert len(COMMANDS.findall(ours)) >= 3
     assert len(FIGURE.findall(ours)) >= 4
 

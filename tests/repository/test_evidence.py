@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from tools.evidence import COLUMNS, put_row, recorded_commit
 
-ROOT = Path(__file__).parents[2]
+from tests.repository.repository_files import ROOT
+
 HEAD = f"# Evidence\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
 
 

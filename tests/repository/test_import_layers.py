@@ -9,9 +9,7 @@ import tomllib
 from pathlib import Path
 
 import murmurate
-
-ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
+from tests.repository.repository_files import ROOT, read, syntax_of_package
 
 
 def test_imports_point_down():
@@ -22,12 +20,11 @@ def test_imports_point_down():
 
 
 def test_the_table_of_the_architecture_has_a_row_for_each_layer():
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
+    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["name"] == "imports point down")
-    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
-    table = page.partition("| packages | hold |\n|---|---|\n")[2].partition("\n\n")[0]
+    table = (
+        read("docs/explanation/architecture.md").partition("| packages | hold |\n|---|---|\n")[2].partition("\n\n")[0]
+    )
     rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines()]
     assert rows == [[name.strip().removeprefix("murmurate.") for name in layer.split("|")] for layer in layers]
 
@@ -37,8 +34,8 @@ def test_the_package_imports_nothing_else_of_the_repository():
     others = {"benchmarks", "research", "tests", "tools"}
     imported = {
         (path.name, name)
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in syntax_of_package().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
     }

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import pytest
 
+from tests.repository.repository_files import ROOT
 from tests.support.machine_requirements import markers_of, missing
 
-ROOT = Path(__file__).parents[2]
 NEEDS_A_SERVER = "tests/integration/storage/test_database_roles.py"
 
 

@@ -1,15 +1,17 @@
-"""What describes and makes a release: citation, forms for issues, the workflow that publishes."""
+"""What describes and makes a release: citation, changelog, forms for issues, the workflow that publishes."""
 
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
 
 import murmurate
+from tests.repository.repository_files import FILES, ROOT, read
 
-ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
 FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
 
@@ -49,17 +51,15 @@ def test_the_citation_has_the_keys_of_its_format(citation):
 
 
 def test_the_citation_is_of_this_version_and_says_what_the_package_says(citation):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads(read("pyproject.toml"))["project"]
     assert citation["version"] == murmurate.__version__
     assert citation["license"] == project["license"]
     assert citation["keywords"] == project["keywords"]
 
 
 def test_the_citation_has_the_date_of_the_changelog_once_it_is_released(citation):
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    released = re.findall(
-        rf"^## {re.escape(murmurate.__version__)}, (\d{{4}}-\d\d-\d\d)$", changelog, flags=re.MULTILINE
-    )
+    heading = rf"^## {re.escape(murmurate.__version__)}, (\d{{4}}-\d\d-\d\d)$"
+    released = re.findall(heading, read("CHANGELOG.md"), flags=re.MULTILINE)
     assert [str(day) for day in [citation.get("date-released")] if day] == released
 
 
@@ -71,6 +71,33 @@ def test_the_paper_is_cited_with_its_authors(citation):
     assert authors == "Mahrokh GhoddousiBoroujeni and Dominik Fay and Christos Dimitrakakis and Maryam Kamgarpour"
     assert (authors, paper["title"]) == (listed["author"], listed["title"])
     assert (paper["year"], f"{paper['start']}-{paper['end']}") == (listed["year"], listed["pages"])
+
+
+def draft_section(folder):
+    """The section that towncrier makes of the fragments in a folder, or its error."""
+    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9", "--date", "2026-12-01"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_every_fragment_of_the_changelog_has_a_text_and_is_in_the_next_section():
+    done = draft_section(ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("## 9, 2026-12-01\n")
+    for path in (ROOT / "changelog.d").glob("+*"):
+        text = path.read_text(encoding="utf-8").strip()
+        assert text, path.name
+        assert text.splitlines()[0] in done.stdout
+    for words in ("<!-- towncrier release notes start -->", "\n# Changes\n"):  # one place for new sections
+        assert ("\n" + read("CHANGELOG.md")).count(words) == 1
+
+
+def test_a_fragment_of_an_unknown_category_is_an_error(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "changelog.d").mkdir()
+    (tmp_path / "changelog.d" / "+prices.improved.md").write_text("Better.\n", encoding="utf-8")
+    done = draft_section(tmp_path)
+    assert done.returncode == 1
+    assert "+prices.improved.md" in done.stderr
 
 
 def test_there_is_a_form_for_a_bug_a_privacy_concern_and_a_question():
@@ -101,14 +128,7 @@ def test_a_broken_promise_is_sent_to_the_security_page_before_anything_is_asked(
     assert first["type"] == "markdown"
     assert "`SECURITY.md`" in first["attributes"]["value"]
     assert "privately" in first["attributes"]["value"]
-    assert "**Report** it privately" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-
-
-def test_links_of_the_template_of_a_pull_request_exist():
-    template = GITHUB / "pull_request_template.md"
-    links = re.findall(r"\]\(([^)]+)\)", template.read_text(encoding="utf-8"))
-    assert links
-    assert all((GITHUB / link).exists() for link in links)
+    assert "**Report** it privately" in read("SECURITY.md")
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +171,5 @@ def test_the_build_is_checked_before_it_is_published_and_holds_no_secret(workflo
     ]
     places = [commands.index(words) for words in order]
     assert places == sorted(places)
-    assert "secrets." not in (GITHUB / "workflows" / "release.yml").read_text(encoding="utf-8")
-    for module in re.findall(r"python -m (tools\.\w+)", commands):
-        assert (ROOT / f"{module.replace('.', '/')}.py").exists()
+    assert "secrets." not in read(".github/workflows/release.yml")
+    assert {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools\.\w+)", commands)} <= set(FILES)

@@ -1,18 +1,20 @@
-"""The pages: every command of the tutorial runs as written and prints what is shown, and no link leads nowhere."""
+"""Commands of pages run as written and print what is shown: the tutorial, evaluating, examples, real homes."""
 
-import re
-from pathlib import Path
+import json
+import os
 
 import pytest
 
+from tests.repository.repository_files import ROOT, read
 from tests.support.documented_commands import commands_of, prints, run_in_shell, shown_below
+from tests.support.made_wheel import write_made_wheel
 
-ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "plan-and-attack.md"
 EVALUATE = ROOT / "docs" / "how-to" / "evaluate.md"
 CHOOSE = ROOT / "docs" / "how-to" / "choose-a-promise.md"
 COMPARISON = ROOT / "docs" / "explanation" / "comparison.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+REAL_HOMES = ROOT / "docs" / "how-to" / "real-homes.md"
+WHEEL = "data/CityLearn-2.2b0-py3-none-any.whl"
 
 
 def test_output_that_was_never_printed_is_noticed():
@@ -50,23 +52,6 @@ def test_the_page_on_evaluating_runs_as_written(tmp_path):
         assert (tmp_path / "evaluate" / name).stat().st_size > 0, name
 
 
-def links(page):
-    """The relative links of a page, without what stands in code and without their fragments."""
-    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)", text, flags=re.MULTILINE)
-    return [link.partition("#")[0] for link in found if "://" not in link and not link.startswith(("#", "mailto:"))]
-
-
-def test_links_are_found():
-    assert "docs/tutorial/first-release.md" in links(ROOT / "README.md")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_relative_link_leads_somewhere(page):
-    for link in links(page):
-        assert (page.parent / link).exists(), link
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "script"),
@@ -81,3 +66,25 @@ def test_the_script_of_a_page_prints_what_the_page_shows(page, script, tmp_path)
     assert done.returncode == 0, done.stderr
     assert prints(done.stdout, shown_below(page)[0]), done.stdout
     assert (tmp_path / line.split()[-1]).stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_page_on_real_homes_runs_as_written_on_a_made_wheel(tmp_path):
+    (download, _), (command, _) = commands_of(REAL_HOMES)
+    assert download == "pip download citylearn==2.2b0 --no-deps -d data"
+    assert download.replace("-d data", "-d out/data").replace("download", "download -qq") in read(".ci/long")
+    assert command == f"python -m research.real_homes {WHEEL} --out homes/"
+    write_made_wheel(tmp_path / WHEEL, hours=20 * 7 * 24 + 24)
+    checkout = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    done = run_in_shell(command, tmp_path, PYTHONPATH=checkout)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "The page is homes/index.html; figures and homes.json are in the same folder." in done.stdout
+    assert "3 measured and 9 modelled homes" in (tmp_path / "homes" / "index.html").read_text(encoding="utf-8")
+    zones = json.loads((tmp_path / "homes" / "homes.json").read_text(encoding="utf-8"))["zones"]
+    names = [zone["name"].split(",")[0] for zone in zones]
+    assert names == ["Fontana", "Alameda County", "Travis County", "Chittenden County"]
+
+
+def test_the_readme_is_one_screen():
+    """Its commands are played by `python -m tests.first_hour`."""
+    assert len(read("README.md").splitlines()) <= 60
