@@ -67,7 +67,7 @@ def e2e(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv", python=["3.11", "3.12", "3.13", "3.14"])
 def versions(session: nox.Session) -> None:
-    """The quick unit tests on each Python that is installed, in environments of their own."""
+    """The quick unit tests on each Python that is installed, each in its own environment."""
     session.install("--require-hashes", "-r", "requirements-quick.txt")
     session.install("--no-deps", ".")
     session.run(*PYTEST, "--numprocesses", "auto", "-m", "not slow", "tests/unit", "tests/properties", env=QUICK)
@@ -93,7 +93,7 @@ def _tests_of(file: Path) -> set[str]:
 
 
 def _run_quickly(session: nox.Session, tests: tuple[str, ...]) -> None:
-    """Run the checks and, beside them, tests that are not slow. Print the output of each; fail if one failed."""
+    """Run the checks and, at the same time, tests that are not slow. Print the output of each; fail if one failed."""
     commands = list(CHECKS)
     if tests:
         commands.append((*PYTEST, "--numprocesses", "auto", "-m", "not slow", *tests))

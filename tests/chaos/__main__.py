@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def _report(world: World, storm: Storm, verdict: Verdict, seconds: float) -> Non
     for group in groups:
         for name, count in sorted(group.items()):
             _print(f"  {name:64} {count:>8,}")
-    for kind in ("gap", "doubled", "wrong", "lost", "late", "stale", "static"):
+    for kind in ("gap", "doubled", "wrong", "lost", "late", "stale", "static", "differs"):
         _print(f"  {kind:64} {sum(text.startswith(kind) for text in verdict.violations):>8,}")
     for text in verdict.violations:
         _print(f"  VIOLATION {text}")
@@ -82,15 +81,13 @@ def main() -> int:
         if not world.disk.mounted:
             _print("left out: disk full (a small disk for the landing needs the right to mount)")
         storm = Storm(chosen, options.seed)
-        player = threading.Thread(target=world.play, name="player", daemon=True)
-        player.start()
         time.sleep(step_wall_s)
         violations = _run_storms(world, storm, options)
         if options.damage:
             world.break_landing(options.damage)
         time.sleep(GRACE_INTERVALS * step_wall_s)
         world.repeat_and_fence(_FENCE_S)
-        violations += world.finish(player) + storm.errors
+        violations += world.finish() + storm.errors
         verdict = world.judge()
         verdict.violations = violations + verdict.violations
         _report(world, storm, verdict, time.monotonic() - begun)

@@ -1,4 +1,4 @@
-"""The faults: each has a target that takes one fault at a time, lasts for some seconds, and is healed at its end."""
+"""The faults: each has targets that take one fault at a time, lasts for some seconds, and is healed at its end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
-from tests.chaos.fault_targets import ReplicatedDatabase
+from tests.chaos.replicated_database import ReplicatedDatabase
 from tests.support.broker import Broker
 from tests.support.running_service import PARTS, RunningService
 from tests.support.small_disk import SmallDisk
@@ -30,6 +31,8 @@ _MAX_AWAY_INTERVALS = 3.0
 _FLOOD_TIMEOUT_S = 300.0
 MAX_BREAK_S = 1.2  # between the begins of two faults
 
+Apply = Callable[[random.Random], None]
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -37,8 +40,36 @@ class Fault:
 
     name: str
     targets: frozenset[str]
-    apply: Callable[[random.Random], None]
+    apply: Apply
     weight: int = 2
+
+
+def _lasting(fault: Callable[[], AbstractContextManager[object]], min_s: float, max_s: float) -> Apply:
+    """A fault that begins and ends with a context, and lasts for a random time in between."""
+
+    def apply(rng: random.Random) -> None:
+        with fault():
+            time.sleep(rng.uniform(min_s, max_s))
+
+    return apply
+
+
+@contextmanager
+def _stopped(find_pids: Callable[[], Iterable[int | None]]) -> Iterator[None]:
+    """Processes that stand still. One may end meanwhile."""
+    pids = [pid for pid in find_pids() if pid is not None]
+    for pid in pids:
+        _send_signal(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(pids):
+            _send_signal(pid, signal.SIGCONT)
+
+
+def _send_signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 class ClockFaults:
@@ -49,7 +80,7 @@ class ClockFaults:
         self._wrong = 0
         self._last_wrong_s = 0.0
 
-    def shift(self, service: RunningService, rng: random.Random, direction: int, part: str | None) -> None:
+    def shift(self, service: RunningService, direction: int, part: str | None, rng: random.Random) -> None:
         """Shift the clock of a part, or of all parts of a service, for a time."""
         with self._lock:
             self._wrong += 1
@@ -68,84 +99,46 @@ class ClockFaults:
             return self._wrong > 0 or self._last_wrong_s + 1.0 > at_s
 
 
-def _stop_part(service: RunningService, part: str) -> Callable[[random.Random], None]:
-    def apply(rng: random.Random) -> None:
-        pid = service.signal_part(part, signal.SIGSTOP)
-        if pid is not None:
-            time.sleep(rng.uniform(0.5, _MAX_FAULT_S))
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
-    return apply
-
-
-def _restart_service(
-    service: RunningService, *, kill: bool, max_away_s: float = 1.0
-) -> Callable[[random.Random], None]:
-    def apply(rng: random.Random) -> None:
-        with service.guard:
+@contextmanager
+def _away(services: list[RunningService], *, kill: bool = False) -> Iterator[None]:
+    """Services that do not run: what is published meanwhile waits at the broker, if all of them are away."""
+    with ExitStack() as guards:
+        for service in services:
+            guards.enter_context(service.guard)
+        for service in services:
             service.kill() if kill else service.stop()
-            time.sleep(rng.uniform(0.0, max_away_s))
+        yield
+        for service in services:
             service.start()
 
-    return apply
+
+def _parts(services: list[RunningService], *parts: str) -> frozenset[str]:
+    return frozenset(f"{service.name} {part}" for service in services for part in parts)
 
 
-def _service_faults(service: RunningService, clocks: ClockFaults, max_away_s: float) -> list[Fault]:
-    faults = []
+def _service_faults(service: RunningService, clocks: ClockFaults, max_away_s: float) -> Iterator[Fault]:
     for part in PARTS:
-        target = frozenset({f"{service.name} {part}"})
-
-        def kill(_: random.Random, part: str = part) -> None:
-            service.signal_part(part, signal.SIGKILL)
-
-        faults.append(Fault(f"kill -9 {part}", target, kill))
-        faults.append(Fault(f"SIGSTOP {part}", target, _stop_part(service, part)))
-    whole = frozenset({f"{service.name} {part}" for part in PARTS})
-    faults.append(Fault("kill -9 service", whole, _restart_service(service, kill=True), weight=1))
-    faults.append(Fault("restart service", whole, _restart_service(service, kill=False), weight=1))
-    away = _restart_service(service, kill=False, max_away_s=max_away_s)
-    faults.append(Fault("service away", whole, away, weight=1))
+        target = _parts([service], part)
+        yield Fault(f"kill -9 {part}", target, lambda _, part=part: service.signal_part(part, signal.SIGKILL))
+        stopped = partial(_stopped, lambda part=part: [service.part_pid(part)])
+        yield Fault(f"SIGSTOP {part}", target, _lasting(stopped, 0.5, _MAX_FAULT_S))
+    whole = _parts([service], *PARTS)
+    yield Fault("kill -9 service", whole, _lasting(partial(_away, [service], kill=True), 0.0, 1.0), weight=1)
+    yield Fault("restart service", whole, _lasting(partial(_away, [service]), 0.0, 1.0), weight=1)
+    yield Fault("service away", whole, _lasting(partial(_away, [service]), 0.0, max_away_s), weight=1)
     for part, (direction, way) in product((None, *PARTS), ((1, "ahead"), (-1, "behind"))):
-
-        def apply(rng: random.Random, direction: int = direction, part: str | None = part) -> None:
-            clocks.shift(service, rng, direction, part)
-
         name = f"clock {way}" if part is None else f"clock of {part} {way}"
-        faults.append(Fault(name, frozenset({"clocks"}), apply, weight=1))
-    static = frozenset({f"{service.name} static"})
-    faults.append(Fault("static folder lost", static, lambda _: _lose_folder(service.static)))
-    faults.append(Fault("static files lost", static, lambda rng: _lose_files(service.static, rng)))
-    return faults
+        yield Fault(name, frozenset({"clocks"}), partial(clocks.shift, service, direction, part), weight=1)
+    static = _parts([service], "static")
+    yield Fault("static folder lost", static, lambda _: _lose_folder(service.static))
+    yield Fault("static files lost", static, lambda rng: _lose_files(service.static, rng))
 
 
-def _common_faults(services: list[RunningService], max_away_s: float) -> list[Fault]:
-    """Faults of all services at once: what is published meanwhile waits at the broker, and no service takes it."""
-
-    def stop_all(rng: random.Random) -> None:
-        with ExitStack() as guards:
-            for service in services:
-                guards.enter_context(service.guard)
-            for service in services:
-                service.stop()
-            time.sleep(rng.uniform(0.0, max_away_s))
-            for service in services:
-                service.start()
-
-    def pause_all(rng: random.Random) -> None:
-        pids = [pid for service in services if (pid := service.part_pid("private")) is not None]
-        for number, wait_s in ((signal.SIGSTOP, rng.uniform(0.5, max_away_s)), (signal.SIGCONT, 0.0)):
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            time.sleep(wait_s)
-
-    whole = frozenset({f"{service.name} {part}" for service in services for part in PARTS})
-    private = frozenset({f"{service.name} private" for service in services})
-    return [
-        Fault("all services away", whole, stop_all, weight=1),
-        Fault("SIGSTOP all private", private, pause_all, weight=1),
-    ]
+def _common_faults(services: list[RunningService], max_away_s: float) -> Iterator[Fault]:
+    away = _lasting(partial(_away, services), 0.0, max_away_s)
+    yield Fault("all services away", _parts(services, *PARTS), away, weight=1)
+    stopped = partial(_stopped, lambda: [service.part_pid("private") for service in services])
+    yield Fault("SIGSTOP all private", _parts(services, "private"), _lasting(stopped, 0.5, max_away_s), weight=1)
 
 
 def _lose_folder(folder: Path) -> None:
@@ -172,27 +165,31 @@ def _fill_disk(disk: SmallDisk, rng: random.Random) -> None:
         disk.free()
 
 
-def _database_faults(database: ReplicatedDatabase) -> list[Fault]:
-    name, target = database.name, frozenset({database.name})
-    return [
-        Fault(f"{name} crashes", target, lambda rng: database.crash(rng.uniform(0.0, 2.0))),
-        Fault(f"{name} stands still", target, lambda rng: database.pause(rng.uniform(0.5, _MAX_FAULT_S))),
-        Fault(f"{name} read-only", target, lambda rng: database.make_read_only(rng.uniform(0.5, _MAX_FAULT_S))),
-        Fault(f"{name} cut off", target, lambda rng: database.cut_network(rng.uniform(0.2, 3.0), hang=False)),
-        Fault(f"{name} hangs", target, lambda rng: database.cut_network(rng.uniform(0.2, 3.0), hang=True)),
-        Fault(f"{name} fails over", target, lambda rng: database.fail_over(rng.uniform(0.0, 1.0)), weight=1),
-    ]
+def _database_faults(database: ReplicatedDatabase) -> Iterator[Fault]:
+    stopped = partial(_stopped, database.processes)  # accepts nothing and answers nothing
+    for name, apply in (
+        ("crashes", _lasting(database.crashed, 0.0, 2.0)),
+        ("stands still", _lasting(stopped, 0.5, _MAX_FAULT_S)),
+        ("read-only", _lasting(database.read_only, 0.5, _MAX_FAULT_S)),
+        ("cut off", _lasting(partial(database.cut_off, hang=False), 0.2, 3.0)),
+        ("hangs", _lasting(partial(database.cut_off, hang=True), 0.2, 3.0)),
+    ):
+        yield Fault(f"{database.name} {name}", frozenset({database.name}), apply)
+    fails_over = _lasting(database.failing_over, 0.0, 1.0)
+    yield Fault(f"{database.name} fails over", frozenset({database.name}), fails_over, weight=1)
 
 
-def _broker_faults(broker: Broker) -> list[Fault]:
-    def kill(rng: random.Random) -> None:
+def _broker_faults(broker: Broker) -> Iterator[Fault]:
+    @contextmanager
+    def killed() -> Iterator[None]:
         broker.kill()
-        time.sleep(rng.uniform(0.0, 3.0))
+        yield
         broker.start()
 
-    def stop(rng: random.Random) -> None:
+    @contextmanager
+    def stopped() -> Iterator[None]:
         broker.send_signal(signal.SIGSTOP)
-        time.sleep(rng.uniform(0.5, _MAX_FAULT_S))
+        yield
         broker.send_signal(signal.SIGCONT)
 
     def flood(rng: random.Random) -> None:
@@ -200,11 +197,9 @@ def _broker_faults(broker: Broker) -> list[Fault]:
         subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=_FLOOD_TIMEOUT_S)
 
     target = frozenset({"broker"})
-    return [
-        Fault("kill -9 broker", target, kill),
-        Fault("SIGSTOP broker", target, stop),
-        Fault("flood over MQTT", target, flood),
-    ]
+    yield Fault("kill -9 broker", target, _lasting(killed, 0.0, 3.0))
+    yield Fault("SIGSTOP broker", target, _lasting(stopped, 0.5, _MAX_FAULT_S))
+    yield Fault("flood over MQTT", target, flood)
 
 
 def all_faults(
@@ -222,7 +217,7 @@ def all_faults(
     faults += [fault for database in databases for fault in _database_faults(database)]
     faults += _broker_faults(broker)
     if disk.mounted:
-        faults.append(Fault("disk full", frozenset({"disk"}), lambda rng: _fill_disk(disk, rng), weight=4))
+        faults.append(Fault("disk full", frozenset({"disk"}), partial(_fill_disk, disk), weight=4))
     return faults
 
 
@@ -265,13 +260,10 @@ class Storm:
             time.sleep(0.05)
 
     def _apply(self, fault: Fault, rng: random.Random) -> None:
-        with ExitStack() as stack:
-            stack.callback(self._release, fault)
-            try:
-                fault.apply(rng)
-            except Exception as error:  # noqa: BLE001  a fault that cannot be healed is reported, not hidden
-                self.errors.append(f"fault {fault.name}: {type(error).__name__}: {error}")
-
-    def _release(self, fault: Fault) -> None:
-        with self._lock:
-            self._busy -= fault.targets
+        try:
+            fault.apply(rng)
+        except Exception as error:  # noqa: BLE001  a fault that cannot be healed is reported, not hidden
+            self.errors.append(f"fault {fault.name}: {type(error).__name__}: {error}")
+        finally:
+            with self._lock:
+                self._busy -= fault.targets

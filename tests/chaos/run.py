@@ -8,16 +8,14 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
+import httpx
 import psycopg
 
 from murmurate.service.landing.layout import interval_name
 from tests.chaos.bare_meters import BareMeters
-from tests.chaos.fault_targets import ReplicatedDatabase
 from tests.chaos.faults import ClockFaults
 from tests.chaos.meters import (
     FILES,
@@ -33,6 +31,7 @@ from tests.chaos.meters import (
 from tests.chaos.mqtt_meters import MqttMeters
 from tests.chaos.oracle import Evidence, Verdict, judge, judge_static
 from tests.chaos.public_watch import PublicWatch
+from tests.chaos.replicated_database import ReplicatedDatabase
 from tests.chaos.senders import Acknowledged, Senders
 from tests.support.broker import Broker
 from tests.support.postgres_cluster import clusters
@@ -47,7 +46,7 @@ _START_S = 8.0
 _DECIDED_TIMEOUT_S = 180.0
 _UNIT_CHECK_S = 1.0
 _DISK_BYTES = 1 << 29
-Target = TypeVar("Target", SmallDisk, ReplicatedDatabase)
+_SAME_PATHS = ("/zones/harbour/history.csv", "/zones/quay/log.jsonl", "/openadr3/3.1.0/events", "/shards")
 _SETTINGS = f"""
     grace_s = {GRACE_INTERVALS * STEP_S}
     quorum = 0.5
@@ -55,29 +54,60 @@ _SETTINGS = f"""
 """
 
 
-@dataclass
 class World:
-    """Everything that runs, and what it has acknowledged."""
+    """Everything that runs, and what it has acknowledged. All of it ends with the stack."""
 
-    operator: ServiceOperator
-    services: list[RunningService]
-    state: ReplicatedDatabase
-    log: ReplicatedDatabase
-    broker: Broker
-    disk: SmallDisk
-    truth: TrueEnergy
-    acknowledged: Acknowledged
-    clocks: ClockFaults
-    mqtt: MqttMeters
-    senders: Senders
-    watch: PublicWatch
-    bare: BareMeters
-    last: int = 0  # the last interval that was sent
-    _stopped: threading.Event = field(default_factory=threading.Event)  # nothing more is sent
-    _ended: threading.Event = field(default_factory=threading.Event)
-    _failed: list[BaseException] = field(default_factory=list)
+    def __init__(
+        self, stack: ExitStack, seed: int, keep: Path | None, step_wall_s: float, environment: Mapping[str, str]
+    ) -> None:
+        root = Path(tempfile.mkdtemp(prefix="murmurate-chaos-"))
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        private = stack.enter_context(clusters())
+        self.disk = stack.enter_context(closing(SmallDisk(root / "landing", _DISK_BYTES)))
+        self.state, self.log = (
+            stack.enter_context(closing(ReplicatedDatabase(private, name))) for name in ("state", "log")
+        )
+        self.broker = Broker(root / "broker")
+        self.broker.start()
+        stack.callback(self.broker.kill)
+        first_s = int(time.time()) // STEP_S * STEP_S - 30 * 86_400  # every interval is over by the log's clock
+        dsns = {"state": self.state.dsn, "log": self.log.dsn}
+        self.operator = ServiceOperator(root, dsns, first_s=first_s, speed=STEP_S / step_wall_s)
+        clients = {"head-end": " ".join(f"--zone {zone}" for zone in ZONES)}
+        self.operator.prepare({zone: zone_file(zone) for zone in ZONES}, meter_table(), lead=LEAD, clients=clients)
+        self.operator.slow = min(MAX_SLOWDOWN, self.operator.slow)
+        self.operator.begin(in_s=_START_S)
+        self.operator.extra |= environment
+        self.operator.mqtt = f"[mqtt]\nport = {self.broker.port}\nopenadr_events = false"
+        self.services = [self.operator.add_service(f'{_SETTINGS}static_files = "static-{number}"') for number in (1, 2)]
+        stack.callback(_keep_logs, self.services, keep)
+        stack.callback(self.operator.stop_services)
+        for service in self.services:
+            service.start()
+        for service in self.services:
+            service.wait_for(service.is_ready, READY_TIMEOUT_S)
+        self.broker.save()
+        self.truth = TrueEnergy(seed, first_s // STEP_S)
+        self.acknowledged, self.clocks = Acknowledged(), ClockFaults()
+        known = (self.truth, self.acknowledged)
+        self.mqtt = MqttMeters(self.operator, self.broker, *known, self.state.connect_directly, self.clocks.wrong_since)
+        stack.callback(self.mqtt.close)
+        self.senders = Senders(self.operator, *known)
+        self.watch = PublicWatch(self.operator, self.services)
+        stack.callback(self.watch.stop)
+        self.bare = BareMeters(self.operator, self.broker, self.truth)
+        stack.callback(self.bare.stop)
+        self.last = 0  # the last interval that was sent
+        self._stopped, self._ended = threading.Event(), threading.Event()  # nothing more is sent; or is started
+        self._failed: list[BaseException] = []
+        unit = threading.Thread(target=self._keep_services_running, name="init", daemon=True)
+        unit.start()
+        stack.callback(unit.join)
+        stack.callback(self._ended.set)
+        self._player = threading.Thread(target=self._play, name="player", daemon=True)
+        self._player.start()
 
-    def play(self) -> None:
+    def _play(self) -> None:
         """Send every interval when it is over, until `finish`."""
         interval = self.truth.first
         try:
@@ -89,16 +119,12 @@ class World:
         except BaseException as error:  # noqa: BLE001  raised again by `finish`
             self._failed.append(error)
 
-    def keep_services_running(self) -> None:
+    def _keep_services_running(self) -> None:
         """Start a service again whenever it has ended by itself, until the world ends."""
         while not self._ended.wait(_UNIT_CHECK_S):
             for service in self.services:
                 if service.start_if_ended():
                     self.acknowledged.count(f"service {service.name} ended by itself and was started")
-
-    def end(self) -> None:
-        """No service is started from now on."""
-        self._ended.set()
 
     def open_intervals(self) -> range:
         return range(max(self.truth.first, self.last - GRACE_INTERVALS), self.last + 1)
@@ -128,10 +154,10 @@ class World:
         """How long an interval takes here."""
         return STEP_S / self.operator.clock.speed
 
-    def finish(self, player: threading.Thread) -> list[str]:
+    def finish(self) -> list[str]:
         """Stop sending, and wait until each interval that was sent is decided. Return what went wrong."""
         self._stopped.set()
-        player.join(60)
+        self._player.join(60)
         self.bare.stop()
         if self._failed:
             raise self._failed[0]
@@ -143,6 +169,9 @@ class World:
             violations.append("gap: the last intervals were not decided within three minutes of calm")
         self.watch.stop()
         violations += self._static_violations()
+        differing: list[str] = []
+        if not wait_until(lambda: not self._find_differing(differing), _DECIDED_TIMEOUT_S, pause_s=0.5):
+            violations += [f"differs: the two services do not give the same {path}" for path in differing]
         return violations + sorted(set(self.watch.changed)) + self.acknowledged.violations
 
     def _static_violations(self) -> list[str]:
@@ -163,6 +192,16 @@ class World:
             verified = self.operator.run(f"murmurate log verify {service.static}")
             found += [] if "Everything holds." in verified else [f"static: verify says {verified[-300:]}"]
         return found
+
+    def _find_differing(self, differing: list[str]) -> list[str]:
+        """Fill the list with the paths at which the services do not give the same bytes and the same ETag."""
+        differing[:] = _SAME_PATHS
+        with suppress(httpx.HTTPError):
+            for path in _SAME_PATHS:
+                answers = [httpx.get(service.url(path), timeout=60) for service in self.services]
+                if len({(one.status_code, one.content, one.headers.get("etag")) for one in answers}) == 1:
+                    differing.remove(path)
+        return differing
 
     def _seconds_to_deadline(self) -> float:
         return max(0.0, self.operator.clock.wall_at((self.last + 1 + GRACE_INTERVALS) * STEP_S) - time.time())
@@ -199,57 +238,12 @@ def new_world(
     step_wall_s: float = STEP_WALL_S,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[World]:
-    """Start everything. Folders are deleted at the end; the logs of the services are copied to `keep`.
+    """Start everything, and the sending of readings. The logs of the services are copied to `keep` at the end.
 
     `environment` is added to that of the services.
     """
     with ExitStack() as stack:
-        root = Path(tempfile.mkdtemp(prefix="murmurate-chaos-"))
-        stack.callback(shutil.rmtree, root, ignore_errors=True)
-        private = stack.enter_context(clusters())
-        disk = _closing(stack, SmallDisk(root / "landing", _DISK_BYTES))
-        state, log = (_closing(stack, ReplicatedDatabase(private, name)) for name in ("state", "log"))
-        broker = Broker(root / "broker")
-        broker.start()
-        stack.callback(broker.kill)
-        first_s = int(time.time()) // STEP_S * STEP_S - 30 * 86_400  # every interval is over by the log's clock
-        dsns = {"state": state.dsn, "log": log.dsn}
-        operator = ServiceOperator(root, dsns, first_s=first_s, speed=STEP_S / step_wall_s)
-        clients = {"head-end": " ".join(f"--zone {zone}" for zone in ZONES)}
-        operator.prepare({zone: zone_file(zone) for zone in ZONES}, meter_table(), lead=LEAD, clients=clients)
-        operator.slow = min(MAX_SLOWDOWN, operator.slow)
-        operator.begin(in_s=_START_S)
-        operator.extra |= environment or {}
-        operator.mqtt = f"[mqtt]\nport = {broker.port}\nopenadr_events = false"
-        services = [operator.add_service(f'{_SETTINGS}static_files = "static-{number}"') for number in (1, 2)]
-        stack.callback(_keep_logs, services, keep)
-        stack.callback(operator.stop_services)
-        for service in services:
-            service.start()
-        for service in services:
-            service.wait_for(service.is_ready, READY_TIMEOUT_S)
-        broker.save()
-        truth = TrueEnergy(seed, first_s // STEP_S)
-        acknowledged, clocks = Acknowledged(), ClockFaults()
-        mqtt = MqttMeters(operator, broker, truth, acknowledged, state.connect_directly, clocks.wrong_since)
-        stack.callback(mqtt.close)
-        senders = Senders(operator, truth, acknowledged)
-        watch = PublicWatch(operator, services)
-        stack.callback(watch.stop)
-        bare = BareMeters(operator, broker, truth)
-        stack.callback(bare.stop)
-        parts = (operator, services, state, log, broker, disk, truth, acknowledged, clocks, mqtt, senders, watch)
-        world = World(*parts, bare)
-        unit = threading.Thread(target=world.keep_services_running, name="init", daemon=True)
-        unit.start()
-        stack.callback(unit.join)
-        stack.callback(world.end)
-        yield world
-
-
-def _closing(stack: ExitStack, target: Target) -> Target:
-    stack.callback(target.close)
-    return target
+        yield World(stack, seed, keep, step_wall_s, environment or {})
 
 
 def _keep_logs(services: list[RunningService], keep: Path | None) -> None:

@@ -154,15 +154,13 @@ def main() -> int:
         environment = {**_ALL_BY_MALLOC, "MURMURATE_TEST_MEMORY": folder}
         environment |= {"MURMURATE_TEST_LEAK": str(LEAK_BYTES)} if options.damage else {}
         with new_world(options.seed, options.keep, step_wall_s=STEP_WALL_S, environment=environment) as world:
-            player = threading.Thread(target=world.play, name="player", daemon=True)
-            player.start()
             readers = Readers(world.services)
             samples, violations = _collect(world, options.minutes, Path(folder))
             violations += judge_samples(samples)
             readers.stop()
             violations += [f"reads: {n} ended with {name}" for name, n in readers.counts.items() if ": 5" in name]
             world.repeat_and_fence(60.0)
-            violations += world.finish(player)
+            violations += world.finish()
             verdict = world.judge()
     violations += verdict.violations
     days = max((taken[-1].at_days - taken[0].at_days for taken in samples.values()), default=0.0)

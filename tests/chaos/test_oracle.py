@@ -88,58 +88,67 @@ def rules(evidence: Evidence) -> set[str]:
     return {text.partition(":")[0] for text in judge(evidence).violations}
 
 
-def test_nothing_is_wrong_where_nothing_was_changed(evidence):
-    verdict = judge(evidence)
-    assert verdict.violations == []
-    assert verdict.counts["measured"] == 6
-
-
-def test_a_file_of_acknowledged_readings_that_is_dropped_is_found(evidence):
+def drop_file(evidence):
     (shard_folder(evidence.landing, LAST) / f"{HTTP.start}.parquet").unlink()
     close_interval(evidence.landing, LAST)
-    assert rules(evidence) == {"lost", "wrong"}  # and the demand is not what the others give
+    return evidence
 
 
-def test_a_dropped_reading_is_found_even_if_the_demand_agrees_with_what_is_left(evidence):
-    (shard_folder(evidence.landing, LAST) / f"{HTTP.start}.parquet").unlink()
-    close_interval(evidence.landing, LAST)
-    unmeasured = {zone: [*rows[:-1], (LAST, "fallback")] for zone, rows in evidence.released.items()}
-    without = {key: demand for key, demand in evidence.demand.items() if key[0] != LAST}
-    assert rules(replace(evidence, released=unmeasured, demand=without)) == {"lost"}
-
-
-def test_a_reading_that_counts_twice_is_found(evidence):
+def count_twice(evidence):
     path = shard_folder(evidence.landing, LAST) / "doubled.parquet"
     write_readings(path, LAST, [HTTP[5]], [2 * int(TRUTH.energy_wh(LAST)[HTTP[5]])])
     close_interval(evidence.landing, LAST)
-    assert rules(evidence) == {"wrong"}
+    return evidence
 
 
-def test_a_demand_that_is_wrong_by_one_wh_is_found(evidence):
-    energy, *rest = evidence.demand[LAST, "quay"]
-    assert rules(replace(evidence, demand=evidence.demand | {(LAST, "quay"): (energy + 1, *rest)})) == {"wrong"}
-
-
-def test_a_missing_record_and_a_second_one_are_found(evidence):
-    first, *others = evidence.released["quay"]
-    assert rules(replace(evidence, released=evidence.released | {"quay": others})) == {"gap"}
-    assert rules(replace(evidence, released=evidence.released | {"quay": [first, first, *others]})) == {"doubled"}
-
-
-def test_a_measured_interval_without_a_demand_is_found(evidence):
-    without = {key: demand for key, demand in evidence.demand.items() if key != (LAST, "quay")}
-    assert rules(replace(evidence, demand=without)) == {"wrong"}
-
-
-def test_a_reading_that_is_only_in_an_open_landing_is_not_lost(evidence):
+def leave_open(evidence):
     (evidence.landing / "_closed" / f"{interval_name(LAST * STEP_S)}.json").unlink()
-    unmeasured = {zone: [*rows[:-1], (LAST, "withheld")] for zone, rows in evidence.released.items()}
-    without = {key: demand for key, demand in evidence.demand.items() if key[0] != LAST}
-    assert rules(replace(evidence, released=unmeasured, demand=without)) == set()
+    return evidence
+
+
+def without_measurement(evidence, kind="fallback"):
+    """The last interval has no demand and was not measured."""
+    released = {zone: [*rows[:-1], (LAST, kind)] for zone, rows in evidence.released.items()}
+    demand = {key: demand for key, demand in evidence.demand.items() if key[0] != LAST}
+    return replace(evidence, released=released, demand=demand)
+
+
+def with_rows_of_quay(evidence, change):
+    return replace(evidence, released=evidence.released | {"quay": change(evidence.released["quay"])})
+
+
+def with_demand_of_quay(evidence, energy_wh):
+    energy, *rest = evidence.demand[LAST, "quay"]
+    return replace(evidence, demand=evidence.demand | {(LAST, "quay"): (energy + energy_wh, *rest)})
+
+
+def without_demand_of_quay(evidence):
+    return replace(evidence, demand={key: one for key, one in evidence.demand.items() if key != (LAST, "quay")})
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        pytest.param(drop_file, {"lost", "wrong"}, id="a file of acknowledged readings is dropped"),
+        pytest.param(lambda all_: without_measurement(drop_file(all_)), {"lost"}, id="and no demand shows it"),
+        pytest.param(count_twice, {"wrong"}, id="a reading counts twice"),
+        pytest.param(lambda all_: with_demand_of_quay(all_, 1), {"wrong"}, id="a demand is wrong by one Wh"),
+        pytest.param(lambda all_: with_rows_of_quay(all_, lambda rows: rows[1:]), {"gap"}, id="a missing record"),
+        pytest.param(
+            lambda all_: with_rows_of_quay(all_, lambda rows: rows[:1] + rows), {"doubled"}, id="a second one"
+        ),
+        pytest.param(without_demand_of_quay, {"wrong"}, id="a measured interval without a demand"),
+        pytest.param(lambda all_: without_measurement(leave_open(all_), "withheld"), set(), id="in an open landing"),
+    ],
+)
+def test_each_damage_is_found_and_nothing_else(evidence, damage, found):
+    assert judge(evidence).violations == []
+    assert judge(evidence).counts["measured"] == 6
+    assert rules(damage(evidence)) == found
 
 
 def test_the_product_computes_the_same_demand(tmp_path):
-    """The oracle's arithmetic beside the product's: both clip, both impute."""
+    """The oracle's arithmetic and the product's: both clip, both impute."""
     zones = {meter: ZONES[meter % 2] for meter in range(100)}
     ingestor = new_ingestor(tmp_path, now_s=(LAST + 1) * STEP_S + 30, zones=zones)
     for source in SOURCES:
@@ -225,18 +234,17 @@ def static(tmp_path):
     return folder, {"s": bodies}
 
 
-def test_whole_static_files_are_whole(static):
-    assert judge_static(*static) == []
-
-
-@pytest.mark.parametrize("lost", ["tiles/s/0", "shards"])
-def test_a_static_file_that_is_lost_is_found(static, lost):
-    (static[0] / lost).unlink()
-    assert len(judge_static(*static)) == 1
-
-
-def test_a_static_file_that_is_wrong_and_a_list_that_lies_are_found(static):
-    (static[0] / "tiles" / "s" / "0").write_bytes(b"other")
-    assert len(judge_static(*static)) == 1
-    (static[0] / "shards").write_text(json.dumps([{"shard": "s", "seq": 2}]))
-    assert len(judge_static(*static)) == 2
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, 0),
+        ({"tiles/s/0": None}, 1),
+        ({"shards": None}, 1),
+        ({"tiles/s/0": b"other"}, 1),
+        ({"tiles/s/0": b"other", "shards": json.dumps([{"shard": "s", "seq": 2}]).encode()}, 2),
+    ],
+)
+def test_a_static_file_that_is_lost_or_wrong_and_a_list_that_lies_are_found(static, changed, found):
+    for name, body in changed.items():
+        (static[0] / name).write_bytes(body) if body else (static[0] / name).unlink()
+    assert len(judge_static(*static)) == found

@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,7 +56,7 @@ PARTS = {  # of a demo: how their command lines are told from others
 
 
 class RunningDemo:
-    """A demo as a user starts it, in a temporary folder of its own, marked so that everything of it is found."""
+    """A demo as a user starts it, with its own temporary folder, marked so that everything of it is found."""
 
     def __init__(self, folder: Path, *options: str, prefix: Sequence[str] = ()) -> None:
         self.folder, self.mark = folder, os.urandom(8).hex()
@@ -125,6 +126,22 @@ def _unused_shared_memory() -> set[str]:
     return {fields[1] for fields in lines if fields[7] == str(account) and fields[6] == "0"}
 
 
+@contextmanager
+def running_demo(*options: str, prefix: Sequence[str] = ()) -> Iterator[RunningDemo]:
+    """A demo in a temporary folder that any account may use: as root, PostgreSQL runs under another one."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as scratch:
+        folder = Path(scratch) / "tmp"
+        folder.mkdir()
+        folder.chmod(0o777)
+        Path(scratch).chmod(0o755)
+        demo = RunningDemo(folder, *options, prefix=prefix)
+        try:
+            yield demo
+        finally:
+            demo.process.terminate()
+            demo.process.wait(MAX_END_S)
+
+
 def kill_demo(
     number: signal.Signals,
     after_s: float,
@@ -132,34 +149,25 @@ def kill_demo(
     twice: bool = False,
     when_open: Callable[[str], None] = lambda _: None,
 ) -> KilledDemo:
-    """Start a demo, send it a signal after so many seconds, or a second one as well, and look for what is left.
+    """Start a demo, send it a signal after this time, or a second one as well, and look for what is left.
 
     It gets the signal earlier if its page is open; `when_open` is called before that, with what the demo has printed.
     """
-    with tempfile.TemporaryDirectory(prefix="demo-kill-") as scratch:
-        folder = Path(scratch) / "tmp"
-        folder.mkdir(mode=0o755)
-        Path(scratch).chmod(0o755)  # as root, PostgreSQL runs under another account
-        demo = RunningDemo(folder, *options)
+    with running_demo(*options) as demo:
         begun_s = time.monotonic()
-        while demo.process.poll() is None and time.monotonic() - begun_s < after_s:
-            if PAGE_IS_OPEN in demo.output:
-                when_open(demo.output.decode())
-                time.sleep(random.uniform(0, 2))  # noqa: S311
-                break
-            time.sleep(0.02)
-        is_open = PAGE_IS_OPEN in demo.output
-        return _end_demo(demo, number, f"{time.monotonic() - begun_s:.1f} s{', page open' * is_open}", twice=twice)
-
-
-def _end_demo(demo: RunningDemo, number: signal.Signals, after: str, *, twice: bool) -> KilledDemo:
-    sent_s = time.monotonic()
-    demo.process.send_signal(number)
-    if twice:
-        time.sleep(random.uniform(0, 0.5))  # noqa: S311
+        wait_until(lambda: PAGE_IS_OPEN in demo.output or demo.process.poll() is not None, after_s, pause_s=0.02)
+        is_open = PAGE_IS_OPEN in demo.output and demo.process.poll() is None
+        if is_open:
+            when_open(demo.output.decode())
+            time.sleep(random.uniform(0, 2))  # noqa: S311
+        after = f"{time.monotonic() - begun_s:.1f} s{', page open' * is_open}"
+        sent_s = time.monotonic()
         demo.process.send_signal(number)
-    status = demo.process.wait(MAX_END_S)
-    return KilledDemo(number.name, after, status, time.monotonic() - sent_s, demo.find_left(wait=status < 0))
+        if twice:
+            time.sleep(random.uniform(0, 0.5))  # noqa: S311
+            demo.process.send_signal(number)
+        status = demo.process.wait(MAX_END_S)
+        return KilledDemo(number.name, after, status, time.monotonic() - sent_s, demo.find_left(wait=status < 0))
 
 
 def _print(line: str) -> None:

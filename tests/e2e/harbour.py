@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
-
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
-from tests.support.running_service import RunningService, ServiceOperator, service_operator
+from tests.support.running_service import ServiceOperator, service_operator
 
 HOMES = 1000
 STEP_S = 900
@@ -42,14 +40,3 @@ def harbour_operator(
 
 def demand_by_interval(operator: ServiceOperator) -> dict[int, tuple[int, int, int]]:
     return {interval: demand for (interval, _), demand in operator.demand().items()}
-
-
-def await_interval(operator: ServiceOperator, service: RunningService, interval: int) -> None:
-    """Wait until an interval is decided."""
-
-    def is_decided() -> bool:
-        with psycopg.connect(operator.dsn("log")) as connection:
-            row = connection.execute("SELECT interval FROM public_log.head").fetchone()
-        return row is not None and row[0] >= interval
-
-    service.wait_for(is_decided)

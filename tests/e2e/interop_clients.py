@@ -1,4 +1,4 @@
-"""Third-party clients, each in an environment of its own, and the commands that they run."""
+"""Third-party clients, each in its own environment, and the commands that they run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 SCRIPTS = Path(__file__).parent / "clients"
 OPENADR = "/openadr3/3.1.0"
-LONGEST_S = 3600  # a day at the slowest speed, and whatever comes before and after it; its end is asked for
+LONGEST_S = 3600  # a day at the slowest speed, and what comes before and after it; its end is asked for
 TOO_OLD = "no Python 3.12 or later here"
 
 
@@ -91,14 +91,14 @@ def environment(variable: str, requirements: str, interpreter: Path | None, cach
 
 
 def newer_python() -> Path | None:
-    """A Python 3.12 or later: this one, by its name, from pyenv, or beside this one."""
+    """A Python 3.12 or later: this one, by its name, from pyenv, or next to this one."""
     minors = range(12, 20)
     named = [Path(found) for minor in minors if (found := shutil.which(f"python3.{minor}"))]
     homes = [Path(sys.base_prefix).parent]
     if shutil.which("pyenv"):
         homes.insert(0, Path(_run("pyenv", "root").strip()) / "versions")
-    beside = [found for home in homes for minor in minors for found in home.glob(f"3.{minor}.*/bin/python3")]
-    return next(filter(_is_new, [Path(sys.executable), *named, *beside]), None)
+    others = [found for home in homes for minor in minors for found in home.glob(f"3.{minor}.*/bin/python3")]
+    return next(filter(_is_new, [Path(sys.executable), *named, *others]), None)
 
 
 def _is_new(python: Path) -> bool:

@@ -10,12 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -27,7 +25,7 @@ from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import parse_zone
 from murmurate.privacy.noise import NoiseDistribution, SeededNoise
 from murmurate.service.demo.simulated_town import TARGET_KIND, SimulatedTown, attack_homes, make_demo_zone
-from tests.e2e.demo_kills import MAX_END_S, PAGE_IS_OPEN, SIGNALS, RunningDemo, demo_databases, kill_demo
+from tests.e2e.demo_kills import MAX_END_S, PAGE_IS_OPEN, SIGNALS, RunningDemo, demo_databases, kill_demo, running_demo
 from tests.e2e.test_interop_clients import EVCC
 from tests.support.databases import SERVER
 from tests.support.ports import free_port
@@ -36,31 +34,28 @@ from tests.support.waiting import wait_until
 
 
 def run_demo(folder, *options):
-    """Run a demo to its end. An interval takes 15 s: time enough for a machine that does other things as well."""
-    clock = ["--minutes", "1", "--speed", "60"]
-    command = [sys.executable, "-m", "murmurate", "demo", "--homes", "200", *clock, *options]
+    """Run a demo to its end."""
+    command = [sys.executable, "-m", "murmurate", "demo", *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
-def prices_published(done):
-    return int(re.search(r"(\d+) prices were published", done.stdout)[1])
-
-
-def read_attack(done):
-    """The three rates of success that a demo prints, in per cent."""
-    return [float(part) for part in re.findall(r"^ +(\d+\.\d)%", done.stdout, flags=re.MULTILINE)]
+def printed(output, name):
+    """What a demo printed behind a name."""
+    return re.search(rf"^ +{name} +(\S+)$", output, flags=re.MULTILINE)[1]
 
 
 def test_with_its_own_server_and_taken_ports_it_plays_and_an_attacker_is_left_with_a_coin_toss(tmp_path):
     port = free_port()
     with socket.create_server(("127.0.0.1", port)), socket.create_server(("127.0.0.1", port + 2)):
-        done = run_demo(tmp_path, "--port", str(port))
+        clock = ("--minutes", "1", "--speed", "60")  # an interval takes 15 s, also enough for a busy machine
+        done = run_demo(tmp_path, "--homes", "200", *clock, "--port", str(port))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"http://127.0.0.1:{port + 1}/zones/harbour\n" in done.stdout
     assert f"http://127.0.0.1:{port + 3}/operator\n" in done.stdout
     assert re.search(r"password +[0-9a-f]{64}\n", done.stdout)
-    assert prices_published(done) > HISTORY_INTERVALS
-    alone, prices, exact = read_attack(done)
+    assert int(re.search(r"(\d+) prices were published", done.stdout)[1]) > HISTORY_INTERVALS
+    rates = re.findall(r"^ +(\d+\.\d)%", done.stdout, flags=re.MULTILINE)  # of success, in per cent
+    alone, prices, exact = map(float, rates)
     assert 44 < alone < 56  # 50 homes through about 50 intervals, an hour's stay on average: 1.7 standard deviation
     assert 44 < prices < 56
     assert exact > 90
@@ -91,8 +86,7 @@ def test_its_page_opens_with_half_a_day_and_the_operators_login_and_killed_then_
 
     def look(output):
         prices, operator, user, password = (
-            re.search(rf"^ +{word} +(\S+)$", output, flags=re.MULTILINE)[1]
-            for word in ("Prices", "Operator", "user", "password")
+            printed(output, name) for name in ("Prices", "Operator", "user", "password")
         )
         log = httpx.get(f"{prices}/log.jsonl", timeout=60).text.splitlines()
         kinds = [line["row"]["kind"] for line in map(json.loads, log) if line.get("row")]
@@ -113,19 +107,10 @@ if os.geteuid() == 0:
 @contextmanager
 def open_demo(user, *options):
     """A demo whose page is open, run by one of `USERS`."""
-    with tempfile.TemporaryDirectory(prefix="demo-part-") as scratch:
-        folder = Path(scratch) / "tmp"
-        folder.mkdir()
-        folder.chmod(0o777)
-        Path(scratch).chmod(0o755)
-        demo = RunningDemo(folder, "--minutes", "60", *options, prefix=USERS[user])
-        try:
-            wait_until(lambda: PAGE_IS_OPEN in demo.output or demo.process.poll() is not None, MAX_END_S)
-            assert PAGE_IS_OPEN in demo.output, demo.output
-            yield demo
-        finally:
-            demo.process.terminate()
-            demo.process.wait(MAX_END_S)
+    with running_demo("--minutes", "60", *options, prefix=USERS[user]) as demo:
+        wait_until(lambda: PAGE_IS_OPEN in demo.output or demo.process.poll() is not None, MAX_END_S)
+        assert PAGE_IS_OPEN in demo.output, demo.output
+        yield demo
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -169,7 +154,7 @@ def test_in_real_time_a_device_reads_the_price_of_now():
     seen = []
 
     def look(output):
-        url = re.search(r"^ +Prices +(\S+)$", output, flags=re.MULTILINE)[1]
+        url = printed(output, "Prices")
         before = datetime.now(UTC)
         now = httpx.get(f"{url}/now", timeout=60).raise_for_status().json()
         evcc = httpx.get(f"{url}/evcc", timeout=60).raise_for_status().content
@@ -180,28 +165,21 @@ def test_in_real_time_a_device_reads_the_price_of_now():
     assert datetime.fromisoformat(now["start"]) <= after
     assert before < datetime.fromisoformat(now["end"])
     assert now["price"] > 0
-    rates = read_as_evcc(evcc)
+    rates = json.loads(subprocess.run(["gojq", "-r", EVCC], input=evcc, capture_output=True, check=True).stdout)
     assert datetime.fromisoformat(rates[0]["start"]) <= after
     assert before < datetime.fromisoformat(rates[0]["end"])
     assert now["price"] in [rate["value"] for rate in rates[:2]]  # an interval may have ended in between
     assert killed.left == []
 
 
-def read_as_evcc(body):
-    """The rates that the jq expression of an evcc configuration makes of an answer."""
-    return json.loads(subprocess.run(["gojq", "-r", EVCC], input=body, capture_output=True, check=True).stdout)
-
-
 def test_where_its_clock_would_pass_the_real_one_it_ends_with_a_sentence(tmp_path):
-    command = [sys.executable, "-m", "murmurate", "demo", "--homes", "40", "--speed", "20000", "--minutes", "60"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = run_demo(tmp_path, "--homes", "40", "--speed", "20000", "--minutes", "60")
     assert CAUGHT_UP in done.stdout.replace("\n", " "), done.stdout + done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_without_a_server_it_says_what_to_do(tmp_path):
-    command = [sys.executable, "-m", "murmurate", "demo", "--postgres", "postgresql://nobody@127.0.0.1:1/none"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_demo(tmp_path, "--postgres", "postgresql://nobody@127.0.0.1:1/none")
     assert done.returncode == 2
     assert "--postgres" in done.stderr
     assert "Traceback" not in done.stderr

@@ -33,9 +33,17 @@ def oa3(day, clients):
     return clients.ask("oa3_client.py", "snapshot", day.service.url(OPENADR))
 
 
-@pytest.fixture(scope="module", params=["nameless", "with_token"])
-def openadr3(day, clients_312, request):
-    return clients_312.ask("openadr3_client_312.py", day.service.url(OPENADR))[request.param]
+@pytest.fixture(scope="module")
+def openadr3(day, clients_312):
+    return clients_312.ask("openadr3_client_312.py", day.service.url(OPENADR))
+
+
+@pytest.fixture(scope="module", params=["python-oa3-client", "openadr3-client nameless", "openadr3-client with_token"])
+def openadr(request):
+    """What a client of OpenADR has read."""
+    if request.param == "python-oa3-client":
+        return request.getfixturevalue("oa3")
+    return request.getfixturevalue("openadr3")[request.param.split()[1]]
 
 
 def event(events, program):
@@ -83,13 +91,13 @@ def by_interval(rows):
     return found
 
 
-def test_python_oa3_client_reads_every_price_of_the_day(oa3, log):
-    assert oa3["programs"] == [QUARTERS, HOURS]
-    assert_is_the_day(final(event(oa3["events"], QUARTERS)["intervals"]), log)
+def test_a_client_of_openadr_reads_every_price_of_the_day(openadr, log):
+    assert openadr["programs"] == [QUARTERS, HOURS]
+    assert_is_the_day(final(event(openadr["events"], QUARTERS)["intervals"]), log)
 
 
-def test_python_oa3_client_reads_hours_that_are_the_exact_means(oa3, log):
-    assert_are_the_means(event(oa3["events"], HOURS)["intervals"], log)
+def test_a_client_of_openadr_reads_hours_that_are_the_exact_means(openadr, log):
+    assert_are_the_means(event(openadr["events"], HOURS)["intervals"], log)
 
 
 def test_python_oa3_client_finds_a_program_by_its_name(oa3):
@@ -131,18 +139,10 @@ def test_a_price_that_a_notification_calls_final_is_that_of_the_log_and_stays(lo
     assert_is_the_day(known, log)
 
 
-def test_openadr3_client_reads_every_price_of_the_day(openadr3, log):
-    assert openadr3["programs"] == [QUARTERS, HOURS]
-    assert_is_the_day(final(event(openadr3["events"], QUARTERS)["intervals"]), log)
-
-
-def test_openadr3_client_reads_hours_that_are_the_exact_means(openadr3, log):
-    assert_are_the_means(event(openadr3["events"], HOURS)["intervals"], log)
-
-
-def test_openadr3_client_discovers_the_broker(openadr3):
-    assert openadr3["brokers"] == ["mqtt://127.0.0.1:1883"]
-    assert openadr3["topics"] == [f"OpenADR/3.1.0/programs/{name}/events/+" for name in (QUARTERS, HOURS)]
+@pytest.mark.parametrize("access", ["nameless", "with_token"])
+def test_openadr3_client_discovers_the_broker(openadr3, access):
+    assert openadr3[access]["brokers"] == ["mqtt://127.0.0.1:1883"]
+    assert openadr3[access]["topics"] == [f"OpenADR/3.1.0/programs/{name}/events/+" for name in (QUARTERS, HOURS)]
 
 
 def test_smartgridready_reads_every_price_of_the_day(day, clients, log):

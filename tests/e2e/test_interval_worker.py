@@ -33,6 +33,7 @@ def test_a_missed_quorum_releases_the_forecast(worker_setup):
     worker_setup.report(1, homes=int(0.9 * HOMES) + 1)
     worker_setup.at(1, GRACE_S)
     assert worker_setup.kinds() == ["fallback", "measured"]
+    assert worker_setup.count("confidential.demand") == 1  # a demand without a quorum is not submitted
     assert "the quorum is 0.9" in str(worker_setup.logged)
 
 

@@ -1,7 +1,11 @@
-"""A service whose database comes late, whose parts stand still, and that is told to read its settings again."""
+"""A service whose database comes late, whose parts stand still, that reads its settings again, and that is killed."""
 
 import re
 import signal
+from pathlib import Path
+
+import httpx
+import pytest
 
 from tests.e2e.harbour import SETTINGS, harbour_operator
 from tests.support.databases import execute_on_server
@@ -46,3 +50,10 @@ def test_a_service_waits_for_its_database_restarts_each_part_that_stands_still_a
         wait_for(lambda: len(after := service.process_ids()) == 3 and not before & set(after))
         wait_for(service.is_ready)
         assert service.stop() == 0
+        with pytest.raises(httpx.TransportError):
+            httpx.get(service.url("/healthz"))
+
+        service.start()
+        parts = wait_for(lambda: parts if len(parts := service.process_ids()) == len(PARTS) else None)
+        service.kill()
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts))  # they end with their service

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from tests.fault_injection.leak_search import Search, search_files
+from tests.fault_injection.leak_search import search_files
 from tests.fault_injection.sample_zones import FIRST
 from tests.fault_injection.store_pair import RunContext, StorePair, Violation
 from tests.support.postgres_cluster import Cluster
@@ -115,14 +115,19 @@ def cluster_with_verbose_log(context: RunContext) -> Cluster:
     return stores.state
 
 
-def search_evidence(context: RunContext) -> tuple[Search, dict[str, int]]:
-    """Search all evidence for demand. Also return the hits of the two controls, which must not be 0."""
+def search_evidence(context: RunContext, *_: int) -> dict[str, int]:
+    """Search all evidence for demand. A hit is a violation, but for those of the two controls, which must not be 0."""
     verbose = cluster_with_verbose_log(context)
     canaries = context.sample.canaries
     logs = [path for path in context.clusters.logs() if path != verbose.log]
-    result = search_files([*sorted(context.evidence.iterdir()), *logs], canaries)
-    controls = {
-        "in the demand itself": len(search_files(sorted(context.confidential.iterdir()), canaries).hits),
-        "in a verbose log": len(search_files([verbose.log], canaries).hits),
+    files = [*sorted(context.evidence.iterdir()), *logs]
+    hits = search_files(files, canaries)
+    if hits:
+        raise Violation(f"{hits[0][0]} contains a demand as {hits[0][1]}; {len(hits) - 1} more hits")
+    return {
+        "files": len(files),
+        "bytes": sum(path.stat().st_size for path in files),
+        "hits": 0,
+        "in the demand itself": len(search_files(sorted(context.confidential.iterdir()), canaries)),
+        "in a verbose log": len(search_files([verbose.log], canaries)),
     }
-    return result, controls

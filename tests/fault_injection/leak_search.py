@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 # Hashes, keys and signatures are 64 or 128 random digits each: among a million of them some contain any number.
@@ -48,24 +47,12 @@ def number_forms(number: int) -> set[bytes]:
     return {form.encode() for text in texts for form in (text, text.upper())}
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """The number of files and bytes searched, and the hits: file and text."""
-
-    files: int
-    size: int  # bytes
-    hits: tuple[tuple[str, str], ...]
-
-
-def search_files(paths: Iterable[Path], canaries: Iterable[int]) -> Search:
-    """Search every file for every form of every canary."""
+def search_files(paths: Iterable[Path], canaries: Iterable[int]) -> list[tuple[str, str]]:
+    """Search every file for every form of every canary. Return file and text of each hit."""
     wanted = set().union(*map(number_forms, canaries))
-    files = size = 0
     hits = []
     for path in paths:
-        text = path.read_bytes()
-        files, size = files + 1, size + len(text)
-        masked = _HASH.sub(b"#", text)
+        masked = _HASH.sub(b"#", path.read_bytes())
         found = {match[1] for shape in _SHAPES for match in shape.finditer(masked)} & wanted
         hits += [(path.name, form.decode()) for form in sorted(found)]
-    return Search(files, size, tuple(hits))
+    return hits

@@ -1,4 +1,4 @@
-"""Publishers as processes of their own: what runs in one, and how one is started and killed.
+"""Publishers as processes: what runs in one, and how one is started and killed.
 
 A fork server with all modules and the plan loaded starts them, so that a killed one is replaced quickly.
 """

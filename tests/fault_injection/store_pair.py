@@ -1,4 +1,4 @@
-"""A state and a log, each in a cluster of its own, the publishers that use them, and the evidence of a run."""
+"""A state and a log, each in its own cluster, the publishers that use them, and the evidence of a run."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SHORT = {  # name: times
     "SIGKILLs, publish before commit": 20,
     "restores, state only": 1,
     "errors about demand": 6,
-    "canary": 6,  # files of the evidence of all others: no demand is in them
+    "files": 6,  # files of the evidence of all others: no demand is in them
 }
 EFFECTS = {"releases", "disk errors", "double values", "in the demand itself", "in a verbose log"}
 

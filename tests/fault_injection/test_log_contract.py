@@ -97,6 +97,16 @@ class ContractStores:
     def length(self, shard: str) -> int:
         return self.log.read({shard: -1})[shard].last_seq + 1
 
+    def check_refused(self, shard: str, *wrong: Offer, right: Offer | None = None) -> None:
+        """Offer tiles that the log must not take, and then one that it must take."""
+        length = self.length(shard)
+        for offer in wrong:
+            self.append(offer)
+            assert self.length(shard) == length
+        if right is not None:
+            self.append(right)
+            assert self.length(shard) == length + 1
+
 
 @pytest.fixture(scope="module")
 def stores() -> Iterator[ContractStores]:
@@ -189,16 +199,12 @@ def test_the_log_takes_a_tile_that_follows_and_only_once(stores):
 def test_the_log_refuses_a_tile_that_does_not_follow(stores, changes):
     shard, head = stores.chain(3)
     offer = stores.next_offer(shard, head)
-    stores.append(stores.forge(offer, **changes))
-    assert stores.length(shard) == 3
-    stores.append(offer)
-    assert stores.length(shard) == 4
+    stores.check_refused(shard, stores.forge(offer, **changes), right=offer)
 
 
 def test_the_log_opens_no_shard_twice(stores):
     shard, _ = stores.chain(2)
-    stores.append(stores.next_offer(shard, None, FIRST + 5))
-    assert stores.length(shard) == 2
+    stores.check_refused(shard, stores.next_offer(shard, None, FIRST + 5))
 
 
 def test_the_log_opens_no_zone_under_a_plan_that_is_not_published(stores):
@@ -206,18 +212,14 @@ def test_the_log_opens_no_zone_under_a_plan_that_is_not_published(stores):
     stores.log.claim({shard: shard})
     offer = stores.next_offer(shard, None)
     table = ZoneTable.from_rows(row._replace(plan="f" * 64) for row in offer.table.rows)
-    stores.append(Offer(stores.forge(offer, table=table.digest).tile, table))
-    assert stores.length(shard) == 0
-    stores.append(offer)
-    assert stores.length(shard) == 1
+    stores.check_refused(shard, Offer(stores.forge(offer, table=table.digest).tile, table), right=offer)
 
 
 def test_the_log_opens_no_zone_that_another_shard_has_claimed(stores):
     shard, other = "claimed-here", "claimed-there"
     assert stores.log.claim({shard: other}) == {shard: other}
     assert stores.log.claim({shard: shard}) == {shard: other}
-    stores.append(stores.next_offer(shard, None))
-    assert stores.length(shard) == 0
+    stores.check_refused(shard, stores.next_offer(shard, None))
 
 
 def test_a_zone_that_no_shard_has_claimed_does_not_enter_beside_one_that_is_claimed(stores):
@@ -225,19 +227,15 @@ def test_a_zone_that_no_shard_has_claimed_does_not_enter_beside_one_that_is_clai
     claimed, unclaimed = f"claimed-{next(_NUMBERS)}", f"unclaimed-{next(_NUMBERS)}"
     stores.log.claim({claimed: shard})
     both = dict.fromkeys((claimed, unclaimed), stores.zone_opening())
-    stores.append(stores.next_offer(shard, head, zones=both))
-    assert stores.length(shard) == 3
-    stores.append(stores.next_offer(shard, head, zones={claimed: stores.zone_opening()}))
-    assert stores.length(shard) == 4
+    right = stores.next_offer(shard, head, zones={claimed: stores.zone_opening()})
+    stores.check_refused(shard, stores.next_offer(shard, head, zones=both), right=right)
 
 
 def test_a_zone_of_another_shard_does_not_enter_as_if_it_had_been_there_before(stores):
     (old, _), (new, head) = stores.chain(3), stores.chain(3)
     offer = stores.next_offer(new, head, zones={old: stores.zone_opening()})
     table = ZoneTable.from_rows(row._replace(since=FIRST) for row in offer.table.rows)
-    for offered in (offer, Offer(stores.forge(offer, table=table.digest).tile, table)):
-        stores.append(offered)
-        assert stores.length(new) == 3
+    stores.check_refused(new, offer, Offer(stores.forge(offer, table=table.digest).tile, table))
 
 
 def test_a_zone_is_claimed_once_and_for_ever(stores):
@@ -255,17 +253,13 @@ def test_a_table_without_zones_is_refused(stores):
     spare = f"spare-{next(_NUMBERS)}"
     stores.log.claim({spare: shard})
     offer = stores.next_offer(shard, head, zones={spare: stores.zone_opening()})
-    stores.append(Offer(stores.forge(offer, table=empty.digest).tile, empty))
-    assert stores.length(shard) == 3
-    stores.append(offer)
-    assert stores.length(shard) == 4
+    stores.check_refused(shard, Offer(stores.forge(offer, table=empty.digest).tile, empty), right=offer)
 
 
 def test_the_log_takes_no_interval_before_it_is_over(stores):
     now = int(time.time()) // sample_terms().interval_s
     shard, head = stores.chain(1, first=now + 1)
-    stores.append(stores.next_offer(shard, head))
-    assert stores.length(shard) == 1
+    stores.check_refused(shard, stores.next_offer(shard, head))
 
 
 def test_of_two_shards_the_log_takes_the_one_that_follows(stores):

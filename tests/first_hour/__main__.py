@@ -35,7 +35,7 @@ DEMO, SHORT_DEMO = "murmurate demo", "murmurate demo --minutes 1"
 MAX_DEMO_S = 60.0  # from the command to the page
 EXPECTED = ("had the exact rates been published", "Everything holds.")
 WRITTEN = ("readme/plan.json", "worth/index.html", "bills/index.html")
-MAX_PLAY_S = 3600.0  # a command that waits for ever is an error of the page
+MAX_PLAY_S = 3600.0  # a command that never ends is an error of the page
 _MARK = "@@ "
 _FOREIGN_VARIABLES = ("MURMURATE_", "PYTHON", "VIRTUAL_ENV", "PG", "HYPOTHESIS_")
 
@@ -58,7 +58,7 @@ def end_group(group: int) -> None:
 
 
 def played_commands() -> list[tuple[str, bool]]:
-    """The commands of the pages, and whether each must succeed: the README's in a folder of its own."""
+    """The commands of the pages, and whether each must succeed: the README's in a separate folder."""
     environment, install, *rest = commands_of(PAGE)
     readme = [(SHORT_DEMO if command == DEMO else command, succeeds) for command, succeeds in commands_of(README)]
     own_data = commands_of(OWN_DATA)

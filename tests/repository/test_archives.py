@@ -1,4 +1,4 @@
-"""Wheel and sdist hold what they should, and nothing that was left beside it by chance."""
+"""Wheel and sdist hold what they should, and nothing that was left there by chance."""
 
 import shutil
 import subprocess

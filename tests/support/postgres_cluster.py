@@ -86,7 +86,7 @@ class Cluster:
         self.data = root / "data"
         self.log = root / "server.log"  # outside the data directory: a restore does not change it
         self.port = free_port()
-        self.settings: dict[str, str] = {}  # beside those of every cluster
+        self.settings: dict[str, str] = {}  # added to those of every cluster
         self._postmaster: subprocess.Popen[bytes] | None = None
 
     @property
@@ -126,7 +126,7 @@ class Cluster:
     def kill(self) -> None:
         """Send SIGKILL to the postmaster and each of its processes, and wait until all have ended.
 
-        The postmaster's children are leaders of sessions of their own, so no signal to a group reaches them.
+        The postmaster's children lead their own sessions, so no signal to a group reaches them.
         """
         if self._postmaster is None:
             return
@@ -151,7 +151,7 @@ class Cluster:
         return [self._postmaster.pid, *_children(self._postmaster.pid)]
 
     def execute(self, query: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Execute one statement in a transaction of its own."""
+        """Execute one statement in its own transaction."""
         with psycopg.connect(self.dsn) as connection:
             cursor = connection.execute(query, parameters)
             return cursor.fetchall() if cursor.description else []

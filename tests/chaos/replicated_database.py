@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -40,50 +38,37 @@ class ReplicatedDatabase:
         """A connection past the proxy that only reads."""
         return psycopg.connect(self.direct_dsn, connect_timeout=5, options="-c default_transaction_read_only=on")
 
-    def crash(self, down_s: float) -> None:
+    def processes(self) -> list[int]:
+        return self.primary.processes()
+
+    @contextmanager
+    def crashed(self) -> Iterator[None]:
         """Kill every process of the server, and start it again with crash recovery."""
         self.primary.kill()
-        time.sleep(down_s)
+        yield
         self.primary.start()
 
-    def pause(self, seconds: float) -> None:
-        """Stop every process of the server for a time: it accepts nothing and answers nothing."""
-        stopped = self.primary.processes()
-        for pid in stopped:
-            self._send(pid, signal.SIGSTOP)
-        try:
-            time.sleep(seconds)
-        finally:
-            for pid in reversed(stopped):
-                self._send(pid, signal.SIGCONT)
-
-    @staticmethod
-    def _send(pid: int, number: int) -> None:
-        with suppress(ProcessLookupError):  # a session that has ended meanwhile
-            os.kill(pid, number)
-
-    def make_read_only(self, seconds: float) -> None:
-        """Refuse every write for a time, as a server does whose disk is full or that has become a replica."""
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Refuse every write, as a server does whose disk is full or that has become a replica."""
         self.primary.set_parameter("default_transaction_read_only", "on")
-        try:
-            time.sleep(seconds)
-        finally:
-            self.primary.set_parameter("default_transaction_read_only", "off")
+        yield
+        self.primary.set_parameter("default_transaction_read_only", "off")
 
-    def cut_network(self, seconds: float, *, hang: bool) -> None:
-        """Close every connection and refuse new ones for a time, or leave them open without an answer."""
+    @contextmanager
+    def cut_off(self, *, hang: bool) -> Iterator[None]:
+        """Close every connection and refuse new ones, or leave them open without an answer."""
         self._proxy.fault = NetworkFault.HANG if hang else NetworkFault.REFUSE
-        try:
-            time.sleep(seconds)
-        finally:
-            self._proxy.fault = NetworkFault.FORWARD
+        yield
+        self._proxy.fault = NetworkFault.FORWARD
 
-    def fail_over(self, shared_s: float) -> None:
-        """Kill the server while a synchronous replica follows, and promote the replica."""
+    @contextmanager
+    def failing_over(self) -> Iterator[None]:
+        """Have a synchronous replica follow; then kill the server, and promote the replica."""
         old = self.primary
         standby = self._clusters.standby(old, old.port)
         old.wait_for_standby(is_synchronous=True)
-        time.sleep(shared_s)
+        yield
         old.kill()
         standby.promote()
         self._proxy.target = standby.port
