@@ -20,7 +20,6 @@ HTTP, BARE, SIGNED, BATCHED = range(30), range(30, 40), range(40, 50), range(50,
 REGISTERS, FILES = range(70, 80), range(80, 99)
 FENCE = 99  # a register that always shows 0: when its message is stored, those sent before it are stored too
 METERS = 100
-SOURCES = {"http": HTTP, "signed": SIGNED, "mqtt batches": BATCHED, "mqtt registers": REGISTERS, "files": FILES}
 POINTS_PER_INTERVAL = 3  # of a register: energy is a multiple of it, so any two of its points give the same energy
 _FAR_BEYOND_BOUND_WH = 2**40
 BARE_WH = 4 * BOUND_WH  # a bare register draws this or nothing: however it is stretched, it counts its bound or 0

@@ -9,7 +9,6 @@ import struct
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.e2e.harbour import demand_by_interval
 
@@ -114,15 +113,6 @@ def test_readings_lie_where_only_the_curator_can_read(day):
     assert len(paths) > len(day.feed.expected)
     open_to_others = [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
     assert not open_to_others
-
-
-@pytest.mark.parametrize("path", ["/zones/harbour/now", "/zones/harbour/days/2026-11-14.json", "/zones/harbour"])
-def test_an_answer_says_how_long_it_keeps(day, path):
-    answer = httpx.get(day.service.url(path))
-    for_ever = path.endswith(".json")
-    assert ("immutable" in answer.headers["cache-control"]) == for_ever
-    again = httpx.get(day.service.url(path), headers={"if-none-match": answer.headers["etag"]})
-    assert again.status_code in {304, 200}
 
 
 def test_the_public_process_does_not_get_the_address_of_the_state(day):

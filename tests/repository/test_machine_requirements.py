@@ -13,29 +13,25 @@ from tests.support.machine_requirements import markers_of, missing
 NEEDS_A_SERVER = "tests/integration/storage/test_database_roles.py"
 
 
-def run_without_a_server(profile):
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("profile", "status", "said"),
+    [
+        ("quick", 0, "no PostgreSQL server at 127.0.0.1:1: start one, or set MURMURATE_TEST_SERVER"),
+        ("ci", 1, "in CI no test may be skipped: no PostgreSQL server at 127.0.0.1:1"),
+    ],
+)
+def test_without_a_server_a_developer_sees_what_was_skipped_and_a_run_in_ci_fails(profile, status, said):
     environment = os.environ | {
         "MURMURATE_TEST_SERVER": "postgresql://postgres@127.0.0.1:1",
         "HYPOTHESIS_PROFILE": profile,
     }
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", NEEDS_A_SERVER]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.slow
-def test_without_a_server_a_developer_sees_what_was_skipped_and_why():
-    done = run_without_a_server("quick")
-    assert done.returncode == 0, done.stdout
-    assert "no PostgreSQL server at 127.0.0.1:1: start one, or set MURMURATE_TEST_SERVER" in done.stdout
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout
+    assert said in done.stdout
     assert " passed" not in done.stdout
-
-
-@pytest.mark.slow
-def test_without_a_server_a_run_in_ci_fails():
-    done = run_without_a_server("ci")
-    assert done.returncode == 1, done.stdout
-    assert "in CI no test may be skipped: no PostgreSQL server at 127.0.0.1:1" in done.stdout
-    assert "skipped" not in done.stdout.splitlines()[-1]
+    assert ("skipped" in done.stdout.splitlines()[-1]) == (status == 0)
 
 
 def test_the_longest_path_decides_about_markers():

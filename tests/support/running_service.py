@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -137,10 +136,6 @@ class RunningService:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         return pid
-
-    def kill_part(self, part: str) -> None:
-        """Kill one process with SIGKILL, as a crash would. The service starts it again."""
-        self.wait_for(lambda: self.signal_part(part, signal.SIGKILL))
 
     def is_ready(self) -> bool:
         """Whether the operator would call it whole: its parts run, and their ports answer that they are ready."""
