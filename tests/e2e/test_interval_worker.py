@@ -103,15 +103,6 @@ def test_after_a_week_readings_demand_claims_and_registers_are_gone_and_the_log_
     assert worker_setup.kinds() == ["measured"]
 
 
-def test_the_worker_records_a_heartbeat(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
-    at_s, logged = worker_setup.worker.context.state.heartbeats()[WORKER_HEARTBEAT]
-    assert at_s > 0
-    assert logged["up_to_date"] == 1
-    assert "energy" not in json.dumps(logged)
-
-
 def test_a_state_that_is_away_for_a_moment_costs_no_price(worker_setup, monkeypatch):
     worker_setup.report(0)
     worker_setup.report(1)
@@ -132,13 +123,16 @@ def test_a_state_that_is_away_for_a_moment_costs_no_price(worker_setup, monkeypa
     assert worker_setup.kinds() == ["measured", "measured"]
 
 
-def test_nothing_that_the_worker_logs_shows_a_demand(worker_setup):
+def test_nothing_that_the_worker_logs_or_reports_with_its_heartbeat_shows_a_demand(worker_setup):
     worker_setup.report(0)
     worker_setup.at(0, GRACE_S)
     worker_setup.report(1, homes=10)  # also where the quorum is missed
     worker_setup.at(1, GRACE_S)
     assert {"aggregated", "released"} <= {event for event, _ in worker_setup.logged}
-    logged = json.dumps([worker_setup.logged, worker_setup.worker.context.state.heartbeats()[WORKER_HEARTBEAT][1]])
+    at_s, report = worker_setup.worker.context.state.heartbeats()[WORKER_HEARTBEAT]
+    assert (at_s > 0, report["up_to_date"]) == (True, 1)
+    logged = json.dumps([worker_setup.logged, report])
+    assert "energy" not in logged
     for homes in (HOMES, 10):
         demand_wh = homes * 200 + (HOMES - homes) * 100
         assert str(demand_wh) not in logged
