@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.service.ingest.decoder_process import PARSERS_BY_MEDIA_TYPE
+from murmurate.service.ingest.decoder_pool import PARSERS_BY_MEDIA_TYPE
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.layout import Landing

@@ -18,8 +18,7 @@ from murmurate.readings.text_lines import (
     parse_json_lines_strictly,
 )
 from murmurate.service.ingest.cumulative_register import parse_register_reading
-from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageIngest
-from murmurate.service.ingest.message_queue import MessageAttempts, ReceivedMessage
+from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageAttempts, MessageIngest, ReceivedMessage
 from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import INTERVAL_S, FuzzFolder, InProcessDecoders, MemoryRegisters, new_ingestor
 from tests.support import green_button_feeds as feeds

@@ -22,7 +22,7 @@ from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
+from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
 from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.public_api.app import public_app

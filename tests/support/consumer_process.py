@@ -20,7 +20,7 @@ from struct import Struct
 from murmurate.service.ingest import mqtt_consumer
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
-from murmurate.service.ingest.message_queue import MessageQueue
+from murmurate.service.ingest.message_ingest import MessageQueue
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.layout import Landing
 from murmurate.service.settings import MqttBroker

@@ -19,8 +19,8 @@ from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.ingest.meter_registry import signed_bytes
-from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.interval_manifest import close_interval
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table

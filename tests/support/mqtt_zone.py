@@ -13,7 +13,7 @@ import pytest
 from murmurate.service.aggregation.job import aggregate_landing
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
-from murmurate.service.ingest.message_queue import MessageQueue
+from murmurate.service.ingest.message_ingest import MessageQueue
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
 from murmurate.service.landing.interval_manifest import close_interval

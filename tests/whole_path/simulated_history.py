@@ -40,8 +40,7 @@ from murmurate.publisher.tile_writer import TileWriter
 from murmurate.readings.text_lines import parse_csv
 from murmurate.service.aggregation.job import aggregate_landing
 from murmurate.service.aggregation.submit_demand import releasable_demand
-from murmurate.service.ingest.batch import Receipt
-from murmurate.service.ingest.ingestor import ReadingIngestor
+from murmurate.service.ingest.ingestor import ReadingIngestor, Receipt
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.interval_manifest import close_interval
 from murmurate.service.landing.layout import Landing

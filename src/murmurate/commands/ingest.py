@@ -17,8 +17,7 @@ from murmurate.files import check_utf_8
 from murmurate.readings.green_button import parse_green_button
 from murmurate.readings.parquet import parse_parquet
 from murmurate.readings.text_lines import parse_csv, parse_json_lines
-from murmurate.service.ingest.batch import Receipt
-from murmurate.service.ingest.ingestor import ReadingIngestor
+from murmurate.service.ingest.ingestor import ReadingIngestor, Receipt
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.layout import Landing
 

@@ -24,8 +24,8 @@ from murmurate.service.auth import AuthStore
 from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
 from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
-from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.mqtt_client import connect_mqtt

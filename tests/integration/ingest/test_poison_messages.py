@@ -8,7 +8,7 @@ import time
 from tests.support.forged_parquet import forged_parquet
 from tests.support.mqtt_zone import NOW_S
 
-from murmurate.service.ingest.message_queue import MessageQueue
+from murmurate.service.ingest.message_ingest import MessageQueue
 from murmurate.service.ingest.mqtt_consumer import BATCH_TOPIC
 
 CONSUMER = """

@@ -18,12 +18,12 @@ from tests.support.ports import free_port
 from murmurate.readings.batch import ReadingBatch
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
-from murmurate.service.ingest import ingest_status, reloading_ingestor
+from murmurate.service.ingest import ingest_status
 from murmurate.service.ingest.http_api import private_app
 from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus, WriteCheck
 from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
-from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
 from murmurate.service.operator_api.metrics import IngestCollector
 from murmurate.service.operator_api.routes import OperatorApi
@@ -134,7 +134,7 @@ def test_it_is_not_ready_while_the_state_is_read_only(private):
 
 
 def test_what_lasts_and_needs_an_operator_is_in_readiness_and_on_the_page(private, monkeypatch):
-    monkeypatch.setattr(reloading_ingestor, "RELOAD_CHECK_S", -1.0)
+    monkeypatch.setattr("murmurate.service.ingest.ingestor.RELOAD_CHECK_S", -1.0)
     with psycopg.connect(f"{private.dsn}") as connection:
         report = {"zone_warnings": {"harbour": "has 2 meters"}, "warnings": {"harbour": "has 2 meters"}}
         connection.execute(
@@ -211,7 +211,7 @@ def test_the_metrics_of_the_ways_in(private):
 
 
 def test_the_age_of_the_meter_table_grows_while_its_file_cannot_be_read(private, monkeypatch):
-    monkeypatch.setattr("murmurate.service.ingest.reloading_ingestor.RELOAD_CHECK_S", 0.0)
+    monkeypatch.setattr("murmurate.service.ingest.ingestor.RELOAD_CHECK_S", 0.0)
     status = private.status
     table = (private.root / "meters.csv").read_text()
     (private.root / "meters.csv").write_text("not a table\n")

@@ -17,8 +17,7 @@ from murmurate.errors import ReadingError
 from murmurate.readings.parquet import parse_parquet
 from murmurate.readings.text_lines import parse_csv, parse_json_lines
 from murmurate.service.ingest import decoder_pool
-from murmurate.service.ingest.decoder_pool import DecoderPool
-from murmurate.service.ingest.decoder_process import JSON_LINES, PARQUET
+from murmurate.service.ingest.decoder_pool import JSON_LINES, PARQUET, DecoderPool
 
 ONE = parquet(table([1], [0], [5]))
 

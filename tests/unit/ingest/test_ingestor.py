@@ -24,7 +24,7 @@ from tests.support.ingestors import (
 from murmurate.errors import MeterError
 from murmurate.readings.batch import ReadingBatch
 from murmurate.service.ingest import ingestor as counter
-from murmurate.service.ingest.batch import MAX_KEPT_REFUSALS, Receipt
+from murmurate.service.ingest.ingestor import MAX_KEPT_REFUSALS, Receipt
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing import append as appending
 

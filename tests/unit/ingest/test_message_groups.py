@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.support.ingestors import NOW_S, OPEN_S, new_ingestor
 
 from murmurate.service.ingest.decoder_pool import DecoderPool
-from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageIngest
-from murmurate.service.ingest.message_queue import MessageAttempts, ReceivedMessage
+from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageAttempts, MessageIngest, ReceivedMessage
 
 READING = b'{"meter": "%d", "interval_start": %d, "energy_wh": 7}'
 KNOWN_JUNK = (b"", b" \n", b"\n\n", b" " * 5000, b"{", b"null", b"\xef\xbb\xbf[]", b"?" * 5000, b"PAR1")

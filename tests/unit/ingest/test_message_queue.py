@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from murmurate.service.ingest.message_queue import MessageQueue, ReceivedMessage
+from murmurate.service.ingest.message_ingest import MessageQueue, ReceivedMessage
 
 
 @pytest.mark.parametrize(

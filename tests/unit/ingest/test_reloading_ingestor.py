@@ -3,8 +3,8 @@
 import pytest
 
 from murmurate.service.clock import ServiceClock
-from murmurate.service.ingest import reloading_ingestor
-from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
+from murmurate.service.ingest import ingestor as ingestor_module
+from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
 
 
@@ -15,7 +15,7 @@ class Claims:
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """Writes the table with so many meters of a zone, and returns how many ingest knows then."""
-    monkeypatch.setattr(reloading_ingestor, "RELOAD_CHECK_S", 0.0)
+    monkeypatch.setattr(ingestor_module, "RELOAD_CHECK_S", 0.0)
     source = tmp_path / "meters.csv"
     ingestor = None
 
@@ -44,20 +44,20 @@ def test_a_table_that_loses_many_meters_of_a_zone_is_used_only_if_it_stays_the_s
     assert table(100) == 100
     assert table(60) == 100
     assert table.look() == 100
-    monkeypatch.setattr(reloading_ingestor, "SECOND_LOOK_S", 0.0)
+    monkeypatch.setattr(ingestor_module, "SECOND_LOOK_S", 0.0)
     assert table.look() == 60
 
 
 def test_a_table_that_was_half_written_is_used_when_it_is_whole(table, monkeypatch):
     assert table(100) == 100
     assert table(60) == 100
-    monkeypatch.setattr(reloading_ingestor, "SECOND_LOOK_S", 0.0)
+    monkeypatch.setattr(ingestor_module, "SECOND_LOOK_S", 0.0)
     assert table(105) == 105
 
 
 def test_each_version_that_loses_meters_waits_for_a_second_look_of_its_own(table, monkeypatch):
     assert table(100) == 100
     assert table(60) == 100
-    monkeypatch.setattr(reloading_ingestor, "SECOND_LOOK_S", 0.0)
+    monkeypatch.setattr(ingestor_module, "SECOND_LOOK_S", 0.0)
     assert table(61, quay=99) == 100
     assert table.look() == 61

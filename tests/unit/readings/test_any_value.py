@@ -24,7 +24,7 @@ from murmurate.readings.field_values import MAX_WH, floor_to_wh, parse_numeral
 from murmurate.readings.green_button import parse_green_button
 from murmurate.readings.parquet import parse_parquet
 from murmurate.readings.text_lines import parse_csv, parse_json_lines
-from murmurate.service.ingest.batch import Receipt
+from murmurate.service.ingest.ingestor import Receipt
 
 whole = st.integers(-(10**30), 10**30).map(str) | st.from_regex(r"-?[1-9][0-9]{0,400}", fullmatch=True)
 parts = st.just("") | st.from_regex(r"\.[0-9]{1,60}", fullmatch=True)

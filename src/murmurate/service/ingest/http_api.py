@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import parse_qs
 
@@ -22,10 +21,8 @@ from starlette.routing import Route
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.auth import AuthError, AuthStore, TokenCache, basic_credentials
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.ingest.batch import Receipt
-from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
-from murmurate.service.ingest.decoder_process import PARSERS_BY_MEDIA_TYPE
-from murmurate.service.ingest.ingestor import IngestBusyError, PendingReceipt, ReadingIngestor
+from murmurate.service.ingest.decoder_pool import DECODERS, PARSERS_BY_MEDIA_TYPE, DecoderPool
+from murmurate.service.ingest.ingestor import IngestBusyError, ReadingIngestor, Receipt
 from murmurate.service.settings import LOCAL_ADDRESSES
 from murmurate.service.web.request_limits import (
     MAX_TOKEN_BURST,
@@ -61,23 +58,24 @@ _TOO_MANY = (429, "too many requests without valid credentials, or too many toke
 _COUNTED_FAILURES = {"invalid_token", "invalid_client"}
 
 
-@dataclass(slots=True, kw_only=True)
 class IngestApi:
     """Routes for head-ends: send readings, get a token."""
 
-    current_ingestor: Callable[[], ReadingIngestor]
-    access: AuthStore
-    max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT
-    decoders: DecoderPool = DECODERS
-    _tokens: TokenCache = field(init=False)
-    _bytes_in_flight: int = field(default=0, init=False)
-    _issued: RequestLimit = field(init=False)  # tokens by client
-    _body_threads: ThreadPoolExecutor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._tokens = TokenCache(self.access)
-        self._issued = RequestLimit(MAX_TOKENS_PER_S, MAX_TOKEN_BURST)
+    def __init__(
+        self,
+        *,
+        current_ingestor: Callable[[], ReadingIngestor],
+        access: AuthStore,
+        decoders: DecoderPool = DECODERS,
+    ) -> None:
+        self.max_bytes_in_flight = MAX_BYTES_IN_FLIGHT
+        self._current_ingestor = current_ingestor
+        self._access = access
+        self._decoders = decoders
+        self._tokens = TokenCache(access)
+        self._issued = RequestLimit(MAX_TOKENS_PER_S, MAX_TOKEN_BURST)  # tokens by client
         self._body_threads = ThreadPoolExecutor(MAX_BODY_THREADS, "body")
+        self._bytes_in_flight = 0
 
     def routes(self) -> list[Route]:
         return [
@@ -116,20 +114,21 @@ class IngestApi:
         """Check a body in a thread, then wait without one until its readings are stored."""
         if self._bytes_in_flight and self._bytes_in_flight + len(body) > self.max_bytes_in_flight:
             raise IngestBusyError
+
+        def start_batch() -> tuple[ReadingIngestor, Receipt]:
+            ingestor = self._current_ingestor()
+            batch, refused = self._decoders.parse(media_type, body, interval_s=ingestor.landing.interval_s)
+            return ingestor, ingestor.start_batch(batch, zones, Receipt(refused=refused))
+
         self._bytes_in_flight += len(body)
         try:
             loop = asyncio.get_running_loop()  # bodies have their own threads: look-ups of tokens never wait for them
-            pending = await loop.run_in_executor(self._body_threads, self._start_body, media_type, body, zones)
-            if pending.commits:
-                await asyncio.wait([asyncio.wrap_future(stored) for _, stored in pending.commits])
-            return pending.wait_until_stored()
+            ingestor, receipt = await loop.run_in_executor(self._body_threads, start_batch)
+            if receipt.commits:
+                await asyncio.wait([asyncio.wrap_future(stored) for _, stored in receipt.commits])
+            return ingestor.finish_batch(receipt)
         finally:
             self._bytes_in_flight -= len(body)
-
-    def _start_body(self, media_type: str, body: bytes, zones: frozenset[str]) -> PendingReceipt:
-        ingestor = self.current_ingestor()
-        batch, refused = self.decoders.parse(media_type, body, interval_s=ingestor.landing.interval_s)
-        return ingestor.start_batch(batch, zones, Receipt(refused=refused))
 
     async def post_token(self, request: Request) -> Response:
         """Client credentials for a token (RFC 6749, 4.4), in the body or by HTTP Basic."""
@@ -149,58 +148,49 @@ class IngestApi:
             parameters.get("client_id", ""),
             parameters.get("client_secret", ""),
         )
-        token = await look_up_anonymous(request, partial(self._issue_token, name, secret, parameters.get("scope")))
-        return json_response(token, headers=_NO_STORE_HEADERS)
 
-    def _issue_token(self, name: str, secret: str, scope: str | None) -> dict[str, object]:
-        client = self.access.authenticate(name, secret)
-        if not self._issued.allows(client.id):
-            raise TooManyRequestsError
-        self._issued.count(client.id)
-        token = self.access.issue_token(client, scope)
-        return {
-            "access_token": token.value,
-            "token_type": "Bearer",
-            "expires_in": token.expires_in_s,
-            "scope": token.scope,
-        }
+        def issue_token() -> dict[str, object]:
+            client = self._access.authenticate(name, secret)
+            if not self._issued.allows(client.id):
+                raise TooManyRequestsError
+            self._issued.count(client.id)
+            token = self._access.issue_token(client, parameters.get("scope"))
+            facts = {"access_token": token.value, "token_type": "Bearer"}
+            return facts | {"expires_in": token.expires_in_s, "scope": token.scope}
+
+        return json_response(await look_up_anonymous(request, issue_token), headers=_NO_STORE_HEADERS)
 
 
 def private_app(routes: list[Route], trusted: Sequence[str] = LOCAL_ADDRESSES) -> Starlette:
     """The app behind the private port. Addresses that are trusted never wait for an answer."""
 
     async def refused(request: Request, error: Exception) -> Response:
-        if isinstance(error, AuthError) and error.code in _COUNTED_FAILURES:
+        if not isinstance(error, AuthError):
+            return _error_response(request, error)
+        if error.code in _COUNTED_FAILURES:
             await count_failure(request)
-        return _error_response(request, error)
+        if error.code == "invalid_token":
+            return problem_response(401, str(error), {"www-authenticate": 'Bearer error="invalid_token"'})
+        if error.code == "invalid_client":
+            challenge = _NO_STORE_HEADERS | {"www-authenticate": 'Basic realm="murmurate"'}
+            return json_response({"error": error.code}, status=401, headers=challenge)
+        document = {"error": error.code, "error_description": str(error)}
+        return json_response(document, status=400, headers=_NO_STORE_HEADERS)
 
-    kinds = (
-        AuthError,
-        MurmurateError,
-        HTTPException,
-        BodyTooLargeError,
-        BodyTimeoutError,
-        IngestBusyError,
-        ClockDifferenceError,
-        TooManyRequestsError,
-        psycopg.Error,
-        OSError,
-        Exception,
-    )
+    limits = (BodyTooLargeError, BodyTimeoutError, IngestBusyError, ClockDifferenceError, TooManyRequestsError)
+    kinds = (MurmurateError, HTTPException, *limits, psycopg.Error, OSError, Exception)
     handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(kinds, refused)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its tracebacks might quote a body
-    limits = AnonymousLimits(trusted)
-    held = Middleware(HeldRequests, limits=limits, limited_elsewhere=frozenset({"/readings", "/auth/token"}))
+    anonymous = AnonymousLimits(trusted)
+    held = Middleware(HeldRequests, limits=anonymous, limited_elsewhere=frozenset({"/readings", "/auth/token"}))
     app = Starlette(routes=routes, exception_handlers=handlers, middleware=[held])
-    app.state.anonymous = limits
+    app.state.anonymous = anonymous
     app.router.redirect_slashes = False  # it would redirect clients to the host that the request names
     return app
 
 
 def _error_response(request: Request, error: Exception) -> Response:
-    """Each error as a response."""
-    if isinstance(error, AuthError):
-        return _access_error_response(error)
+    """The response to any other error."""
     if isinstance(error, HTTPException):
         return problem_response(error.status_code, error.detail, error.headers)
     if isinstance(error, ReadingError):
@@ -217,12 +207,3 @@ def _error_response(request: Request, error: Exception) -> Response:
         detail = f"Service unavailable. {detail}"
         logger.warning("failing", extra={"route": request.url.path, "reason": type(error).__name__})
     return problem_response(503, detail, {"retry-after": "5"})
-
-
-def _access_error_response(error: AuthError) -> Response:
-    if error.code == "invalid_token":
-        return problem_response(401, str(error), {"www-authenticate": 'Bearer error="invalid_token"'})
-    if error.code == "invalid_client":
-        challenge = _NO_STORE_HEADERS | {"www-authenticate": 'Basic realm="murmurate"'}
-        return json_response({"error": error.code}, status=401, headers=challenge)
-    return json_response({"error": error.code, "error_description": str(error)}, status=400, headers=_NO_STORE_HEADERS)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psycopg
 
+from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.ingest.message_ingest import REFUSED_POINT_CAUSES, REFUSED_POINT_PREFIX
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
-from murmurate.service.ingest.reloading_ingestor import ReloadingIngestor
 from murmurate.service.mqtt_client import BROKER_REMEDY
 from murmurate.service.storage import durable
 from murmurate.service.storage.session import SessionPool, TransactionSource

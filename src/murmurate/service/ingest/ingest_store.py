@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
+from murmurate.service.ingest.ingestor import MAX_CLOCK_SKEW_S
 from murmurate.service.storage.session import TransactionSource, open_source
 from murmurate.units import BoolArray, IntArray
 

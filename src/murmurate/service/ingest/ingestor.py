@@ -10,29 +10,43 @@ readings, after they are on disk.
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from murmurate.readings.batch import ReadingBatch
+from murmurate.errors import MurmurateError
+from murmurate.readings.batch import ReadingBatch, Refusals
 from murmurate.readings.field_values import MAX_WH
-from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S, Receipt
+from murmurate.service.clock import ServiceClock
+from murmurate.service.clock_comparison import ClockComparison
 from murmurate.service.ingest.meter_registry import MeterRegistry, is_signature_valid
-from murmurate.service.landing.append import AppendReadings, append_readings, join_readings
+from murmurate.service.landing.append import AppendReadings, MergingAppender, append_readings, join_readings
 from murmurate.service.landing.interval_manifest import is_closing
 from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.table_in_force import describe_losses
 from murmurate.types import Readings
 from murmurate.units import BoolArray, IntArray
 
+logger = logging.getLogger(__name__)
+
+MAX_CLOCK_SKEW_S = 30  # how far the clock of a sender may be ahead
+MAX_LISTED_REFUSALS = 100
+MAX_KEPT_REFUSALS = 10_000  # lines of a receipt; what is refused beyond them is only counted
 MAX_WAITING_READINGS = 4_000_000  # readings that wait for the commit that is running
 MAX_GROUP_READINGS = 2_000_000
+RELOAD_CHECK_S = 2.0  # how often to look whether the table has changed
+SECOND_LOOK_S = 60.0  # a table that loses many meters is used once it has not changed for this long [s]
+_TABLE_REMEDY = "put it back, or correct it; until then the table before it is in force"
 
 UNKNOWN_METER = "is not a meter of your zones"
 NOT_ON_BOUNDARY = "must begin on an interval boundary"
@@ -55,25 +69,32 @@ class ClaimStore(Protocol):
         """Whether each (meter, interval) is claimed for the first time; it stays claimed if the block ends well."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class PendingReceipt:
-    """The receipt of a batch whose readings are being stored."""
+@dataclass(slots=True)
+class Receipt:
+    """Result of a batch: how many readings were accepted, late or refused. What is accepted is on disk."""
 
-    receipt: Receipt
-    counts: Counter[str]
-    commits: list[tuple[int, Future[bool]]] = field(default_factory=list)  # number of readings, and their commit
+    accepted: int = 0
+    late: int = 0  # their interval is closed: kept out, counted
+    refused: Refusals = field(default_factory=dict)
+    unlisted: int = 0  # refused beyond `MAX_KEPT_REFUSALS`
+    commits: list[tuple[int, Future[bool]]] = field(default_factory=list)  # of readings that are being stored: how many
 
-    def wait_until_stored(self) -> Receipt:
-        """The receipt, when all that it calls accepted is on disk. Raises what has kept a reading from being stored."""
-        receipt = self.receipt
-        while self.commits:
-            count, stored = self.commits.pop()
-            if stored.result():
-                receipt.accepted += count
-            else:
-                receipt.late += count
-        self.counts.update(accepted=receipt.accepted, late=receipt.late, refused=receipt.refused_count)
-        return receipt
+    @property
+    def refused_count(self) -> int:
+        return len(self.refused) + self.unlisted
+
+    def refuse(self, lines: IntArray, reason: str) -> None:
+        """Note that these lines are refused. A body of millions of unknown meters must not become a large receipt."""
+        kept = lines[: max(0, MAX_KEPT_REFUSALS - len(self.refused))]
+        self.refused |= dict.fromkeys(kept.tolist(), reason)
+        self.unlisted += len(lines) - len(kept)
+
+    def to_document(self) -> dict[str, object]:
+        """The receipt as JSON: counts, lines and reasons, never a value."""
+        listed = [
+            {"line": line, "reason": reason} for line, reason in sorted(self.refused.items())[:MAX_LISTED_REFUSALS]
+        ]
+        return {"accepted": self.accepted, "late": self.late, "refused": self.refused_count, "refusals": listed}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,12 +120,12 @@ class ReadingIngestor:
 
         `receipt` carries what the format has refused before.
         """
-        return self.start_batch(batch, zones, receipt).wait_until_stored()
+        return self.finish_batch(self.start_batch(batch, zones, receipt))
 
     def start_batch(
         self, batch: ReadingBatch, zones: Collection[str] | None, receipt: Receipt | None = None
-    ) -> PendingReceipt:
-        """As `ingest_batch`, but unsigned readings may still be on their way to the disk on return.
+    ) -> Receipt:
+        """As `ingest_batch`, but on return `commits` of the receipt may still store readings: see `finish_batch`.
 
         Each refused reading is on the receipt with the first rule that it breaks. Raises IngestBusyError if too many
         readings wait: then some of the batch may be stored, send all of it again. Raises ClockDifferenceError while
@@ -112,7 +133,6 @@ class ReadingIngestor:
         """
         now_s = self.now()
         receipt = receipt or Receipt()
-        pending = PendingReceipt(receipt=receipt, counts=self.counts)
         registry = self.registry  # one for the whole batch: another thread may load a new table meanwhile
         meter_row = registry.find_rows(batch.meter)
         end_s = batch.start_s + self.landing.interval_s
@@ -136,9 +156,20 @@ class ReadingIngestor:
         accepted &= ~late
         registry.note_accepted(meter_row[accepted])
         number = registry.number[meter_row] if len(registry) else meter_row
-        pending.commits += self._submit_readings(batch, number, accepted & ~signed)
-        self._store_once(batch, number, accepted & signed, pending)
-        return pending
+        receipt.commits += self._submit_readings(batch, number, accepted & ~signed)
+        self._store_once(batch, number, accepted & signed, receipt)
+        return receipt
+
+    def finish_batch(self, receipt: Receipt) -> Receipt:
+        """Wait until what the receipt calls accepted is on disk. Raises what has kept a reading from being stored."""
+        while receipt.commits:
+            count, stored = receipt.commits.pop()
+            if stored.result():
+                receipt.accepted += count
+            else:
+                receipt.late += count
+        self.counts.update(accepted=receipt.accepted, late=receipt.late, refused=receipt.refused_count)
+        return receipt
 
     def _submit_readings(
         self, batch: ReadingBatch, number: IntArray, selected: BoolArray
@@ -152,28 +183,28 @@ class ReadingIngestor:
             commits.append((len(readings), self._commits.submit(start_s, readings)))
         return commits
 
-    def _store_once(self, batch: ReadingBatch, number: IntArray, selected: BoolArray, pending: PendingReceipt) -> None:
+    def _store_once(self, batch: ReadingBatch, number: IntArray, selected: BoolArray, receipt: Receipt) -> None:
         """Signed readings are taken once. They are claimed before they are stored, and given back if storing fails.
 
         A claim says that the reading is here. So readings whose interval was closed before its deadline are not
         claimed: they are late.
         """
         if self.claims is None or not selected.any():
-            pending.commits += self._submit_readings(batch, number, selected)
+            receipt.commits += self._submit_readings(batch, number, selected)
             return
         starts_s = np.unique(batch.start_s[selected]).tolist()
         closed = [start_s for start_s in starts_s if is_closing(self.landing, start_s)]
         at = np.flatnonzero(selected & ~np.isin(batch.start_s, closed))
-        pending.receipt.late += int(selected.sum()) - len(at)
+        receipt.late += int(selected.sum()) - len(at)
         with self.claims.claim(number[at], batch.start_s[at]) as first:
-            pending.receipt.refuse(batch.line[at[~first]], DUPLICATE_READING)
+            receipt.refuse(batch.line[at[~first]], DUPLICATE_READING)
             is_first = np.zeros(len(batch), np.bool_)
             is_first[at[first]] = True
             commits = self._submit_readings(batch, number, is_first)
             wait([stored for _, stored in commits])
             for _, stored in commits:
                 stored.result()  # raises inside of the claim what has failed
-        pending.commits += commits
+        receipt.commits += commits
 
 
 class GroupCommit:
@@ -205,26 +236,25 @@ class GroupCommit:
         return stored
 
     def _commit_waiting(self) -> None:
-        while group := self._take_group():
+        """Commit group after group, oldest first, until nothing is queued."""
+        while True:
+            with self._lock:
+                count = total = 0
+                for _, readings, _ in self._waiting:
+                    if count and total + len(readings) > MAX_GROUP_READINGS:
+                        break
+                    count, total = count + 1, total + len(readings)
+                group, self._waiting = self._waiting[:count], self._waiting[count:]
+                self._waiting_readings -= total
+                self._running = bool(group)
+            if not group:
+                return
             by_interval: dict[int, list[_Waiting]] = {}
             for item in group:
                 if item[2].set_running_or_notify_cancel():  # from here on it cannot be cancelled
                     by_interval.setdefault(item[0], []).append(item)
             for items in by_interval.values():
                 self._commit_interval(items)
-
-    def _take_group(self) -> list[_Waiting]:
-        """Return the next group, oldest first; empty if nothing is queued."""
-        with self._lock:
-            count = total = 0
-            for _, readings, _ in self._waiting:
-                if count and total + len(readings) > MAX_GROUP_READINGS:
-                    break
-                count, total = count + 1, total + len(readings)
-            group, self._waiting = self._waiting[:count], self._waiting[count:]
-            self._waiting_readings -= total
-            self._running = bool(group)
-        return group
 
     def _commit_interval(self, items: Sequence[_Waiting]) -> None:
         """Store items of one interval together. If that fails, each is tried alone: one cannot make another fail."""
@@ -239,3 +269,88 @@ class GroupCommit:
         else:
             for _, _, stored in items:
                 stored.set_result(is_counted)
+
+
+class ReloadingIngestor:
+    """Call it for the current ingestor.
+
+    If a new table cannot be read, the one before stays in use; and for a minute if a new one has lost many meters, as
+    one that is still being written. A reading too many does no harm: aggregation has its own table.
+    """
+
+    def __init__(
+        self,
+        landing: Landing,
+        meters: Path,
+        clock: ServiceClock,
+        grace_s: int,
+        claims: ClaimStore,
+    ) -> None:
+        self._meters = meters
+        self._lock = threading.Lock()
+        self._file_identity = _file_identity(meters)
+        self._doubted: tuple[int, ...] | None = None  # identity of a file that loses meters
+        self._doubted_s = 0.0  # when it was first seen
+        self._checked_s = self._confirmed_s = time.monotonic()
+        self.state_clock = ClockComparison("state database", clock)
+        self.problem: str | None = None  # why the newest table is not in force; without its path
+        self._ingestor = ReadingIngestor(
+            landing=landing,
+            registry=MeterRegistry.from_meter_table(meters),
+            now=self.state_clock.agreed_now,
+            grace_s=grace_s,
+            claims=claims,
+            counts=Counter(),
+            append=MergingAppender(landing, self.state_clock.bounded_now, grace_s).append,
+        )
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self._ingestor.counts
+
+    @property
+    def table_age_s(self) -> float:
+        """Since the table in force was last found to be that of the file; it grows while the file cannot be read."""
+        return time.monotonic() - self._confirmed_s
+
+    def __call__(self) -> ReadingIngestor:
+        if time.monotonic() - self._checked_s > RELOAD_CHECK_S and self._lock.acquire(blocking=False):
+            try:
+                self._reload_if_changed()
+            finally:
+                self._checked_s = time.monotonic()
+                self._lock.release()
+        return self._ingestor
+
+    def _reload_if_changed(self) -> None:
+        try:
+            if (identity := _file_identity(self._meters)) == self._file_identity:
+                self._confirmed_s, self.problem = time.monotonic(), None
+                return
+            is_second_look = self._doubted == identity
+            if is_second_look and time.monotonic() - self._doubted_s < SECOND_LOOK_S:
+                return
+            registry = MeterRegistry.from_meter_table(self._meters)
+            losses = describe_losses(self._ingestor.registry.count_by_zone(), registry.count_by_zone())
+            if losses and not is_second_look:
+                self._doubted, self._doubted_s = identity, time.monotonic()
+                self.problem = "has lost meters: it is used if it is still the same in a minute"
+                reason = f"has {losses}: it is used if it is still the same in {SECOND_LOOK_S:.0f} s"
+                logger.warning("meter table not read", extra={"reason": reason})
+                return
+            self._ingestor.registry = registry.follow(self._ingestor.registry)
+            self._file_identity, self._confirmed_s, self._doubted = identity, time.monotonic(), None
+            self.problem = None
+            logger.info("meter table read", extra={"meters": len(self._ingestor.registry)})
+        except (MurmurateError, OSError) as error:
+            is_gone = isinstance(error, FileNotFoundError)
+            self.problem = f"{'is not there' if is_gone else 'cannot be read'}: {_TABLE_REMEDY}"
+            reason = str(error) if isinstance(error, MurmurateError) else type(error).__name__
+            logger.warning("meter table not read", extra={"reason": reason, "remedy": _TABLE_REMEDY})
+
+
+def _file_identity(path: Path) -> tuple[int, ...]:
+    """What changes when a file does; of a folder, when a file in it does."""
+    paths = [path, *sorted(path.glob("*.parquet")), *sorted(path.glob("*.csv"))] if path.is_dir() else [path]
+    stats = [file.stat() for file in paths]
+    return tuple(number for stat in stats for number in (stat.st_mtime_ns, stat.st_size, stat.st_ino))

@@ -8,14 +8,28 @@ for the time that it names, or else for that of its arrival. Some points are ref
     redelivered   it names no time and was delivered before: it is older than its arrival
     clock         it names no time and came while the clocks of the service differed
     queued        it names no time and may have waited at the broker or in a socket (`mqtt_consumer.py`)
+
+The broker delivers what was not acknowledged again, after every restart. So before a message is read that was delivered
+before, its digest is written into a small file of the landing, and removed when it has been read. A digest that is
+still there was being read when the process ended.
+
+    start             the message comes with others; the process ends
+    first restart     it comes again, marked as a duplicate; its digest is written; the process ends
+    second restart    its digest is there: the message is quarantined
+
+Only reading is covered: after it there are numbers in columns.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from hashlib import sha256
 
 import psycopg
 
@@ -23,18 +37,28 @@ from murmurate.errors import MurmurateError, ReadingError
 from murmurate.readings.batch import ReadingBatch
 from murmurate.readings.text_lines import NOTHING_READABLE
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.ingest.batch import MAX_CLOCK_SKEW_S, Receipt
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState, parse_register_reading
-from murmurate.service.ingest.decoder_pool import DecoderPool
-from murmurate.service.ingest.decoder_process import JSON_LINES, PARQUET
+from murmurate.service.ingest.decoder_pool import JSON_LINES, PARQUET, DecoderPool
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.ingest.ingestor import UNKNOWN_METER, IngestBusyError, PendingReceipt, ReadingIngestor
-from murmurate.service.ingest.message_queue import MessageAttempts, ReceivedMessage
+from murmurate.service.ingest.ingestor import (
+    MAX_CLOCK_SKEW_S,
+    UNKNOWN_METER,
+    IngestBusyError,
+    ReadingIngestor,
+    Receipt,
+)
 from murmurate.service.ingest.meter_registry import NOT_FOUND
+from murmurate.service.landing.layout import Landing
+from murmurate.service.storage.durable import PRIVATE_FILE_MODE
 
 logger = logging.getLogger(__name__)
 
 BATCH_TOPIC = "murmurate/readings"
+MAX_QUEUE_BYTES = 64 * 2**20  # of messages that wait or are being stored
+MAX_UNCONFIRMED_BYTES = 32 * 2**20  # of these: from here on messages at QoS 0 are dropped
+_OBJECT_BYTES = 512  # what a message takes in memory without its topic and its payload; 280 were measured
+_MAX_CHARACTER_BYTES = 4  # of a topic in memory
+MAX_KNOWN_DIGESTS = 1000  # of messages that have ended a process; the oldest are dropped
 MAX_MESSAGE_BYTES = 32 * 2**20
 MAX_JOINED_MESSAGE_BYTES = 16 * 1024  # smaller messages of lines are parsed together, as one body
 MAX_JOINED_BYTES = 2**20
@@ -47,20 +71,141 @@ REFUSED_POINT_PREFIX = "register_"  # of their counts: register_future
 RegisterPoint = tuple[str, RegisterReading, int]  # meter, what its register showed, when the message came [s of UTC]
 
 
-@dataclass(slots=True, kw_only=True)
-class MessageIngest:
-    """Stores what one group of messages carries. Made anew for each try."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ReceivedMessage:
+    """A message, and when it came [s of UTC]: this time stays if it must be tried again.
 
-    ingestor: ReadingIngestor
-    store: IngestStore
-    decoders: DecoderPool
-    attempts: MessageAttempts
-    _pending: list[PendingReceipt] = field(default_factory=list, init=False)
-    _points: list[RegisterPoint] = field(default_factory=list, init=False)
-    _refused_points: list[str] = field(default_factory=list, init=False)
-    _small: list[bytes] = field(default_factory=list, init=False)
-    _refused: int = field(default=0, init=False)
-    _quarantined: int = field(default=0, init=False)
+    When it came is not known (None) where the clocks of the service differed then.
+    """
+
+    topic: str
+    payload: bytes
+    received_s: int | None
+    qos: int = 1
+    mid: int = 0
+    is_duplicate: bool = False  # the broker has delivered it before
+    is_retained: bool = False  # it was published before this client subscribed
+    may_have_waited: bool = False  # at the broker or in a socket, before it came
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.topic.encode() + b"\0" + self.payload).hexdigest()
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self.payload) + _MAX_CHARACTER_BYTES * len(self.topic) + _OBJECT_BYTES
+
+
+class MessageQueue:
+    """One thread puts messages, another one takes them. A message counts until it is released."""
+
+    def __init__(self, max_bytes: int = MAX_QUEUE_BYTES, max_unconfirmed_bytes: int = MAX_UNCONFIRMED_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._max_unconfirmed_bytes = max_unconfirmed_bytes
+        self._waiting: deque[ReceivedMessage] = deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self.held_bytes = 0
+
+    def put(self, message: ReceivedMessage) -> bool:
+        """Add a message. Returns False if it is dropped.
+
+        At QoS 0 a message that has no room is dropped: the sender does not expect more. At QoS 1 the caller waits, so
+        that no more is read from the broker, which keeps what it has not sent. A message of any size fits when there
+        is no other one.
+        """
+        with self._changed:
+            if message.qos == 0 and self._is_full(message, self._max_unconfirmed_bytes):
+                return False
+            while self._is_full(message, self._max_bytes) and not self._is_closed:
+                self._changed.wait()
+            self._waiting.append(message)
+            self.held_bytes += message.held_bytes
+            self._changed.notify_all()
+        return True
+
+    def _is_full(self, message: ReceivedMessage, max_bytes: int) -> bool:
+        return bool(self.held_bytes) and self.held_bytes + message.held_bytes > max_bytes
+
+    def take(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
+        """Return the messages that wait, at most `max_messages`, once there is one; none if none comes in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed, timeout_s)
+            return [self._waiting.popleft() for _ in range(min(max_messages, len(self._waiting)))]
+
+    def release(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Make room: these messages are stored."""
+        with self._changed:
+            self.held_bytes -= sum(message.held_bytes for message in messages)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let nothing wait for room any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+
+class MessageAttempts:
+    """The attempts of one client of the broker. The file survives a process, and need not survive a power cut."""
+
+    def __init__(self, landing: Landing, client_id: str) -> None:
+        self._path = landing.root / f".mqtt-attempts-{sha256(client_id.encode()).hexdigest()[:16]}.json"
+        self._unfinished: list[str] = []  # by earlier processes, oldest first; none if the file is damaged
+        with suppress(OSError, ValueError):
+            known = json.loads(self._path.read_bytes())
+            if isinstance(known, list):
+                self._unfinished = [digest for digest in known if isinstance(digest, str)]
+        self._current: set[str] = set()
+        self._quarantined: set[str] = set()  # of this process: if its group is tried again, it stays out
+
+    def begin(self, message: ReceivedMessage) -> bool:
+        """Note that a message is about to be read. Returns False if an earlier process has ended by it."""
+        digest = message.digest
+        if digest in self._quarantined:
+            return False
+        if digest in self._unfinished:
+            self._quarantined.add(digest)
+            if not message.is_retained:  # a retained one comes again with every connection
+                self._unfinished.remove(digest)
+                self._write()
+            return False
+        self._current.add(digest)
+        self._write()
+        return True
+
+    def end(self, message: ReceivedMessage) -> None:
+        """Note that a message was read, or that the reason why it was not is not the message."""
+        self._current.discard(message.digest)
+        self._write()
+
+    def _write(self) -> None:
+        digests = [*self._unfinished, *sorted(self._current)][-MAX_KNOWN_DIGESTS:]
+        if not digests:
+            self._path.unlink(missing_ok=True)
+            return
+        part = self._path.with_name(f"{self._path.name}.part")
+        part.touch(PRIVATE_FILE_MODE)
+        part.write_text(json.dumps(digests))
+        part.replace(self._path)
+
+
+class MessageIngest:
+    """Stores what one group of messages carries. Each try has a new one."""
+
+    def __init__(
+        self, *, ingestor: ReadingIngestor, store: IngestStore, decoders: DecoderPool, attempts: MessageAttempts
+    ) -> None:
+        self.ingestor = ingestor
+        self._store = store
+        self._decoders = decoders
+        self._attempts = attempts
+        self._pending: list[Receipt] = []
+        self._points: list[RegisterPoint] = []
+        self._refused_points: list[str] = []
+        self._small: list[bytes] = []
+        self._refused = 0
+        self._quarantined = 0
 
     def ingest(self, messages: Iterable[ReceivedMessage]) -> None:
         """Store what they carry; what cannot be read is only counted. On return all of it may be acknowledged.
@@ -76,37 +221,34 @@ class MessageIngest:
             self._start_joined(body, parts)
         self._wait_until_stored()
         if self._points:
-            ingest_register_points(self.ingestor, self.store, self._points)
+            ingest_register_points(self.ingestor, self._store, self._points)
         for cause in self._refused_points:
             self.ingestor.counts[f"{REFUSED_POINT_PREFIX}{cause}"] += 1
         refused = self._refused + len(self._refused_points)
         self.ingestor.counts.update(refused=refused, mqtt_quarantined=self._quarantined)
 
     def _read_suspect(self, message: ReceivedMessage) -> None:
-        """Read a message that may have ended a process before."""
-        if not self.attempts.begin(message):
+        """Read a message that may have ended a process before, alone."""
+        if not self._attempts.begin(message):
             self._quarantined += 1
             facts = {"consumer": "mqtt", "topic": message.topic, "bytes": len(message.payload)}
             logger.warning("message quarantined", extra=facts)
             return
         try:
-            if message.topic == BATCH_TOPIC:
-                self._start_alone(message.payload)
-            else:
-                self._read(message)
+            self._read(message, alone=True)
         except RETRIED_ERRORS:
-            self.attempts.end(message)
+            self._attempts.end(message)
             raise
-        self.attempts.end(message)  # after any other error its digest stays: it ends this process
+        self._attempts.end(message)  # after any other error its digest stays: it ends this process
 
-    def _read(self, message: ReceivedMessage) -> None:
+    def _read(self, message: ReceivedMessage, *, alone: bool = False) -> None:
         payload = message.payload
         if message.topic != BATCH_TOPIC:
             self._read_point(message)
-        elif len(payload) <= MAX_JOINED_MESSAGE_BYTES and not payload.startswith(b"PAR1"):
-            self._small.append(payload)
-        else:
+        elif alone or len(payload) > MAX_JOINED_MESSAGE_BYTES or payload.startswith(b"PAR1"):
             self._start_alone(payload)
+        else:
+            self._small.append(payload)
 
     def _read_point(self, message: ReceivedMessage) -> None:
         """Read a point. One that names no time must not have waited, and the time of its arrival must be known."""
@@ -154,7 +296,7 @@ class MessageIngest:
     def _start_body(self, body: bytes) -> None:
         """Begin to store a body. If too much waits, what is pending is stored first."""
         media_type = PARQUET if body.startswith(b"PAR1") else JSON_LINES
-        batch, refused = self.decoders.parse(media_type, body, interval_s=self.ingestor.landing.interval_s)
+        batch, refused = self._decoders.parse(media_type, body, interval_s=self.ingestor.landing.interval_s)
         if len(self._pending) >= _MAX_PENDING_BATCHES:
             self._wait_until_stored()
         if self._pending:
@@ -166,7 +308,7 @@ class MessageIngest:
 
     def _wait_until_stored(self) -> None:
         while self._pending:
-            self._pending.pop().wait_until_stored()
+            self.ingestor.finish_batch(self._pending.pop())
 
 
 def join_bodies(payloads: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:

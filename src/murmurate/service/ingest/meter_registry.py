@@ -5,6 +5,7 @@ Who carries a reading that its meter signs can lose it, but not change or repeat
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from murmurate.units import BoolArray, FloatArray, IntArray
 NOT_FOUND = -1
 MAX_MASK_BYTES = 64 * 2**20  # of all masks of zones that are kept
 MAX_MASKS = 1024
+_METER_NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # a number is written in one way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,14 +84,25 @@ class MeterRegistry:
             return np.where(self.number[row] == meter, row, NOT_FOUND) if len(self.number) else row - 1
         if self.row_by_name is not None:
             return np.array([self.row_by_name.get(name, NOT_FOUND) for name in meter], np.int64)
-        return self.find_rows(np.array([_parse_meter_number(name) for name in meter], np.int64))
+        numbers = [int(name) if _METER_NUMBER.fullmatch(name) else NOT_FOUND for name in meter]
+        return self.find_rows(np.array(numbers, np.int64))
 
     def is_in_zones(self, row: IntArray, zones: Collection[str] | None) -> BoolArray:
-        """Whether each row is that of a meter in one of these zones; None: in any zone."""
+        """Whether each row is that of a meter in one of these zones; None: in any zone.
+
+        A mask depends on the table and the zones alone, so a right that was lost is never found in one.
+        """
         known: BoolArray = row != NOT_FOUND
         if zones is None or not len(self.number):
             return known
-        return known & self._zone_mask(frozenset(zones))[self.zone_index[row]]
+        allowed = frozenset(zones)
+        mask = self._masks.get(allowed)
+        if mask is None:  # the last few are kept: a client sends often
+            mask = np.array([zone in allowed for zone in self.zones], np.bool_)
+            if len(self._masks) >= MAX_MASKS or (len(self._masks) + 1) * len(mask) > MAX_MASK_BYTES:
+                self._masks.clear()
+            self._masks[allowed] = mask
+        return known & mask[self.zone_index[row]]
 
     def note_accepted(self, row: IntArray) -> None:
         """Note that readings of the meters of these rows were accepted just now."""
@@ -106,26 +119,6 @@ class MeterRegistry:
         """Whether each row is that of a meter whose readings must be signed. The cost is that of the rows alone."""
         known: BoolArray = row != NOT_FOUND
         return known & self.has_key[row] if len(self.number) else known
-
-    def _zone_mask(self, zones: frozenset[str]) -> BoolArray:
-        """Whether each zone of the table is one of these. The last few masks are kept: a client sends often.
-
-        A mask depends on the table and the zones alone, so a right that was lost is never found in one.
-        """
-        mask = self._masks.get(zones)
-        if mask is None:
-            mask = np.array([zone in zones for zone in self.zones], np.bool_)
-            if len(self._masks) >= MAX_MASKS or (len(self._masks) + 1) * len(mask) > MAX_MASK_BYTES:
-                self._masks.clear()
-            self._masks[zones] = mask
-        return mask
-
-
-def _parse_meter_number(name: str) -> int:
-    """The number that a name is, written the one way; otherwise one that no meter has."""
-    if name.isascii() and name.isdigit() and len(name) < 19 and str(int(name)) == name:
-        return int(name)
-    return NOT_FOUND
 
 
 def signed_bytes(meter: str, start_s: int, energy_wh: int) -> bytes:

@@ -30,11 +30,18 @@ from threading import Event, Lock, Thread
 from paho.mqtt.client import Client, MQTTMessage
 
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.ingest.decoder_pool import DECODERS, DecoderPool
+from murmurate.service.ingest.decoder_pool import DECODERS
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
-from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MAX_MESSAGE_BYTES, RETRIED_ERRORS, MessageIngest
-from murmurate.service.ingest.message_queue import MessageAttempts, MessageQueue, ReceivedMessage
+from murmurate.service.ingest.message_ingest import (
+    BATCH_TOPIC,
+    MAX_MESSAGE_BYTES,
+    RETRIED_ERRORS,
+    MessageAttempts,
+    MessageIngest,
+    MessageQueue,
+    ReceivedMessage,
+)
 from murmurate.service.landing.layout import Landing
 from murmurate.service.mqtt_client import REPEAT_FAILURE_S, connect_mqtt
 from murmurate.service.settings import MqttBroker
@@ -111,7 +118,6 @@ class MqttConsumer:
     store: IngestStore
     now: Callable[[], float]
     clock_speed: float = 1.0  # of `now`, against the time of the machine
-    decoders: DecoderPool = DECODERS
     queue: MessageQueue = field(default_factory=MessageQueue)
     dropped: int = field(default=0, init=False)  # messages at QoS 0 for which there was no room
     _client: Client | None = field(default=None, init=False)
@@ -222,7 +228,7 @@ class MqttConsumer:
                 MessageIngest(
                     ingestor=self.current_ingestor(),
                     store=self.store,
-                    decoders=self.decoders,
+                    decoders=DECODERS,
                     attempts=self._attempts,
                 ).ingest(messages)
             except RETRIED_ERRORS as error:
