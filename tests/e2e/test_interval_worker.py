@@ -11,7 +11,7 @@ import pytest
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
 from murmurate.service.landing.interval_manifest import is_closing, manifest_of
 from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT
-from murmurate.service.worker import interval_aggregation
+from murmurate.service.worker import interval_worker
 from tests.support.interval_workers import FIRST_S, GRACE_S, HOMES
 from tests.support.operator_cli import STEP_S
 
@@ -106,7 +106,7 @@ def test_after_a_week_readings_demand_claims_and_registers_are_gone_and_the_log_
 def test_a_state_that_is_away_for_a_moment_costs_no_price(worker_setup, monkeypatch):
     worker_setup.report(0)
     worker_setup.report(1)
-    real, calls = interval_aggregation.submit_demand, []
+    real, calls = interval_worker.submit_demand, []
 
     def away_at_first(*given):
         calls.append(given)
@@ -114,7 +114,7 @@ def test_a_state_that_is_away_for_a_moment_costs_no_price(worker_setup, monkeypa
             raise psycopg.OperationalError("gone")
         return real(*given)
 
-    monkeypatch.setattr(interval_aggregation, "submit_demand", away_at_first)
+    monkeypatch.setattr(interval_worker, "submit_demand", away_at_first)
     with pytest.raises(psycopg.OperationalError):
         worker_setup.at(0, GRACE_S)
     assert worker_setup.kinds() == []

@@ -12,7 +12,7 @@ from tests.support.operator_cli import STEP_S
 from murmurate.errors import MurmurateError
 from murmurate.service.landing.meter_table import load_shard, load_table
 from murmurate.service.storage import durable
-from murmurate.service.worker import interval_aggregation
+from murmurate.service.worker import interval_worker
 
 
 class FullDisk:
@@ -67,7 +67,7 @@ def test_any_error_in_aggregation_gives_the_forecast_on_the_same_beat(worker_set
     for number in range(len(errors)):
         worker_setup.report(number)
         with monkeypatch.context() as patch:
-            patch.setattr(interval_aggregation, "aggregate_landing", fail)
+            patch.setattr(interval_worker, "aggregate_landing", fail)
             worker_setup.at(number, GRACE_S)
         assert worker_setup.kinds() == ["fallback"] * (number + 1)
     assert causes(worker_setup) == {"other": 4, "disk": 1}
@@ -84,8 +84,8 @@ def test_readings_that_end_the_process_each_time_cost_a_measurement_and_no_price
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(interval_aggregation, "aggregate_landing", end_process)
-        for _ in range(interval_aggregation.MAX_ATTEMPTS):
+        patch.setattr(interval_worker, "aggregate_landing", end_process)
+        for _ in range(interval_worker.MAX_ATTEMPTS):
             with pytest.raises(SystemExit):
                 worker_setup.at(0, GRACE_S)
             worker_setup.worker = worker_setup.new_worker()
@@ -98,18 +98,18 @@ def test_readings_that_end_the_process_each_time_cost_a_measurement_and_no_price
 
 
 def test_attempts_of_several_workers_at_one_interval_add_up(worker_setup):
-    workers = [worker_setup.new_worker() for _ in range(interval_aggregation.MAX_ATTEMPTS)]
+    workers = [worker_setup.new_worker() for _ in range(interval_worker.MAX_ATTEMPTS)]
     for interval in range(20):
         together = threading.Barrier(len(workers))
 
         def begin(worker, interval=interval, together=together):
             together.wait(60)
-            worker._aggregation.begin_attempt(interval)
+            worker.begin_attempt(interval)
 
         with ThreadPoolExecutor(len(workers)) as threads:
             list(threads.map(begin, workers))
         with pytest.raises(MurmurateError, match=f"was begun {len(workers)} times and never finished"):
-            worker_setup.worker._aggregation.begin_attempt(interval)
+            worker_setup.worker.begin_attempt(interval)
 
 
 def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worker_setup):

@@ -2,34 +2,51 @@
 
 Any number of workers may run for the same zones: the manifest of an interval is written once, the demand is the same
 for all, and the log takes one record. If a step before the release fails, the fallback price of the plan is released.
+
+An interval that fails for a reason that may pass (a full disk) is tried again until its price is due, and its release
+waits until then. One that fails for any other reason gets its fallback price at once.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from murmurate.errors import MurmurateError
+import psycopg
+
+from murmurate.aggregation import Tally
+from murmurate.errors import MeterError, MurmurateError
+from murmurate.publisher.desired_state import ShardOpening
 from murmurate.publisher.protocol import BlockedCode
-from murmurate.service.clock import ServiceClock
+from murmurate.service.aggregation.job import ShardTask, aggregate_landing, run_task
+from murmurate.service.aggregation.submit_demand import submit_demand, terms_by_zone
+from murmurate.service.clock import ReleaseSchedule, ServiceClock
 from murmurate.service.clock_comparison import ClockComparison
 from murmurate.service.ingest.ingest_store import IngestStore
-from murmurate.service.landing.layout import Landing
+from murmurate.service.landing.interval_manifest import check_not_purged, close_interval
+from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.maintenance import DamageScan, purge_landing
+from murmurate.service.landing.meter_file import table_size
+from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
+from murmurate.service.landing.table_in_force import TableInForce
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.session import SESSION_TIMEOUT_S, ClockReading
 from murmurate.service.watchdog import report_progress
-from murmurate.service.worker.figures import WorkerFigures, error_reason
-from murmurate.service.worker.interval_aggregation import IntervalAggregation
+from murmurate.service.worker.figures import WorkerFigures, error_cause, error_reason, may_pass
 from murmurate.service.worker.publisher_context import LOG_CLOCK, PublisherContext
-from murmurate.service.worker.zone_warnings import warn_of_short_leads
+from murmurate.service.worker.zone_warnings import warn_of_household_counts, warn_of_short_leads
+from murmurate.types import Demand
 from murmurate.units import SECONDS_PER_DAY
 
 logger = logging.getLogger(__name__)
 
+RELEASE_TIME_S = 60.0  # what a release may take: aggregation is given up this long before the price is due
+SLOW_TABLE_BYTES_PER_S = 200_000  # watchdog allowance for the size of the meter table: 150 s for a million meters
+MAX_ATTEMPTS = 3  # of processes that ended while they aggregated the same interval: the next one does not try
+MAX_SHARES = 1000  # zones whose share of meters is reported, those with the smallest share first
 PURGE_EVERY_S = 1800  # nothing is kept longer than keep_days and an hour, also if one purge fails
 RETRY_AFTER_S = 300  # a purge that left something
 _NEVER_S = float("-inf")
@@ -54,28 +71,26 @@ class IntervalWorker:
     timeout_s: float = 30.0
     beat_every_s: float = 1.0
     figures: WorkerFigures = field(default_factory=WorkerFigures)
-    _aggregation: IntervalAggregation = field(init=False)
-    _damage_scan: DamageScan = field(init=False)
+    _last_tried: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that aggregation was begun for
+    _waiting: dict[int, str] = field(default_factory=dict, init=False)  # intervals to try again, and why they failed
     _last_released: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that every shard has decided
+    _zones_without_meters: frozenset[str] = field(default=frozenset(), init=False)  # open, and not in the meter table
+    _count_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by zone: households do not fit its plan
+    _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
+    _share_reported: dict[str, float] = field(default_factory=dict, init=False)  # of the meters of each zone
+    _feed: dict[str, int] = field(default_factory=dict, init=False)  # of the last interval: readings, and expected ones
+    _table: TableInForce = field(init=False)
+    _damage_scan: DamageScan = field(init=False)
     _state_clock: ClockComparison = field(init=False)
     _log_clock: ClockComparison = field(init=False)
-    _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
     _next_purge_s: float = field(default=_NEVER_S, init=False)
     _beat_s: float = field(default=_NEVER_S, init=False)  # monotonic, of the last heartbeat
 
     def __post_init__(self) -> None:
+        self._table = TableInForce(self.landing, self.meters)
         self._damage_scan = DamageScan(self.landing)
         self._state_clock = ClockComparison("state database", self.clock)
         self._log_clock = ClockComparison("log", self.clock)
-        self._aggregation = IntervalAggregation(
-            landing=self.landing,
-            meters=self.meters,
-            state=self.context.state,
-            clock=self.clock,
-            grace_s=self.grace_s,
-            quorum=self.quorum,
-            figures=self.figures,
-        )
 
     def run_once(self) -> None:
         """Do what is due. Call it in every release slot: most of the time there is nothing to do."""
@@ -83,7 +98,7 @@ class IntervalWorker:
         due = int((now - self.grace_s) // self.landing.interval_s) - 1
         self._follow_clock(due)
         try:
-            aggregated = self._aggregation.aggregate_due(due, now)
+            aggregated = self._aggregate_due(due, now)
             if aggregated > self._last_released:
                 self._release_due(aggregated, now)
         finally:  # an error that prevents a release must not keep old readings
@@ -108,19 +123,140 @@ class IntervalWorker:
         if due < self._last_released:
             logger.warning("clock set back", extra={"intervals": self._last_released - due})
             self._last_released = due - 1
-        self._aggregation.follow_clock(due)
+        if due < self._last_tried:
+            self._last_tried = due - 1
+            self._waiting = {interval: reason for interval, reason in self._waiting.items() if interval < due}
         if self._next_purge_s > self.clock.now() + PURGE_EVERY_S:  # it was planned by a clock that was ahead
             self._next_purge_s = _NEVER_S
 
+    def _aggregate_due(self, due: int, now: float) -> int:
+        """Aggregate each interval up to `due` that may still get a price. Returns up to which one to release.
+
+        Without the state there is no release either: its error is raised, and the next call tries again.
+        """
+        if due <= self._last_tried and not self._waiting:
+            return self._last_tried
+        shards = self.context.state.shards()
+        longest_lead = max((opening.lead for opening in shards.values()), default=0)
+        schedule = ReleaseSchedule(interval_s=self.landing.interval_s, lead_intervals=longest_lead)
+        first = min(due, schedule.first_in_time(now))
+        waiting = [interval for interval in self._waiting if interval >= first]
+        self._waiting = {interval: self._waiting[interval] for interval in waiting}
+        for interval in [*waiting, *range(max(self._last_tried + 1, first), due + 1)]:
+            self._try_interval(interval, now, shards)
+            self._last_tried = max(self._last_tried, interval)
+        self._last_tried = max(self._last_tried, due)
+        return min(self._waiting, default=self._last_tried + 1) - 1
+
+    def _try_interval(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> None:
+        """Aggregate an interval. If that fails, keep it for the next call or give it up."""
+        report_progress(self._long_step_s())
+        began_s, name = time.monotonic(), interval_name(interval * self.landing.interval_s)
+        try:
+            self._aggregate(interval)
+        except psycopg.Error:
+            raise
+        except Exception as error:  # noqa: BLE001  after any error the fallback price must be released in time
+            facts = {"interval": name, "reason": error_reason(error)}
+            if not (may_pass(error) and self._has_time(interval, now, shards)):
+                self._waiting.pop(interval, None)
+                self.figures.not_aggregated[error_cause(error)] += 1
+                logger.warning("not aggregated", extra=facts)
+            elif self._waiting.get(interval) != facts["reason"]:
+                self._waiting[interval] = facts["reason"]
+                logger.warning("not aggregated yet", extra=facts)
+        else:
+            self._waiting.pop(interval, None)
+            self.figures.aggregation.observe(time.monotonic() - began_s)
+        finally:
+            self.figures.table_problem = self._table.problem
+            report_progress()
+        self.context.state.finish_aggregation(self.landing.interval_s, interval)
+
+    def _long_step_s(self) -> float:
+        """How long reading the table, closing or summing may take on a machine that is busy [s]."""
+        return table_size(self.meters) / SLOW_TABLE_BYTES_PER_S
+
+    def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
+        """Whether there is time to try again before the price must be released."""
+        step_s = self.landing.interval_s
+        leads = [opening.lead for opening in shards.values() if opening.interval_s == step_s]
+        due_s = self.clock.wall_at((interval + min(leads, default=0)) * step_s)
+        window_s = due_s - self.clock.wall_at((interval + 1) * step_s + self.grace_s)
+        return due_s - self.clock.wall_at(now) > min(RELEASE_TIME_S, window_s / 2)
+
+    def begin_attempt(self, interval: int) -> None:
+        """Count attempts across restarts: readings that end the process each time must not cost every price."""
+        count = self.context.state.begin_aggregation(self.landing.interval_s, interval)
+        if count > MAX_ATTEMPTS:
+            allowed = f"must not end the worker: it was begun {count - 1} times and never finished"
+            raise MurmurateError("aggregation", interval_name(interval * self.landing.interval_s), allowed)
+
+    def _aggregate(self, interval: int) -> None:
+        start_s = interval * self.landing.interval_s
+        if interval not in self._waiting:
+            self.begin_attempt(interval)
+        table = self._table.choose(interval)
+        report_progress(self._long_step_s())
+        manifest = close_interval(self.landing, start_s, table.version, sharded=table.sharded)
+        check_not_purged(manifest)
+        if manifest.table_version != table.version:
+            table = pinned_table(self.landing, manifest.table_version)
+        try:
+            demands = aggregate_landing(self.landing, table, [manifest], self._run_tasks)
+        except MeterError:  # a pinned table that is damaged is written again where the operator's file is still it
+            if pin_table(self.landing, self.meters).version != table.version:
+                raise
+            restored = pin_table(self.landing, self.meters, rewrite=True)
+            demands = aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
+        unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum)
+        demand = demands[start_s]
+        self._note_zones(table, demand, interval)
+        counts = {
+            "reported": int(demand.reported.sum()),
+            "imputed": int(demand.imputed.sum()),
+            "unknown_meter": demand.unknown_meter,
+            "wrong_interval": demand.wrong_interval,
+        }
+        blocked = {"blocked": len(unusable), "reasons": dict(sorted(unusable.items())[:5])}
+        logger.info("aggregated", extra={"interval": interval_name(start_s), **counts, **blocked})
+
+    def _run_tasks(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
+        for task in tasks:
+            report_progress(self._long_step_s())
+            yield from run_task(task)
+
+    def _note_zones(self, table: MeterTable, demand: Demand, interval: int) -> None:
+        """Note which open zones have no meter or another number of them, and how many meters have reported."""
+        state, step_s = self.context.state, self.landing.interval_s
+        is_here = {shard for shard, opening in state.shards().items() if opening.interval_s == step_s}
+        opened = {zone for zone, (shard, _) in state.zones().items() if shard in is_here}
+        without = frozenset(opened.difference(table.zones))
+        if without - self._zones_without_meters:
+            logger.warning("zones without meters", extra={"count": len(without), "zones": sorted(without)[:5]})
+        self._zones_without_meters = without
+        households = zip(table.zones, table.households or [0] * len(table.zones), strict=True)
+        in_table = {zone: count for zone, count in households if zone in opened and count}
+        planned = {zone: 0 if terms is None else terms.household_count for zone, terms in terms_by_zone(state).items()}
+        off = warn_of_household_counts(planned, in_table)
+        _log_new("households do not fit plans", off, self._count_warnings)
+        self._count_warnings = off
+        closed = state.closed_zones()  # whose meters may be in the table for a while
+        counts = zip(demand.zones, demand.reported.tolist(), demand.imputed.tolist(), strict=True)
+        heard = {zone: (reported, reported + imputed) for zone, reported, imputed in counts if zone not in closed}
+        reported, expected = (sum(column) for column in zip(*heard.values(), strict=True)) if heard else (0, 0)
+        self._feed = {"interval": interval, "reported": reported, "expected": expected}
+        shares = {zone: round(reported / max(expected, 1), 4) for zone, (reported, expected) in heard.items()}
+        self._share_reported = dict(sorted(shares.items(), key=lambda share: (share[1], share[0]))[:MAX_SHARES])
+
     def _release_due(self, until: int, now: float) -> None:
-        failed: set[str] = set()
         try:  # a rotation takes effect with the next release; where the folder is damaged, the keys so far are used
             self.context.reload_keyring()
         except (MurmurateError, OSError) as error:
             logger.warning("keys not read", extra={"reason": error_reason(error)})
         began_s = self.clock.now()
         desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
-        outcome = self.context.make_publisher().publish(desired, timeout_s=self.timeout_s, on_failure=failed.add)
+        outcome, failed = self.context.publish(desired, self.timeout_s)
         reasons = {name: reason.text for name, reason in (outcome.blocked | outcome.blocked_zones).items()}
         reasons = self.context.explain_unfinished(desired, outcome) | reasons
         if LOG_CLOCK in reasons:
@@ -148,9 +284,8 @@ class IntervalWorker:
                 self.figures.lateness.observe(max(0.0, now + self.clock.now() - began_s - deadline_s))
         report |= {"interval_s": self.landing.interval_s, "warnings": _first_reasons(warnings, _MAX_WARNINGS)}
         report |= {"zone_warnings": _first_reasons(zone_warnings, _MAX_WARNINGS)}
-        report |= {"zones_without_meters": len(self._aggregation.zones_without_meters)}
-        report |= {"meters": str(self._aggregation.meters.resolve())}
-        report |= {"share_reported": self._aggregation.share_reported, "feed": self._aggregation.feed}
+        report |= {"zones_without_meters": len(self._zones_without_meters), "meters": str(self.meters.resolve())}
+        report |= {"share_reported": self._share_reported, "feed": self._feed}
         self.context.state.record_heartbeat(WORKER_HEARTBEAT, report)
 
     def _warnings(self) -> dict[str, str]:
@@ -161,8 +296,7 @@ class IntervalWorker:
             damage = self._damage_scan.find_damage()
         except Exception as error:  # noqa: BLE001  the release is made; a strange file must not keep its report
             damage = {"landing": error_reason(error)}
-        if damage.keys() - self.figures.damage.keys():
-            logger.warning("damaged files", extra={"count": len(damage), "reasons": _first_reasons(damage)})
+        _log_new("damaged files", damage, self.figures.damage)
         self.figures.damage = damage
         problem = self.figures.table_problem
         table = {} if problem is None else {"meter table": f"{problem[0]}: {problem[1]}"}
@@ -171,19 +305,17 @@ class IntervalWorker:
     def _zone_warnings(self) -> dict[str, str]:
         """Zones and shards whose prices are useless, or will be after a restart, with the reason."""
         late = warn_of_short_leads(self.context.state.shards(), self.grace_s)
-        if late.keys() - self._lead_warnings.keys():
-            logger.warning("grace longer than lead", extra={"count": len(late), "reasons": _first_reasons(late)})
+        _log_new("grace longer than lead", late, self._lead_warnings)
         self._lead_warnings = late
         without = "has no meter in the meter table: its fallback price is released"
-        no_meters = dict.fromkeys(sorted(self._aggregation.zones_without_meters), without)
+        no_meters = dict.fromkeys(sorted(self._zones_without_meters), without)
         damaged = {}  # plans that are damaged in the state, while this process still has them in memory
         if plans := self.context.state.find_damaged_plans():
-            words = (
-                "its plan is damaged in the state, and after a restart its price is withheld: murmurate zone open with "
-            )
-            words += "its plan.json restores it"
-            damaged = {zone: words for zone, plan in self.context.state.plan_by_zone().items() if plan in plans}
-        return late | no_meters | self._aggregation.household_count_warnings | damaged
+            words = "its plan is damaged in the state, and after a restart its price is withheld"
+            remedy = "murmurate zone open with its plan.json restores it"
+            zones = self.context.state.plan_by_zone()
+            damaged = {zone: f"{words}: {remedy}" for zone, plan in zones.items() if plan in plans}
+        return late | no_meters | self._count_warnings | damaged
 
     def purge(self, now: float) -> bool:
         """Delete readings, demand, claims of signed readings and points of silent registers older than `keep_days`.
@@ -228,3 +360,9 @@ class IntervalWorker:
 
 def _first_reasons(reasons: Mapping[str, str], max_count: int = 5) -> dict[str, str]:
     return dict(list(reasons.items())[:max_count])
+
+
+def _log_new(event: str, warnings: Mapping[str, str], before: Mapping[str, str]) -> None:
+    """Log warnings if there is one that was not there before."""
+    if warnings.keys() - before.keys():
+        logger.warning(event, extra={"count": len(warnings), "reasons": _first_reasons(warnings)})
