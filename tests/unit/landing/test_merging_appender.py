@@ -26,6 +26,7 @@ from tests.support.sample_landings import (
     no_waiting,
     readings,
 )
+from tests.support.waiting import wait_until
 
 from murmurate.service.landing import append
 from murmurate.service.landing.append import MergingAppender
@@ -200,19 +201,12 @@ def test_the_background_thread_merges_cleans_and_ends(tmp_path, monkeypatch):
     appender = MergingAppender(landing, lambda: DEADLINE_S - 1, GRACE_S)
     for number in range(8):
         appender.append(START_S, readings([Row(0, number)]))
-    wait_until(lambda: any("merged" in name for name in files_of(landing)))
-    wait_until(lambda: appender._runs and all(run.parts == run.merged_parts for run in appender._runs.values()))
+    assert wait_until(lambda: any("merged" in name for name in files_of(landing)))
+    assert wait_until(lambda: appender._runs and all(run.parts == run.merged[-1] for run in appender._runs.values()))
     close_interval(landing, START_S, table.version)
-    wait_until(lambda: appender._thread is None)
+    assert wait_until(lambda: appender._thread is None)
     assert len(files_of(landing)) == 1
     assert close_and_aggregate(landing, table)[START_S].readings == 8
-
-
-def wait_until(holds):
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def _append_and_merge(number, root):

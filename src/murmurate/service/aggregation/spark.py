@@ -161,8 +161,19 @@ def aggregate_table(
 
 def _tally_partition(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: the tally of each shard and interval that comes by, in their order."""
+
+    def split_batches() -> Iterator[tuple[int, int, Readings]]:
+        """Cut batches where a shard or an interval ends."""
+        for batch in batches:
+            shard, start_us, meter, energy_wh = (column.to_numpy() for column in batch.columns)
+            ends = np.flatnonzero((np.diff(shard) != 0) | (np.diff(start_us) != 0)) + 1
+            for begin, end in pairwise([0, *ends.tolist(), len(shard)]):
+                if begin < end:
+                    readings = Readings(meter=meter[begin:end], energy_wh=energy_wh[begin:end])
+                    yield int(shard[begin]), int(start_us[begin]), readings
+
     known = load_table(Path(folder)).shards
-    for number, pieces in groupby(_split_batches(batches), key=lambda piece: piece[0]):
+    for number, pieces in groupby(split_batches(), key=lambda piece: piece[0]):
         if number not in known:
             continue
         shard = load_shard(Path(folder), number)
@@ -170,14 +181,3 @@ def _tally_partition(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator
             part = tally_readings((readings for *_, readings in group), shard)
             blob = encode_tally(start_us // MICROSECONDS_PER_SECOND, part)
             yield pa.record_batch([pa.array([blob], pa.binary())], names=["tally"])
-
-
-def _split_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, Readings]]:
-    """Batches cut where a shard or an interval ends."""
-    for batch in batches:
-        shard, start_us, meter, energy_wh = (column.to_numpy() for column in batch.columns)
-        ends = np.flatnonzero((np.diff(shard) != 0) | (np.diff(start_us) != 0)) + 1
-        for begin, end in pairwise([0, *ends.tolist(), len(shard)]):
-            readings = Readings(meter=meter[begin:end], energy_wh=energy_wh[begin:end])
-            if len(readings):
-                yield int(shard[begin]), int(start_us[begin]), readings

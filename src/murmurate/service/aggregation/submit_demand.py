@@ -43,17 +43,11 @@ def terms_by_zone(state: PostgresStateStore) -> dict[str, ReleaseTerms | None]:
 def releasable_demand(
     demand: Demand, terms: Mapping[str, ReleaseTerms | None], interval_s: int, quorum: float
 ) -> tuple[Demand, dict[str, str]]:
-    """The demand of the zones that may be released from it, and the other zones, with the reason."""
-    reasons = _below_quorum(demand, quorum) | unusable_zones(demand, terms, interval_s)
-    return _without_zones(demand, reasons), reasons
-
-
-def unusable_zones(demand: Demand, terms: Mapping[str, ReleaseTerms | None], interval_s: int) -> dict[str, str]:
-    """Zones whose demand the publisher must not get, with the reason.
+    """The demand of the zones that may be released from it, and the other zones, with the reason.
 
     The noise of a plan hides households of its kinds up to their bounds; one that may add more would not be hidden.
     """
-    reasons = {}
+    reasons = _below_quorum(demand, quorum)
     for row, zone in enumerate(demand.zones):
         plan = terms.get(zone)
         if plan is None:
@@ -62,7 +56,7 @@ def unusable_zones(demand: Demand, terms: Mapping[str, ReleaseTerms | None], int
             reasons[zone] = f"is planned for intervals of {plan.interval_s} s, not {interval_s} s"
         elif (reason := plan.not_hidden_reason(demand.bounds_at(row))) is not None:
             reasons[zone] = reason
-    return reasons
+    return _without_zones(demand, reasons), reasons
 
 
 def _below_quorum(demand: Demand, quorum: float) -> dict[str, str]:

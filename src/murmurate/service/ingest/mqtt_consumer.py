@@ -23,7 +23,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import inf
 from threading import Event, Lock, Thread
 
@@ -107,41 +106,47 @@ class DeliveryFence:
         return 0 <= now_s - sent_s < self.tolerance_s
 
 
-@dataclass(slots=True, kw_only=True)
 class MqttConsumer:
-    """Messages wait until a thread has stored what they carry; then they are acknowledged, as many at once as came."""
+    """Messages wait until a thread has stored what they carry; then they are acknowledged, as many at once as came.
 
-    broker: MqttBroker
-    client_id: str
-    landing: Landing
-    current_ingestor: Callable[[], ReadingIngestor]
-    store: IngestStore
-    now: Callable[[], float]
-    clock_speed: float = 1.0  # of `now`, against the time of the machine
-    queue: MessageQueue = field(default_factory=MessageQueue)
-    dropped: int = field(default=0, init=False)  # messages at QoS 0 for which there was no room
-    _client: Client | None = field(default=None, init=False)
-    fence: DeliveryFence = field(init=False)
-    _attempts: MessageAttempts = field(init=False)
-    _stopped: Event = field(default_factory=Event, init=False)
+    `clock_speed` is that of `now`, the time of the service, against the time of the machine.
+    """
 
-    def __post_init__(self) -> None:
-        self.fence = DeliveryFence(self.landing.interval_s)
-        self._attempts = MessageAttempts(self.landing, self.client_id)
+    def __init__(
+        self,
+        *,
+        broker: MqttBroker,
+        client_id: str,
+        landing: Landing,
+        current_ingestor: Callable[[], ReadingIngestor],
+        store: IngestStore,
+        now: Callable[[], float],
+        clock_speed: float = 1.0,
+        queue: MessageQueue | None = None,
+    ) -> None:
+        self._broker = broker
+        self._client_id = client_id
+        self._current_ingestor = current_ingestor
+        self._now = now
+        self._clock_speed = clock_speed
+        self.store = store
+        self.queue = queue or MessageQueue()
+        self.dropped = 0  # messages at QoS 0 for which there was no room
+        self.fence = DeliveryFence(landing.interval_s)
+        self.fence_topic = f"{FENCE_TOPIC}/{client_id}"
+        self._client: Client | None = None
+        self._attempts = MessageAttempts(landing, client_id)
+        self._stopped = Event()
 
     @property
     def is_connected(self) -> bool:
         return self._client is not None and self._client.is_connected()
 
-    @property
-    def fence_topic(self) -> str:
-        return f"{FENCE_TOPIC}/{self.client_id}"
-
     def run(self) -> None:
         """Take messages until `stop`."""
         client = self._client = connect_mqtt(
-            self.broker,
-            self.client_id,
+            self._broker,
+            self._client_id,
             topics=(BATCH_TOPIC, REGISTER_TOPIC_FILTER, self.fence_topic),
             on_message=self._receive_message,
             max_message_bytes=MAX_MESSAGE_BYTES,
@@ -201,13 +206,13 @@ class MqttConsumer:
     def _known_time(self) -> float | None:
         """The time of the service [s of UTC]; None while its clocks differ."""
         try:
-            return self.now()
+            return self._now()
         except ClockDifferenceError:
             return None
 
     def _send_fences(self, client: Client) -> None:
         """Send a fence whenever the last one has returned, or has taken too long."""
-        pause_s, said_s = self.fence.tolerance_s / FENCES_PER_TOLERANCE / self.clock_speed, -inf
+        pause_s, said_s = self.fence.tolerance_s / FENCES_PER_TOLERANCE / self._clock_speed, -inf
         while not self._stopped.wait(pause_s):
             now_s = self._known_time()
             if now_s is None or not client.is_connected():
@@ -226,7 +231,7 @@ class MqttConsumer:
         while not self._stopped.is_set():
             try:
                 MessageIngest(
-                    ingestor=self.current_ingestor(),
+                    ingestor=self._current_ingestor(),
                     store=self.store,
                     decoders=DECODERS,
                     attempts=self._attempts,

@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -78,20 +77,19 @@ def join_readings(parts: Sequence[Readings]) -> Readings:
     )
 
 
-@dataclass(slots=True, eq=False)
 class _FileRun:
     """The small files that this process has appended to one shard of one interval, and their readings."""
 
-    start_s: int
-    folder: Path
-    name: str = field(default_factory=new_run_name)
-    readings: list[Readings] = field(default_factory=list)  # of the parts, in order; merged ones are joined
-    reading_count: int = 0
-    parts: int = 0
-    merged_parts: int = 0
-    merged_names: list[str] = field(default_factory=list)  # the last one replaces the others
-    merged_reading_count: int = 0
-    changed_s: float = 0.0  # monotonic, of the last part
+    def __init__(self, start_s: int, folder: Path) -> None:
+        self.start_s = start_s
+        self.folder = folder
+        self.name = new_run_name()
+        self.readings: list[Readings] = []  # of the parts, in order; merged ones are joined
+        self.reading_count = 0
+        self.parts = 0
+        self.merged = [0]  # parts in each merged file; the last one replaces the others
+        self.merged_reading_count = 0
+        self.changed_s = 0.0  # monotonic, of the last part
 
 
 class MergingAppender:
@@ -129,8 +127,11 @@ class MergingAppender:
             if is_closing(self._landing, start_s) or self._now() > self._deadline_s(start_s) + _MAX_HOLD_S:
                 self._drop_closed_runs(start_s, own)
                 continue
+            is_last_time = self._now() >= self._deadline_s(start_s) - DEADLINE_MARGIN_S
             for run in own:
-                if self._is_due(run):
+                is_at_rest = time.monotonic() - run.changed_s >= QUIET_S
+                is_large = run.reading_count >= 2 * run.merged_reading_count + MAX_SMALL_FILE_READINGS
+                if run.parts - run.merged[-1] >= MIN_PARTS_TO_MERGE and (is_at_rest or is_large or is_last_time):
                     self._merge_run(run)
 
     def _write_shard(self, start_s: int, shard: int, readings: Readings) -> None:
@@ -167,28 +168,17 @@ class MergingAppender:
     def _deadline_s(self, start_s: int) -> float:
         return start_s + self._landing.interval_s + self._grace_s
 
-    def _is_due(self, run: _FileRun) -> bool:
-        """Whether to merge now: a run at rest, one whose unmerged readings outweigh the merged ones, or a last time."""
-        if run.parts - run.merged_parts < MIN_PARTS_TO_MERGE:
-            return False
-        return (
-            time.monotonic() - run.changed_s >= QUIET_S
-            or run.reading_count >= 2 * run.merged_reading_count + MAX_SMALL_FILE_READINGS
-            or self._now() >= self._deadline_s(run.start_s) - DEADLINE_MARGIN_S
-        )
-
     def _merge_run(self, run: _FileRun) -> None:
         with self._lock:
             pieces, parts = list(run.readings), run.parts
         joined = join_readings(pieces)
         order = np.argsort(joined.meter, kind="stable")
         merged = Readings(meter=joined.meter[order], energy_wh=joined.energy_wh[order])
-        name = merged_name(run.name, parts)
-        write_readings_file(run.folder / name, run.start_s, merged)
+        write_readings_file(run.folder / merged_name(run.name, parts), run.start_s, merged)
         with self._lock:
-            run.merged_names.append(name)
+            run.merged.append(parts)
             run.readings[: len(pieces)] = [merged]
-            run.merged_parts, run.merged_reading_count = parts, len(merged)
+            run.merged_reading_count = len(merged)
 
     def _drop_closed_runs(self, start_s: int, runs: list[_FileRun]) -> None:
         """Let go of the runs of an interval that takes no readings any more, once it is decided what counts."""
@@ -202,9 +192,10 @@ class MergingAppender:
             self._held_readings = sum(run.reading_count for run in (*self._runs.values(), *self._ended))
         counted = {file.path for file in manifest.files} if manifest else set()
         for run in runs:  # delete what a merged file replaces, if the manifest counts the merged file
-            *replaced, newest = run.merged_names or [""]
-            if newest and (run.folder / newest).relative_to(self._landing.root).as_posix() in counted:
-                for name in (*replaced, *(part_name(run.name, number) for number in range(run.merged_parts))):
+            *replaced, newest = run.merged
+            if (run.folder / merged_name(run.name, newest)).relative_to(self._landing.root).as_posix() in counted:
+                names = [merged_name(run.name, parts) for parts in replaced]
+                for name in (*names, *(part_name(run.name, number) for number in range(newest))):
                     (run.folder / name).unlink(missing_ok=True)
 
     def _run_thread(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,11 +32,8 @@ class IntervalManifest:
     purged: bool = False
 
     def to_json(self) -> bytes:
-        document = {
-            "murmurate_manifest": _MANIFEST_FORMAT,
-            "interval": interval_name(self.start_s),
-            "meters": self.table_version,
-        }
+        head = {"murmurate_manifest": _MANIFEST_FORMAT, "interval": interval_name(self.start_s)}
+        document = head | {"meters": self.table_version}
         document |= {"files": [asdict(file) for file in self.files], "unfinished": self.unfinished}
         return (json.dumps(document | {"purged": self.purged}, indent=1) + "\n").encode()
 
@@ -69,46 +66,29 @@ def close_interval(landing: Landing, start_s: int, table_version: str, *, sharde
         return manifest
     durable.make_directory(landing.root / CLOSED_FOLDER)
     durable.write_once(closing_mark_path(landing, start_s), b"")
-    files, unfinished = _counted_files(landing, start_s, sharded=sharded)
+    files: list[LandedFile] = []
+    unfinished: list[str] = []
+
+    def add_file(path: str) -> bool:
+        if (landed := fingerprint_file(landing.root, landing.root / path)) is None:
+            unfinished.append(path)
+            return False
+        if landed.shard is None and sharded:
+            raise ReadingError(path, "in no shard", "must lie in a folder such as shard=0: the table has several")
+        files.append(landed)
+        return True
+
+    for path in _unmerged_files(landing, start_s, add_file):
+        add_file(path)
     manifest = IntervalManifest(
-        start_s=start_s, table_version=table_version, files=tuple(files), unfinished=tuple(unfinished)
+        start_s=start_s,
+        table_version=table_version,
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        unfinished=tuple(sorted(unfinished)),
     )
     if durable.write_once(manifest_path(landing, start_s), manifest.to_json()):
         return manifest
     return IntervalManifest.from_file(manifest_path(landing, start_s))
-
-
-def _counted_files(landing: Landing, start_s: int, *, sharded: bool) -> tuple[list[LandedFile], list[str]]:
-    """The files of an interval as they are now: those that count, and the names of those that are not whole.
-
-    A part of a run does not count where a whole merged file holds it (`readings_file`).
-    """
-    files: list[LandedFile] = []
-    unfinished: list[str] = []
-
-    def add_file(directory: Path, name: str) -> bool:
-        path = directory / name
-        if (landed := fingerprint_file(landing.root, path)) is None:
-            unfinished.append(path.relative_to(landing.root).as_posix())
-            return False
-        if landed.shard is None and sharded:
-            raise ReadingError(
-                landed.path, "in no shard", "must lie in a folder such as shard=0: the table has several"
-            )
-        files.append(landed)
-        return True
-
-    for directory, names in _readings_folders(landing.interval_folder(start_s)):
-        merged_parts: dict[str, int] = {}
-        merged = list_merged(names)
-        for run, parts, name in merged:
-            if run not in merged_parts and add_file(directory, name):
-                merged_parts[run] = parts
-        seen = {name for _, _, name in merged}
-        for name in names:
-            if name not in seen and not is_replaced(name, merged_parts):
-                add_file(directory, name)
-    return sorted(files, key=lambda file: file.path), sorted(unfinished)
 
 
 def manifest_of(landing: Landing, start_s: int) -> IntervalManifest | None:
@@ -132,37 +112,36 @@ def check_not_purged(manifest: IntervalManifest) -> None:
 def late_files(landing: Landing, manifest: IntervalManifest) -> list[str]:
     """Files that came after the interval was closed. A merged file is none: its parts are there, or it counts."""
     counted = {file.path for file in manifest.files}
-    late = []
-    for directory, names in _readings_folders(landing.interval_folder(manifest.start_s)):
-        folder = directory.relative_to(landing.root).as_posix()
+    return [path for path in _unmerged_files(landing, manifest.start_s, counted.__contains__) if path not in counted]
+
+
+def _unmerged_files(landing: Landing, start_s: int, use_merged: Callable[[str], bool]) -> Iterator[str]:
+    """Paths of the files of readings of an interval that are not merged, in order, without what a merged file replaces.
+
+    `use_merged` gets the path of a merged file, those with the most parts first, and returns whether it counts: then it
+    replaces its parts (`readings_file`). Names that begin with a dot or an underscore are temporary files of a writer.
+    A folder that cannot be read is an error: an interval must not be closed without what is in it.
+    """
+    folder = landing.interval_folder(start_s)
+    if not folder.exists():
+        return
+
+    def raise_error(error: OSError) -> None:
+        raise error
+
+    for directory, folders, found in os.walk(folder, onerror=raise_error):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        names = sorted(name for name in found if name.endswith(".parquet") and not name.startswith((".", "_")))
+        prefix = Path(directory).relative_to(landing.root).as_posix()
         merged = list_merged(names)
         merged_parts: dict[str, int] = {}
         for run, parts, name in merged:
-            if f"{folder}/{name}" in counted:
-                merged_parts.setdefault(run, parts)
+            if run not in merged_parts and use_merged(f"{prefix}/{name}"):
+                merged_parts[run] = parts
         skipped = {name for _, _, name in merged}
-        late += [f"{folder}/{name}" for name in names if name not in skipped and not is_replaced(name, merged_parts)]
-    return [path for path in late if path not in counted]
-
-
-def _readings_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with the names of their files of readings, in order.
-
-    Names that begin with a dot or an underscore are temporary files of a writer. A folder that cannot be read is an
-    error: an interval must not be closed without what is in it.
-    """
-    if not folder.exists():
-        return
-    for directory, folders, names in os.walk(folder, onerror=_raise_error):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        yield (
-            Path(directory),
-            sorted(name for name in names if name.endswith(".parquet") and not name.startswith((".", "_"))),
-        )
-
-
-def _raise_error(error: OSError) -> None:
-    raise error
+        for name in names:
+            if name not in skipped and not is_replaced(name, merged_parts):
+                yield f"{prefix}/{name}"
 
 
 def manifest_path(landing: Landing, start_s: int) -> Path:

@@ -71,7 +71,15 @@ def purge_landing(landing: Landing, before_s: int, on_progress: Callable[[], Non
             decided.add(start_s)
     for start_s in sorted(start_s for start_s in decided if start_s < before_s):
         with result.collect_failure(f"interval={interval_name(start_s)}"):
-            _purge_interval(landing, start_s)
+            path, manifest = manifest_path(landing, start_s), _readable_manifest(landing, start_s)
+            if manifest is None or not manifest.purged:
+                if path.is_dir():
+                    shutil.rmtree(path)
+                version = "" if manifest is None else manifest.table_version
+                purged = IntervalManifest(start_s=start_s, table_version=version, files=(), purged=True)
+                durable.write_file(path, purged.to_json())
+            _delete(landing.interval_folder(start_s))
+            _delete(closing_mark_path(landing, start_s))
             result.intervals += start_s in landed
         on_progress()
     for name in misnamed:
@@ -84,19 +92,6 @@ def purge_landing(landing: Landing, before_s: int, on_progress: Callable[[], Non
     durable.fsync_directory(landing.root)
     _purge_tables(landing, before_s, result)
     return result
-
-
-def _purge_interval(landing: Landing, start_s: int) -> None:
-    folder, path = landing.interval_folder(start_s), manifest_path(landing, start_s)
-    manifest = _readable_manifest(landing, start_s)
-    if manifest is None or not manifest.purged:
-        version = "" if manifest is None else manifest.table_version
-        if path.is_dir():
-            shutil.rmtree(path)
-        purged = IntervalManifest(start_s=start_s, table_version=version, files=(), purged=True)
-        durable.write_file(path, purged.to_json())
-    _delete(folder)
-    _delete(closing_mark_path(landing, start_s))
 
 
 def _readable_manifest(landing: Landing, start_s: int) -> IntervalManifest | None:

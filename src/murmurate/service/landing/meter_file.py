@@ -94,7 +94,7 @@ def read_table(source: Path) -> pa.Table:
 
 
 def _read_part(path: Path) -> pa.Table:
-    """One file of a table: the columns that are known, texts with 64-bit offsets."""
+    """One file of a table: the columns that are known, texts with 64-bit offsets, however they are packed."""
     with path.open("rb") as file:
         check_utf_8(path, file.read(2))
     text = pv.ConvertOptions(column_types=dict.fromkeys(TEXT_COLUMNS, pa.large_string()))
@@ -118,23 +118,19 @@ def _read_part(path: Path) -> pa.Table:
             raise MeterError(str(path), how, allowed)
     table = table.select(names)
     with arrow_errors_as_meter_errors(path):
-        for name in set(TEXT_COLUMNS).intersection(names):
-            table = table.set_column(names.index(name), name, _plain_text(table[name]))
+        for name in set(TEXT_COLUMNS).intersection(names):  # cast chunk by chunk, before chunks are combined
+            text, kind = table[name], table[name].type
+            if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):  # widened before it is written out
+                chunks = [
+                    pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+                    for chunk in text.chunks
+                ]
+                text = pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.large_string()))
+            # a column that CSV or Parquet has nothing in is of the type null
+            tests = (pa.types.is_dictionary, pa.types.is_string, pa.types.is_string_view, pa.types.is_null)
+            if any(is_type(kind) for is_type in tests):
+                table = table.set_column(names.index(name), name, text.cast(pa.large_string()))
     return table
-
-
-def _plain_text(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text with 64-bit offsets, however it is packed. The cast is made chunk by chunk, before chunks are combined."""
-    kind = text.type
-    if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):  # widened before it is written out
-        chunks = [
-            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
-            for chunk in text.chunks
-        ]
-        text = pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.large_string()))
-    packed = pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_string_view(kind)
-    empty = pa.types.is_null(kind)  # a column that CSV or Parquet has nothing in
-    return text.cast(pa.large_string()) if packed or empty else text
 
 
 def _table_files(source: Path) -> list[Path]:

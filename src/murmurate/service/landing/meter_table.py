@@ -141,7 +141,17 @@ def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> Meter
                 check_unchanged(before, attributes)
                 attributes = merge_attributes(before, attributes)
             part = _write_table(folder, meters, attributes, households, landing)
-            _replace_folder(part, folder, rewrite=rewrite)
+        if folder.exists() and (rewrite or not is_complete(folder)):
+            damaged = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.damaged")
+            folder.rename(damaged)
+            shutil.rmtree(damaged) if damaged.is_dir() else damaged.unlink()
+        try:
+            part.rename(folder)
+        except OSError:  # another run has pinned it meanwhile
+            shutil.rmtree(part)
+            if not folder.is_dir():
+                raise
+        durable.fsync_directory(folder.parent)
         load_table.cache_clear()
         load_shard.cache_clear()
     return load_table(folder)
@@ -323,21 +333,6 @@ def _write_table(
     durable.write_file(part / _HOUSEHOLDS_FILE, memoryview(sink.getvalue()))
     durable.write_file(part / _CONTENTS_FILE, json.dumps(contents).encode())
     return part
-
-
-def _replace_folder(part: Path, folder: Path, *, rewrite: bool) -> None:
-    """Put a new folder in place, also of one that is not complete."""
-    if folder.exists() and (rewrite or not is_complete(folder)):
-        damaged = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.damaged")
-        folder.rename(damaged)
-        shutil.rmtree(damaged) if damaged.is_dir() else damaged.unlink()
-    try:
-        part.rename(folder)
-    except OSError:  # another run has pinned it meanwhile
-        shutil.rmtree(part)
-        if not folder.is_dir():
-            raise
-    durable.fsync_directory(folder.parent)
 
 
 def check_unchanged(before: MeterAttributes, after: MeterAttributes) -> None:

@@ -135,28 +135,24 @@ def _open_parquet(file: pa.NativeFile, name: str) -> pq.ParquetFile:
 def _check_columns(parquet: pq.ParquetFile, name: str) -> int:
     """Refuse columns that are not what a landing holds. Returns the unit of their time [µs]."""
     try:
-        return _time_unit_us(parquet, name)
+        schema = parquet.schema_arrow
+        names, leaves = schema.names, parquet.schema.names
+        for column in READINGS_SCHEMA.names:
+            if names.count(column) != 1:
+                how = f"with {column} twice" if column in names else f"without {column}"
+                raise ReadingError(name, how, f"must have {', '.join(READINGS_SCHEMA.names)}")
+        for column in ("meter", "energy_wh"):
+            kind = schema.field(column).type
+            if not pa.types.is_integer(kind) or kind == pa.uint64():
+                raise ReadingError(f"{column} in {name}", str(kind), "must be whole numbers that fit in 64 bits")
+        if parquet.schema.column(leaves.index("interval_start")).physical_type == "INT96":
+            return 1  # how Spark writes UTC unless it is told otherwise; read as µs
+        kind = schema.field("interval_start").type
+        if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit not in _MICROSECONDS_PER_UNIT:
+            raise ReadingError(f"interval_start in {name}", str(kind), "must be a timestamp in UTC, in s, ms or us")
+        return _MICROSECONDS_PER_UNIT[kind.unit]
     except UnicodeDecodeError:  # of a column, or of a time zone
         raise ReadingError(name, "with a name that is not UTF-8", "must have columns with names in UTF-8") from None
-
-
-def _time_unit_us(parquet: pq.ParquetFile, name: str) -> int:
-    schema = parquet.schema_arrow
-    names, leaves = schema.names, parquet.schema.names
-    for column in READINGS_SCHEMA.names:
-        if names.count(column) != 1:
-            how = f"with {column} twice" if column in names else f"without {column}"
-            raise ReadingError(name, how, f"must have {', '.join(READINGS_SCHEMA.names)}")
-    for column in ("meter", "energy_wh"):
-        kind = schema.field(column).type
-        if not pa.types.is_integer(kind) or kind == pa.uint64():
-            raise ReadingError(f"{column} in {name}", str(kind), "must be whole numbers that fit in 64 bits")
-    if parquet.schema.column(leaves.index("interval_start")).physical_type == "INT96":
-        return 1  # how Spark writes UTC unless it is told otherwise; read as µs
-    kind = schema.field("interval_start").type
-    if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit not in _MICROSECONDS_PER_UNIT:
-        raise ReadingError(f"interval_start in {name}", str(kind), "must be a timestamp in UTC, in s, ms or us")
-    return _MICROSECONDS_PER_UNIT[kind.unit]
 
 
 def new_run_name() -> str:

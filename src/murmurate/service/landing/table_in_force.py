@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurate.errors import MeterError, MurmurateError
@@ -33,15 +32,15 @@ UNREADABLE = "unreadable"
 LOSES_METERS = "loses meters"
 
 
-@dataclass(slots=True)
 class TableInForce:
     """Chooses the table of an interval, and remembers why the newest one is not in force."""
 
-    landing: Landing
-    source: Path
-    problem: tuple[str, str] | None = None  # cause and reason; None while the newest table is in force
-    _current: MeterTable | None = field(default=None, init=False)
-    _first_look: tuple[str, int] | None = field(default=None, init=False)  # version that loses meters, and when
+    def __init__(self, landing: Landing, source: Path) -> None:
+        self._landing = landing
+        self._source = source
+        self._current: MeterTable | None = None
+        self._first_look: tuple[str, int] | None = None  # version that loses meters, and when
+        self.problem: tuple[str, str] | None = None  # cause and reason; None while the newest table is in force
 
     def choose(self, look: int) -> MeterTable:
         """Return the table in force. `look` is a number that grows with each interval: two looks, two intervals.
@@ -51,11 +50,11 @@ class TableInForce:
         self._current = self._current or self._find_last()
         current = self._current if self._current is not None and is_complete(self._current.folder) else None
         try:
-            newest = pin_table(self.landing, self.source)
+            newest = pin_table(self._landing, self._source)
         except Exception as error:
             reason = str(error) if isinstance(error, MurmurateError) else type(error).__name__
             if isinstance(error, FileNotFoundError):
-                reason = f"{self.source.name} is not there; put it back, with the columns meter, zone, bound_wh"
+                reason = f"{self._source.name} is not there; put it back, with the columns meter, zone, bound_wh"
             if current is None:
                 self.problem = UNREADABLE, reason
                 raise
@@ -88,10 +87,10 @@ class TableInForce:
 
     def _find_last(self) -> MeterTable | None:
         """The table that the newest interval was closed under, as after a restart."""
-        manifests = sorted((self.landing.root / CLOSED_FOLDER).glob("[0-9]*.json"), reverse=True)
+        manifests = sorted((self._landing.root / CLOSED_FOLDER).glob("[0-9]*.json"), reverse=True)
         for path in manifests[:MAX_MANIFESTS_SEARCHED]:
             try:
-                folder = self.landing.root / METERS_FOLDER / IntervalManifest.from_file(path).table_version
+                folder = self._landing.root / METERS_FOLDER / IntervalManifest.from_file(path).table_version
                 if folder.parent.name == METERS_FOLDER and is_complete(folder):
                     return load_table(folder)
             except (MurmurateError, OSError, TypeError):

@@ -6,8 +6,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import psycopg
@@ -58,21 +59,21 @@ class BoundedConnection(Connection[Any]):
 
     def wait(self, gen: PQGen[RV], *args: Any, **named: Any) -> RV:
         """Wait for what the server answers, as psycopg does for every request."""
-        return super().wait(self._end_in_time(gen), *args, **named)
 
-    def _end_in_time(self, gen: PQGen[RV]) -> PQGen[RV]:
-        """Hand through what a request waits for. psycopg resumes it several times a second, also without an answer."""
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if time.monotonic() > self.deadline_s:
-                    self.close()
-                    raise psycopg.OperationalError("the server did not answer in time")
-                wanted = gen.send(ready)
-        except StopIteration as done:
-            result: RV = done.value
-            return result
+        def end_in_time() -> PQGen[RV]:  # psycopg resumes it several times a second, also without an answer
+            try:
+                wanted = next(gen)
+                while True:
+                    ready = yield wanted
+                    if time.monotonic() > self.deadline_s:
+                        self.close()
+                        raise psycopg.OperationalError("the server did not answer in time")
+                    wanted = gen.send(ready)
+            except StopIteration as done:
+                result: RV = done.value
+                return result
+
+        return super().wait(end_in_time(), *args, **named)
 
 
 def connect(dsn: str, **parameters: Any) -> BoundedConnection:
@@ -120,17 +121,13 @@ class Session:
         self._timeout_s = timeout_s
         self._connection: BoundedConnection | None = None
 
-    def _open(self) -> BoundedConnection:
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(self.dsn)
-        return self._connection
-
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """The connection; a new one if there is none. It is closed if the server does not answer in time."""
-        connection = self._open()
-        with close_after(connection, self._timeout_s):
-            yield connection
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self.dsn)
+        with close_after(self._connection, self._timeout_s):
+            yield self._connection
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -169,21 +166,6 @@ class SessionPool:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A transaction that is committed at the end. Raises psycopg.OperationalError if there is no connection."""
-        with (
-            self._open().connection() as connection,
-            close_after(connection, self._timeout_s),
-            connection.transaction(),
-        ):
-            yield connection
-
-    @property
-    def in_use(self) -> int:
-        """Connections that are borrowed now."""
-        with self._lock:
-            figures = {} if self._pool is None else self._pool.get_stats()
-        return figures.get("pool_size", 0) - figures.get("pool_available", 0)
-
-    def _open(self) -> ConnectionPool[BoundedConnection]:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
@@ -195,11 +177,20 @@ class SessionPool:
                     max_waiting=MAX_WAITING_THREADS,
                     timeout=POOL_TIMEOUT_S,
                     reconnect_timeout=POOL_TIMEOUT_S,  # then the next request tries again
-                    check=_check_connection,
-                    configure=_configure_connection,
+                    check=partial(_close_if_slow, ConnectionPool.check_connection),  # a server may have been restarted
+                    configure=partial(_close_if_slow, hide_parameters),
                     open=True,
                 )
-            return self._pool
+            pool = self._pool
+        with pool.connection() as connection, close_after(connection, self._timeout_s), connection.transaction():
+            yield connection
+
+    @property
+    def in_use(self) -> int:
+        """Connections that are borrowed now."""
+        with self._lock:
+            figures = {} if self._pool is None else self._pool.get_stats()
+        return figures.get("pool_size", 0) - figures.get("pool_available", 0)
 
     def close(self) -> None:
         """Close all connections. They are reopened on the next call."""
@@ -209,16 +200,10 @@ class SessionPool:
             pool.close()
 
 
-def _configure_connection(connection: BoundedConnection) -> None:
-    """Protect a new connection. Raises psycopg.OperationalError if the server does not answer."""
+def _close_if_slow(ask: Callable[[BoundedConnection], None], connection: BoundedConnection) -> None:
+    """Ask the server for something. Raises psycopg.OperationalError if it does not answer."""
     with close_after(connection, POOL_TIMEOUT_S):
-        hide_parameters(connection)
-
-
-def _check_connection(connection: BoundedConnection) -> None:
-    """Raise psycopg.OperationalError if the server does not answer, for example because it was restarted."""
-    with close_after(connection, POOL_TIMEOUT_S):
-        ConnectionPool.check_connection(connection)
+        ask(connection)
 
 
 class ClockReading(NamedTuple):

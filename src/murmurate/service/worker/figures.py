@@ -1,7 +1,7 @@
 """What the worker counts and measures of itself.
 
 It has no port: the operator's metrics read the figures from the state. Counts and times only, never a
-demand. Counts begin anew when the worker is started.
+demand. Counts begin at 0 when the worker starts.
 """
 
 from __future__ import annotations
@@ -46,16 +46,13 @@ LATENESS_BUCKETS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 AGGREGATION_BUCKETS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
-@dataclass(slots=True)
 class TimeHistogram:
     """How often a time lay in each bucket, as Prometheus has it."""
 
-    bounds_s: tuple[float, ...]
-    counts: list[int] = field(init=False)  # one more than bounds: what lies above the last
-    sum_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds_s) + 1)
+    def __init__(self, bounds_s: tuple[float, ...]) -> None:
+        self.bounds_s = bounds_s
+        self.counts = [0] * (len(bounds_s) + 1)  # one more than bounds: what lies above the last
+        self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
         self.counts[bisect_left(self.bounds_s, seconds)] += 1

@@ -96,7 +96,15 @@ class IntervalWorker:
         """Do what is due. Call it in every release slot: most of the time there is nothing to do."""
         now = self._beat()
         due = int((now - self.grace_s) // self.landing.interval_s) - 1
-        self._follow_clock(due)
+        # Where the clock was set back, intervals that are due again are looked at again. Each is decided once.
+        if due < self._last_released:
+            logger.warning("clock set back", extra={"intervals": self._last_released - due})
+            self._last_released = due - 1
+        if due < self._last_tried:
+            self._last_tried = due - 1
+            self._waiting = {interval: reason for interval, reason in self._waiting.items() if interval < due}
+        if self._next_purge_s > self.clock.now() + PURGE_EVERY_S:  # it was planned by a clock that was ahead
+            self._next_purge_s = _NEVER_S
         try:
             aggregated = self._aggregate_due(due, now)
             if aggregated > self._last_released:
@@ -117,17 +125,6 @@ class IntervalWorker:
         self._state_clock.log_change()
         self.figures.clock_difference_s["state"] = self._state_clock.difference_s or 0.0
         return self._state_clock.bounded_now()
-
-    def _follow_clock(self, due: int) -> None:
-        """Where the clock was set back, intervals that are due again are looked at again. Each is decided once."""
-        if due < self._last_released:
-            logger.warning("clock set back", extra={"intervals": self._last_released - due})
-            self._last_released = due - 1
-        if due < self._last_tried:
-            self._last_tried = due - 1
-            self._waiting = {interval: reason for interval, reason in self._waiting.items() if interval < due}
-        if self._next_purge_s > self.clock.now() + PURGE_EVERY_S:  # it was planned by a clock that was ahead
-            self._next_purge_s = _NEVER_S
 
     def _aggregate_due(self, due: int, now: float) -> int:
         """Aggregate each interval up to `due` that may still get a price. Returns up to which one to release.

@@ -117,18 +117,19 @@ class PublisherContext:
         """A publisher that draws noise, signs tiles and appends them to the log."""
         signers = ReloadingSigners(self.keyring, self.keys)
         writer = TileWriter(terms_for_plan=self.state.terms_for_plan, signers=signers, noise=SystemNoise())
+
+        def load_plans(shards: Iterable[str]) -> None:
+            """Read the plans of some shards together, as far as they were not read yet: the others need not wait."""
+            report_progress()
+            self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())})
+
         return Publisher(
             state=self.state,
             log=self.log,
             write_tiles=writer.write_tiles,
             wait_for_slot=ReleaseSlotClock(release_slot_s=self.release_slot_s).wait_for_slot,
-            load_plans=self._load_plans,
+            load_plans=load_plans,
         )
-
-    def _load_plans(self, shards: Iterable[str]) -> None:
-        """Read the plans of some shards together, as far as they were not read yet: the others need not wait."""
-        report_progress()
-        self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())})
 
     def publish(
         self, desired: Mapping[str, DesiredState], timeout_s: float = PUBLISH_TIMEOUT_S
