@@ -143,25 +143,6 @@ def test_a_driver_may_be_killed_and_run_again(files, alone, it, tmp_path):
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
 
-def test_a_file_that_is_being_written_when_its_interval_closes_never_counts(files, spark, tmp_path):
-    few = {key: data for key, data in files.items() if key[1] < 2}
-    alone, sample = (
-        aggregate_landing(*SampleLanding(tmp_path / "without", few).closed()),
-        SampleLanding(tmp_path / "with", few),
-    )
-    meter = np.arange(SHARD_METERS)
-    rest = bytes(parquet(STARTS_S[0], meter, np.full(len(meter), 10**6)))
-    slow = sample.landing.shard_folder(STARTS_S[0], 0) / "slow.parquet"
-    slow.write_bytes(rest[: len(rest) // 2])
-    job = sample.closed()
-    assert job[2][0].unfinished == (slow.relative_to(sample.landing.root).as_posix(),)
-    for _ in range(2):  # as it was, and after its writer has finished
-        for demands in (aggregate_landing(*job), aggregate_landing(*job, spark_task_runner(spark))):
-            assert same(demands, alone)
-            assert [one.readings for one in demands.values()] == [one.readings for one in alone.values()]
-        slow.write_bytes(rest)
-
-
 def test_a_meter_table_that_changes_between_two_runs_is_refused_by_both_engines(files, it, tmp_path):
     sample = SampleLanding(tmp_path, {key: data for key, data in files.items() if key[1] == 0})
     sample.closed()
