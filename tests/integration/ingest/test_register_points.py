@@ -1,7 +1,13 @@
-"""Register points that do not belong to now: from the future, or of an unknown age. A real broker, a real state."""
+"""Register points that do not belong to now: from the future, or of an unknown age. A real broker, a real state.
+
+What the state keeps of registers comes back as it was, and the newer one stays.
+"""
 
 import time
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.support.mqtt_zone import NOW_S, START_S, STEP_S
 
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
@@ -92,3 +98,24 @@ def test_a_retained_point_with_its_time_counts_for_that_time(zone, start_consume
         assert zone.counted() == (333 + 9 * 100, 1)
     finally:
         zone.send(topic, b"", retain=True)
+
+
+points = st.builds(RegisterReading, st.integers(0, 2**40), st.integers(-(2**53), 2**53))
+registers = st.builds(RegisterState, points, points)
+
+
+@pytest.fixture
+def store(state_dsn):
+    one = IngestStore(state_dsn)
+    yield one
+    one.close()
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rounds=st.lists(st.dictionaries(st.integers(0, 5), registers), max_size=4))
+def test_a_register_comes_back_as_it_was_and_an_older_one_never_replaces_a_newer_one(store, rounds):
+    known = store.load_registers(range(6))
+    for some in rounds:
+        store.store_registers(some, now_s=2**40)
+        known |= {m: one for m, one in some.items() if m not in known or one.last.at_s > known[m].last.at_s}
+        assert store.load_registers(range(6)) == known

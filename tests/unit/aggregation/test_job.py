@@ -187,10 +187,8 @@ NAIVE = pa.array([START_S, START_S]).cast(pa.timestamp("s"))
         (odd("interval_start", NAIVE.cast(pa.timestamp("us", "Europe/Zurich"))), "must be a timestamp in UTC"),
         (odd("interval_start", pa.array([START_S, START_S])), "is int64: must be a timestamp in UTC"),
         (odd("interval_start", NAIVE.cast(pa.timestamp("ns", "UTC"))), "must be a timestamp in UTC, in s, ms or us"),
-        (
-            reading_rows([Row(0, 1)]).drop_columns(["energy_wh"]),
-            "is without energy_wh: must have meter, interval_start",
-        ),
+        (reading_rows([Row(0, 1)]).drop_columns(["energy_wh"]), "is without energy_wh: must have meter, interval_"),
+        (reading_rows([Row(0, 1)]).append_column("meter", pa.array([1])), "is with meter twice: must have meter"),
     ],
 )
 def test_a_file_of_another_make_is_refused_by_its_name_before_anything_is_decided(sample_landing, rows, says):

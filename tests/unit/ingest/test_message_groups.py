@@ -1,5 +1,6 @@
 """Messages that are read together: each counts as if it were read alone, and junk is read once."""
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +11,13 @@ from hypothesis import strategies as st
 from tests.support.ingestors import NOW_S, OPEN_S, new_ingestor
 
 from murmurate.service.ingest.decoder_pool import DecoderPool
-from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageAttempts, MessageIngest, ReceivedMessage
+from murmurate.service.ingest.message_ingest import (
+    BATCH_TOPIC,
+    MessageAttempts,
+    MessageIngest,
+    MessageQueue,
+    ReceivedMessage,
+)
 
 READING = b'{"meter": "%d", "interval_start": %d, "energy_wh": 7}'
 KNOWN_JUNK = (b"", b" \n", b"\n\n", b" " * 5000, b"{", b"null", b"\xef\xbb\xbf[]", b"?" * 5000, b"PAR1")
@@ -61,3 +68,20 @@ def test_messages_without_any_reading_are_read_once(tmp_path):
     counted = ingest(new_ingestor(tmp_path), decoders, [b"\xff" * 100] * 500)
     assert counted == {"refused": 500}
     assert decoders.bodies == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"), [("1", b"5"), ("m" * 5000, b"5"), ("\U0001f600" * 500, b""), ("1", b"x" * 9000)]
+)
+def test_a_queue_counts_at_least_what_its_messages_take(name, payload):
+    queue, messages = MessageQueue(2**40), 200
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(messages):
+            topic = f"smartmeter/{name}{number}/ACTIVE_ENERGY_P"
+            assert queue.put(ReceivedMessage(topic, payload + b"%d" % number, 1_794_658_500 + number, 1, number + 300))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken - before <= queue.held_bytes

@@ -304,3 +304,18 @@ def test_a_landing_that_was_half_made_is_made(tmp_path):
 
 def _create(number, folder):
     Landing.create(folder / str(number), shard_meters=7)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    landing, _ = a_landing(tmp_path)
+
+    def full(descriptor):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            append_readings(landing, START_S, readings(HONEST))
+    assert not list(landing.root.rglob(".*"))

@@ -1,5 +1,7 @@
 """Closing an interval: what counts is decided once, and from then on there is one demand or a refusal."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -245,3 +247,30 @@ def test_a_closing_names_files_from_the_root_so_that_a_landing_can_be_moved(samp
     closing = manifest_of(moved, START_S)
     assert not any(Path(file.path).is_absolute() for file in closing.files)
     assert demand_of(moved, pinned_table(moved, closing.table_version)) == BY_HAND
+
+
+def test_a_folder_that_cannot_be_read_is_refused_before_anything_is_decided(tmp_path, monkeypatch):
+    landing, table = a_landing(tmp_path)
+    leave(landing, START_S, ROWS)
+    locked, real = landing.shard_folder(START_S, 0), os.scandir
+
+    def scandir(path="."):
+        if os.fspath(path) == str(locked):
+            raise PermissionError(errno.EACCES, "Permission denied", str(locked))
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        with pytest.raises((OSError, MurmurateError)):
+            close_interval(landing, START_S, table.version)
+    assert manifest_of(landing, START_S) is None
+
+
+def test_a_file_whose_pages_are_damaged_is_refused_by_its_name(tmp_path):
+    landing, table = a_landing(tmp_path)
+    (path,) = leave(landing, START_S, [Row(0, value) for value in range(500)])
+    data = bytearray(path.read_bytes())
+    data[60:200] = bytes(byte ^ 0xFF for byte in data[60:200])
+    path.write_bytes(data)
+    with pytest.raises(ReadingError, match=r"a\.parquet is unreadable"):
+        close_and_aggregate(landing, table)

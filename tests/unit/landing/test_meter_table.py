@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -398,3 +399,31 @@ def test_a_region_that_does_not_fit_the_others_is_named(tmp_path, landing):
     meter_csv(folder / "b.csv", METERS[1:])
     with pytest.raises(MeterError, match="must be there once"):
         MeterRegistry.from_meter_table(folder)
+
+
+@pytest.mark.parametrize("name", ["b.parq", "more/b.parquet"])
+def test_the_version_of_a_folder_covers_every_file_that_is_read_from_it(tmp_path, landing, name):
+    folder = tmp_path / "table"
+    (folder / "more").mkdir(parents=True)
+    pq.write_table(meter_rows(METERS[:3]), folder / "a.parquet")
+    pq.write_table(meter_rows(METERS[3:]), folder / name)
+    first = pin_table(landing, folder)
+    pq.write_table(meter_rows([METERS[3]._replace(bound_wh=1, imputed_wh=0), *METERS[4:]]), folder / name)
+    second = pin_table(landing, folder)
+    assert first.meters == 3 or first.version != second.version  # either not read, or part of the version
+
+
+def test_a_table_that_was_half_deleted_can_be_pinned_again(tmp_path, landing):
+    table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
+    (table.folder / "shard=1.parquet").unlink()  # a purge that was killed in the middle of rmtree
+    assert demand_of(landing, pin_table(landing, tmp_path / "meters.csv")) == BY_HAND
+
+
+def test_a_pinned_table_that_was_changed_is_refused_and_gives_no_other_demand(tmp_path, landing):
+    table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
+    assert demand_of(landing, table) == BY_HAND
+    path = table.folder / "shard=0.parquet"
+    rows = pq.read_table(path)
+    pq.write_table(rows.set_column(2, "bound_wh", pc.divide(rows["bound_wh"], 2)), path)
+    with pytest.raises(MeterError):
+        demand_of(landing, table)

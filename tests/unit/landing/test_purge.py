@@ -3,6 +3,7 @@
 import os
 from datetime import UTC, datetime
 
+import pyarrow.parquet as pq
 import pytest
 from tests.support.landing_processes import killed_everywhere as killed
 from tests.support.sample_landings import (
@@ -18,10 +19,11 @@ from tests.support.sample_landings import (
     files_in,
     leave,
     meter_csv,
+    reading_rows,
     readings,
 )
 
-from murmurate.errors import ReadingError
+from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import manifest_of
 from murmurate.service.landing.layout import Landing
@@ -148,3 +150,51 @@ def test_a_purge_that_dies_at_any_touch_of_the_disk_is_finished_by_the_next(tmp_
         assert not append_readings(landing, START_S, readings(HONEST))
         refuses(landing, pin_table(landing, source), START_S)
         assert demand_of(landing, pin_table(landing, source), STARTS_S[1]) == by_hand(METERS, HONEST)
+
+
+@pytest.mark.slow
+def test_whatever_lies_among_the_manifests_and_tables_old_readings_go(tmp_path):
+    """Each file emptied, made a stranger, or turned into a folder: the interval is purged, and the next one can be."""
+    landing, table = a_landing(tmp_path)
+    leave(landing, START_S, ROWS)
+    demand_of(landing, table)
+    files = sorted(
+        path for name in ("_closed", "_meters") for path in (landing.root / name).rglob("*") if path.is_file()
+    )
+    assert len(files) >= 4
+    for path in files:
+        for damage in (b"", b"[]", b'{"murmurate_manifest": 1}', None):
+            leave(landing, START_S, ROWS)
+            path.unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir() if damage is None else path.write_bytes(damage)
+            purge_intervals(landing, START_S + 1)
+            assert not landing.interval_folder(START_S).exists()
+            if path.is_dir():
+                path.rmdir()
+
+
+def test_an_interval_that_nobody_wrote_to_does_not_keep_its_meter_table_for_ever(tmp_path):
+    landing, table = a_landing(tmp_path)
+    demand_of(landing, table)
+    os.utime(table.folder, (0, 0))
+    purge_intervals(landing, START_S + 1)
+    assert not table.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["20250101T1216Z", "2025011T1200Z", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_folder_with_an_odd_name_keeps_no_other_from_being_purged_and_goes_when_it_is_old(tmp_path, name):
+    landing, _ = a_landing(tmp_path)
+    leave(landing, START_S, ROWS)
+    odd = landing.root / f"interval={name}"
+    (odd / "shard=0").mkdir(parents=True)
+    pq.write_table(reading_rows(ROWS), odd / "shard=0" / "a.parquet")
+    with pytest.raises(MurmurateError, match=name):
+        purge_intervals(landing, START_S + 1)
+    assert not landing.interval_folder(START_S).exists()
+    for path in (odd / "shard=0" / "a.parquet", odd / "shard=0", odd):
+        os.utime(path, (START_S, START_S))
+    with pytest.raises(MurmurateError, match=name):
+        purge_intervals(landing, START_S - 10)
+    purge_intervals(landing, START_S + 1)
+    assert not odd.exists()
