@@ -14,7 +14,7 @@ import sys
 from math import inf
 
 from benchmarks.goals import Goals, read_options
-from murmurate.lab.evaluate.evaluation import SizeComparison, SizeStress, evaluate_region
+from murmurate.lab.evaluate.evaluation import SizeComparison, Stress, StressResult, evaluate_region
 from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, NoiseLaw, PromisedNoise
 from murmurate.lab.evaluate.region import USUAL_REGION, RegionSize, simulate_region
 from murmurate.lab.evaluate.zone_pricing import Setting, Way
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _print_size(
-    goals: Goals, found: SizeComparison, stress: SizeStress, min_share: float, max_loss_ratio: float
+    goals: Goals, found: SizeComparison, stress: dict[Stress, StressResult], min_share: float, max_loss_ratio: float
 ) -> None:
     homes = found.homes
     error = {way: 100 * found.results[way].error for way in Way}
@@ -60,10 +60,13 @@ def _print_size(
     goals.print_figure(f"{begin}: of what exact data add", 100 * found.value_of_data, "%", at_least=100 * min_share)
     goals.print_figure(f"{begin}: error", error[Way.PRIVATE], "%", at_most=error[Way.EXACT_ECHO])
     max_ratio = MAX_ERROR_RATIO.get(homes, 1.0)
-    for what, ratio in (("forecast 10 % low", stress.wrong_forecast), ("15 % less use", stress.less_use)):
+    for what, ratio in (
+        ("forecast 10 % low", stress[Stress.WRONG_FORECAST]),
+        ("15 % less use", stress[Stress.LESS_USE]),
+    ):
         goals.print_figure(f"{begin}, {what}: error / forecast's", ratio.error_ratio, at_most=max_ratio)
     loss, step = (max_loss_ratio, MAX_STEP_RATIO) if homes == 1_000 else (inf, inf)
-    answer = stress.strong_answer
+    answer = stress[Stress.STRONG_ANSWER]
     goals.print_figure(f"{begin}, elasticity 0.3: loss / exact echo's", answer.loss_ratio, at_most=loss)
     goals.print_figure(f"{begin}, elasticity 0.3: price steps / exact echo's", answer.step_ratio, at_most=step)
 

@@ -11,6 +11,7 @@ from rich.progress import Progress
 from murmurate.errors import ModelError
 from murmurate.lab.evaluate.evaluation import count_tasks, evaluate_region
 from murmurate.lab.evaluate.evaluation_report import make_evaluation_report
+from murmurate.lab.evaluate.market import Supply
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, parse_promises, plan_noise
 from murmurate.lab.evaluate.region import (
@@ -21,7 +22,6 @@ from murmurate.lab.evaluate.region import (
     region_of_readings,
     simulate_region,
 )
-from murmurate.lab.evaluate.ways import Supply
 from murmurate.lab.evaluate.zone_pricing import Setting
 from murmurate.lab.report import make_progress_bar
 from murmurate.readings.imported_file import PastReadings, read_households
@@ -68,7 +68,7 @@ def make_setting(supply: str, elasticity: float) -> Setting:
         raise ModelError("supply", supply, "must be linear or convex")
     if not 0.01 <= elasticity <= 0.9:
         raise ModelError("elasticity", elasticity, "must be between 0.01 and 0.9, for example 0.1")
-    return Setting(Supply(supply), elasticity, elasticity)
+    return Setting(Supply(supply), elasticity)
 
 
 def evaluate_prices(options: EvaluateOptions) -> None:

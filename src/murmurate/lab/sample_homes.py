@@ -36,29 +36,24 @@ def write_sample(folder: Path) -> Path:
 def sample_rows() -> Iterator[list[str]]:
     """Yield the header and the rows of the file."""
     yield ["meter_id", "date", *(f"HH{number} kWh" for number in range(1, _MAX_SLOTS + 1))]
-    energy_wh = sample_energy()
+    energy_wh, zone = sample_energy(), load_time_zone(SAMPLE_ZONE)
     for home in range(SAMPLE_HOMES):
         begin = 0
         for day in range(SAMPLE_DAYS):
-            count = _slots_of(_FIRST_DAY + timedelta(days=day))
+            when = _FIRST_DAY + timedelta(days=day)
+            count = (local_midnight(when + timedelta(days=1), zone) - local_midnight(when, zone)) // 1800
             cells = [f"{wh / 1000:.3f}".replace(".", ",") for wh in energy_wh[begin : begin + count, home].tolist()]
             begin += count
             if (home, day) in {(3, 9), (70, 20)}:
                 cells[17] = "Null"  # the meter did not answer
             elif (home, day) == (111, 30):
                 cells[40] = "error 7"
-            when = _FIRST_DAY + timedelta(days=day)
             yield [f"H{home + 1:03}", f"{when:%d.%m.%Y}", *cells, *[""] * (_MAX_SLOTS - count)]
 
 
 def sample_energy() -> IntArray:
     """Return what the homes use in each half hour of the file [Wh: interval, household]."""
     season = draw_season(np.random.default_rng(_SEED), days=SAMPLE_DAYS + 1)
-    homes = Homes.draw(np.random.Generator(np.random.SFC64(_SEED)), SAMPLE_HOMES)
+    homes = Homes(np.random.Generator(np.random.SFC64(_SEED)), SAMPLE_HOMES)
     quarters = np.array([homes.step(season, t) for t in range(season.intervals)], np.int64)
     return np.asarray(quarters.reshape(-1, 2, SAMPLE_HOMES).sum(axis=1))
-
-
-def _slots_of(day: date) -> int:
-    zone = load_time_zone(SAMPLE_ZONE)
-    return (local_midnight(day + timedelta(days=1), zone) - local_midnight(day, zone)) // 1800

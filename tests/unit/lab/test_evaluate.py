@@ -10,11 +10,11 @@ from numpy.testing import assert_array_equal
 
 from murmurate.lab.evaluate.evaluation import SizeComparison, measure_ways
 from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes, RandomStream, draw_season, draw_shock
+from murmurate.lab.evaluate.market import Supply, answer, meeting_price, waste
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, MomentSums, sum_clipped
 from murmurate.lab.evaluate.region import RegionSize, simulate_region
-from murmurate.lab.evaluate.ways import Supply, answer, meeting_price, price_season, waste
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
 from murmurate.privacy.divergence import huber_variance
 
@@ -33,7 +33,7 @@ def small_region():
 
 def test_homes_use_what_homes_use():
     season = draw_season(np.random.default_rng(1), days=7)
-    homes = Homes.draw(np.random.default_rng(2), 3000)
+    homes = Homes(np.random.default_rng(2), 3000)
     used = np.array([homes.step(season, t).copy() for t in range(season.intervals)])
     assert (used == np.rint(used)).all()
     assert 0 <= used.min() <= used.max() <= MAX_READING_WH
@@ -147,8 +147,8 @@ def test_no_way_of_pricing_sees_the_future(small_region):
     for way in (Way.REGIONAL_LOAD, Way.NOISY_ECHO, Way.PRIVATE, Way.EXACT_ECHO, Way.EXACT):
         both = []
         for pricing in (plain, changed):
-            its_way, _ = pricing.make_way(way, NOISE, 500, 1)
-            played = price_season(plain.season, its_way, plain.forecast_price, 0.0)
+            its_way = pricing.make_way(way, NOISE, 500, 1)
+            played = plain.play_season(its_way, plain.forecast_price, 0.0)
             both.append(played.estimate_wh[:, : plain.zones])  # those that answer are priced by the mean of the season
         assert_array_equal(both[0][: at + 2], both[1][: at + 2])
         assert not np.array_equal(both[0][at + 2 : at + 20], both[1][at + 2 : at + 20])
@@ -156,7 +156,7 @@ def test_no_way_of_pricing_sees_the_future(small_region):
 
 @pytest.mark.slow
 def test_every_way_is_measured(small_region):
-    pricing = ZonePricing(small_region, 100, Setting(elasticity=0.3, assumed_elasticity=0.3))
+    pricing = ZonePricing(small_region, 100, Setting(elasticity=0.3))
     bound = pricing.choose_bound(NOISE)
     found = SizeComparison(100, bound, measure_ways(pricing, tuple(Way), NOISE, bound, seed=1))
     assert set(found.results) == set(Way)
@@ -169,17 +169,17 @@ def test_every_way_is_measured(small_region):
 
 def test_demand_answers_to_the_price_that_is_paid(small_region):
     pricing = ZonePricing(small_region, 100, Setting())
-    its_way, _ = pricing.make_way(Way.FORECAST, NOISE, 500, 1)
-    first = np.full_like(pricing.season.demand_wh, 0.1)
-    played = price_season(pricing.season, its_way, first, 0.3)
-    assert played.demand_wh == pytest.approx(pricing.season.demand_wh * answer(played.price, 0.3))
+    its_way = pricing.make_way(Way.FORECAST, NOISE, 500, 1)
+    first = np.full_like(pricing.demand_wh, 0.1)
+    played = pricing.play_season(its_way, first, 0.3)
+    assert played.demand_wh == pytest.approx(pricing.demand_wh * answer(played.price, 0.3))
 
 
 def test_the_error_is_that_of_demand_which_does_not_answer(small_region):
     """Each zone is there twice; only its second half pays prices that move it."""
     pricing = ZonePricing(small_region, 100, Setting(elasticity=0.5))
-    its_way, _ = pricing.make_way(Way.EXACT_ECHO, None, 0, 1)
-    played = price_season(pricing.season, its_way, pricing.forecast_price, pricing.elasticity)
+    its_way = pricing.make_way(Way.EXACT_ECHO, None, 0, 1)
+    played = pricing.play_season(its_way, pricing.forecast_price, pricing.elasticity)
     still, answering = played.demand_wh[:, : pricing.zones], played.demand_wh[:, pricing.zones :]
     assert_array_equal(still, pricing.group.sums_wh(MAX_READING_WH))
     assert_array_equal(played.estimate_wh[2:, : pricing.zones], still[:-2])

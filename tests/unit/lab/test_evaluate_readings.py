@@ -23,7 +23,7 @@ NOISE = PromisedNoise("any 24 h: epsilon 4, delta 1e-06", NoiseLaw.gaussian(11.6
 def energy_wh():
     """Readings of 210 homes on 37 days [interval, household]."""
     season = draw_season(np.random.default_rng(1), days=37)
-    homes = Homes.draw(np.random.Generator(np.random.SFC64(2)), 210)
+    homes = Homes(np.random.Generator(np.random.SFC64(2)), 210)
     return np.array([homes.step(season, t) for t in range(season.intervals)])
 
 

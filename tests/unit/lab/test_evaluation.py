@@ -8,7 +8,7 @@ import pytest
 
 from murmurate.commands.evaluate import make_setting, parse_sizes
 from murmurate.errors import ModelError, PrivacyError
-from murmurate.lab.evaluate.evaluation import count_tasks, evaluate_region
+from murmurate.lab.evaluate.evaluation import Stress, count_tasks, evaluate_region
 from murmurate.lab.evaluate.evaluation_report import make_evaluation_report, results_document
 from murmurate.lab.evaluate.promised_noise import (
     DEFAULT_PROMISES,
@@ -55,9 +55,9 @@ def test_more_homes_and_weaker_promises_do_not_make_it_worse(evaluation):
 @pytest.mark.slow
 def test_a_wrong_forecast_and_homes_that_change_are_corrected(evaluation):
     for stress in evaluation.stress.values():
-        assert stress.wrong_forecast.error_ratio < 0.9
-        assert stress.less_use.error_ratio < 0.8
-        assert stress.strong_answer.loss_ratio < 1
+        assert stress[Stress.WRONG_FORECAST].error_ratio < 0.9
+        assert stress[Stress.LESS_USE].error_ratio < 0.8
+        assert stress[Stress.STRONG_ANSWER].loss_ratio < 1
 
 
 @pytest.mark.slow

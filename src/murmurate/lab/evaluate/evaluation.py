@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import partial
 from operator import call
 from typing import NamedTuple
 
 import numpy as np
 
+from murmurate.lab.evaluate.market import Supply, meeting_price, waste
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import NoiseLaw, PromisedNoise
 from murmurate.lab.evaluate.public_knowledge import SLOTS
 from murmurate.lab.evaluate.region import Region
-from murmurate.lab.evaluate.ways import Supply, meeting_price, price_season, waste
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
-from murmurate.units import FloatArray
 
 WRONG_LEVEL = 0.9  # the forecast in the test of a wrong one, relative to what it would be
 LESS_USE = 0.85  # what all homes use after the change, relative to before
@@ -68,16 +68,16 @@ def measure_ways(
     counted: slice | None = None,
 ) -> dict[Way, WayResult]:
     """Play the season in some ways. `counted`: the intervals that count, if others than the region's."""
-    season, setting, homes = pricing.season, pricing.setting, pricing.group.homes
+    setting, homes = pricing.setting, pricing.group.homes
     still, answering, counted = slice(0, pricing.zones), slice(pricing.zones, None), counted or pricing.region.counted
-    load = (season.demand_wh / season.mean_wh)[counted, answering]
+    load = (pricing.demand_wh / pricing.mean_wh)[counted, answering]
     best = meeting_price(setting.supply, load, setting.elasticity)
-    kwh_per_home = season.mean_wh.mean() / 1000 / homes
+    kwh_per_home = pricing.mean_wh.mean() / 1000 / homes
     found = {}
     for way in ways:
-        pricing_way, predicted_error = pricing.make_way(way, noise, bound, seed)
-        played = price_season(season, pricing_way, pricing.forecast_price, pricing.elasticity)
-        demand_wh = season.demand_wh[counted, still]
+        pricing_way = pricing.make_way(way, noise, bound, seed)
+        played = pricing.play_season(pricing_way, pricing.forecast_price, pricing.elasticity)
+        demand_wh = pricing.demand_wh[counted, still]
         wrong_wh = played.estimate_wh[counted, still] - demand_wh
         error = np.sqrt(np.mean(wrong_wh**2, axis=0)) / demand_wh.mean(axis=0)
         price, used = played.price[counted, answering], played.demand_wh[counted, answering]
@@ -86,7 +86,7 @@ def measure_ways(
             way=way,
             error=float(np.sqrt(np.mean(error**2))),
             error_se=float(error.std(ddof=1) / np.sqrt(len(error))) if len(error) > 1 else float("nan"),
-            predicted_error=predicted_error,
+            predicted_error=pricing_way.predicted_error,
             loss=float(lost.mean() * kwh_per_home * SLOTS * _DAYS_PER_YEAR),
             price_step_sd=float(np.diff(price, axis=0).std()),
             bill=float((used / 1000 / homes * price).mean() * SLOTS * _DAYS_PER_YEAR),
@@ -113,13 +113,12 @@ class StressResult(NamedTuple):
         return self.private.price_step_sd / self.other.price_step_sd
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SizeStress:
-    """Zones of one size under worse conditions, with the noise of the first promise."""
+class Stress(Enum):
+    """A condition that is worse than usual, played with the noise of the first promise."""
 
-    wrong_forecast: StressResult  # 10 % too low; compared with the forecast
-    less_use: StressResult  # 15 % less from one day on; compared with the forecast, from that day on
-    strong_answer: StressResult  # convex curve, elasticity 0.3; compared with the echo of exact demand
+    WRONG_FORECAST = auto()  # 10 % too low; compared with the forecast
+    LESS_USE = auto()  # 15 % less from one day on; compared with the forecast, from that day on
+    STRONG_ANSWER = auto()  # convex curve, elasticity 0.3; compared with the echo of exact demand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +128,7 @@ class Evaluation:
     promises: tuple[PromisedNoise, ...]
     setting: Setting
     comparisons: dict[int, tuple[SizeComparison, ...]]  # by size, one for each promise
-    stress: dict[int, SizeStress]
+    stress: dict[int, dict[Stress, StressResult]]  # by size
     zones: dict[int, int]  # how many zones of each size
     counted_days: int
     change_day: int  # of the season: from it on all homes use less
@@ -151,12 +150,12 @@ def evaluate_region(
     """Price every zone in every way. `progress` is called `count_tasks` times."""
     tasks = []
     for homes in region.zones:
-        small = region.with_size(homes)
+        small = replace(region, zones={homes: region.zones[homes]})  # all that a process needs
         for number, noise in enumerate((*promises, None)):
             tasks.append(partial(_measure_size, small, homes, setting, noise, with_stress=number == 0))
     found = iter(run_tasks(call, tasks, jobs, lambda _: progress()))
     comparisons: dict[int, tuple[SizeComparison, ...]] = {}
-    stress: dict[int, SizeStress] = {}
+    stress: dict[int, dict[Stress, StressResult]] = {}
     for homes in region.zones:
         each, (without, _) = [next(found) for _ in promises], next(found)
         stress.update((homes, measured) for _, measured in each if measured is not None)
@@ -183,7 +182,7 @@ def count_tasks(sizes: int, promises: int) -> int:
 
 def _measure_size(
     region: Region, homes: int, setting: Setting, noise: PromisedNoise | None, *, with_stress: bool
-) -> tuple[SizeComparison, SizeStress | None]:
+) -> tuple[SizeComparison, dict[Stress, StressResult] | None]:
     """Measure zones of one size: the ways that use this noise, or those that use none; and worse conditions."""
     pricing = ZonePricing(region, homes, setting)
     ways = [way for way in Way if way.uses_noise == (noise is not None)]
@@ -194,17 +193,18 @@ def _measure_size(
     if not with_stress:
         return comparison, None
 
-    def measure(worse: ZonePricing, other: Way, counted: slice | None = None) -> StressResult:
-        both = measure_ways(worse, (Way.PRIVATE, other), law, bound, _NOISE_SEED, counted)
-        return StressResult(both[Way.PRIVATE], both[other])
-
     at = _change_at(region)
-    strong = Setting(Supply.CONVEX, STRONG_ANSWER, STRONG_ANSWER, setting.lead)
-    stress = SizeStress(
-        measure(ZonePricing(region, homes, setting, forecast_factor=WRONG_LEVEL), Way.FORECAST),
-        measure(ZonePricing(region, homes, setting, change=partial(_use_less, at)), Way.FORECAST, slice(at, None)),
-        measure(ZonePricing(region, homes, strong), Way.EXACT_ECHO),
-    )
+    wrong = ZonePricing(region, homes, setting, forecast_factor=WRONG_LEVEL)
+    less = ZonePricing(region, homes, setting, change=lambda wh: np.concatenate([wh[:at], LESS_USE * wh[at:]]))
+    strong = ZonePricing(region, homes, Setting(Supply.CONVEX, STRONG_ANSWER, setting.lead))
+    stress = {}
+    for name, worse, other, counted in (
+        (Stress.WRONG_FORECAST, wrong, Way.FORECAST, None),
+        (Stress.LESS_USE, less, Way.FORECAST, slice(at, None)),
+        (Stress.STRONG_ANSWER, strong, Way.EXACT_ECHO, None),
+    ):
+        both = measure_ways(worse, (Way.PRIVATE, other), law, bound, _NOISE_SEED, counted)
+        stress[name] = StressResult(both[Way.PRIVATE], both[other])
     return comparison, stress
 
 
@@ -212,7 +212,3 @@ def _change_at(region: Region) -> int:
     """Return the interval from which all homes use less: a midnight."""
     days = (len(region.cold_k) - region.counted.start) / SLOTS
     return int(region.counted.start + SLOTS * round(_CHANGE_AFTER * days))
-
-
-def _use_less(at: int, demand_wh: FloatArray) -> FloatArray:
-    return np.concatenate([demand_wh[:at], LESS_USE * demand_wh[at:]])

@@ -16,7 +16,8 @@ from murmurate.lab.evaluate.evaluation import (
     STRONG_ANSWER,
     WRONG_LEVEL,
     Evaluation,
-    SizeStress,
+    Stress,
+    StressResult,
     WayResult,
 )
 from murmurate.lab.evaluate.zone_pricing import Way
@@ -167,10 +168,10 @@ def _add_stress(report: Report, evaluation: Evaluation) -> None:
     rows = []
     for homes, stress in evaluation.stress.items():
         cells = [f"{homes:,}"]
-        for each in (stress.wrong_forecast, stress.less_use):
+        for each in (stress[Stress.WRONG_FORECAST], stress[Stress.LESS_USE]):
             errors = [f"{100 * result.error:.1f} %" for result in (each.other, each.private)]
             cells += [*errors, f"{each.error_ratio:.2f}"]
-        strong = stress.strong_answer
+        strong = stress[Stress.STRONG_ANSWER]
         ratios = [f"{strong.loss_ratio:.2f}", f"{strong.step_ratio:.2f}"]
         rows.append([*cells, f"{strong.other.loss:.2f}", f"{strong.private.loss:.2f}", *ratios])
     report.add_table(names, rows, brief=False)
@@ -178,6 +179,35 @@ def _add_stress(report: Report, evaluation: Evaluation) -> None:
 
 def results_document(evaluation: Evaluation, source: dict[str, Any]) -> dict[str, Any]:
     """Return `results.json`. `source` says what was priced."""
+    sizes = []
+    for homes, of_size in evaluation.comparisons.items():
+        stress = evaluation.stress[homes]
+        private = [
+            {
+                "promise": noise.promise,
+                "bound_wh": compared.bound_wh,
+                "share_of_what_exact_data_add": compared.value_of_data,
+                "ways": [_way_document(result) for way, result in compared.results.items() if way.uses_noise],
+            }
+            for noise, compared in zip(evaluation.promises, of_size, strict=True)
+        ]
+        size = {
+            "homes": homes,
+            "zones": evaluation.zones[homes],
+            "ways": [_way_document(result) for way, result in of_size[0].results.items() if not way.uses_noise],
+            "promises": private,
+            "stress": {
+                "forecast_factor": WRONG_LEVEL,
+                "wrong_forecast_error_ratio": stress[Stress.WRONG_FORECAST].error_ratio,
+                "use_factor": LESS_USE,
+                "less_use_from_day": evaluation.change_day,
+                "less_use_error_ratio": stress[Stress.LESS_USE].error_ratio,
+                "elasticity": STRONG_ANSWER,
+                "strong_answer_loss_ratio": stress[Stress.STRONG_ANSWER].loss_ratio,
+                "strong_answer_step_ratio": stress[Stress.STRONG_ANSWER].step_ratio,
+            },
+        }
+        sizes.append(size)
     return {
         "murmurate": __version__,
         "source": source,
@@ -190,38 +220,7 @@ def results_document(evaluation: Evaluation, source: dict[str, Any]) -> dict[str
             {"promise": each.promise, "noise_sd_over_bound": each.law.sd, "epsilon": each.epsilon}
             for each in evaluation.promises
         ],
-        "sizes": [_size_document(evaluation, homes) for homes in evaluation.sizes],
-    }
-
-
-def _size_document(evaluation: Evaluation, homes: int) -> dict[str, Any]:
-    of_size = evaluation.comparisons[homes]
-    plain = [_way_document(result) for way, result in of_size[0].results.items() if not way.uses_noise]
-    private = [
-        {
-            "promise": noise.promise,
-            "bound_wh": compared.bound_wh,
-            "share_of_what_exact_data_add": compared.value_of_data,
-            "ways": [_way_document(result) for way, result in compared.results.items() if way.uses_noise],
-        }
-        for noise, compared in zip(evaluation.promises, of_size, strict=True)
-    ]
-    stress = evaluation.stress[homes]
-    return {
-        "homes": homes,
-        "zones": evaluation.zones[homes],
-        "ways": plain,
-        "promises": private,
-        "stress": {
-            "forecast_factor": WRONG_LEVEL,
-            "wrong_forecast_error_ratio": stress.wrong_forecast.error_ratio,
-            "use_factor": LESS_USE,
-            "less_use_from_day": evaluation.change_day,
-            "less_use_error_ratio": stress.less_use.error_ratio,
-            "elasticity": STRONG_ANSWER,
-            "strong_answer_loss_ratio": stress.strong_answer.loss_ratio,
-            "strong_answer_step_ratio": stress.strong_answer.step_ratio,
-        },
+        "sizes": sizes,
     }
 
 
@@ -280,13 +279,14 @@ def _strongest_first(evaluation: Evaluation) -> list[int]:
 def stress_sentences(evaluation: Evaluation) -> list[str]:
     """Return sentences on a wrong forecast, homes that change, and demand that answers strongly."""
 
-    def list_ratios(ratio_of: Callable[[SizeStress], float]) -> str:
-        return ", ".join(f"{ratio_of(stress):.2f} ({homes:,} homes)" for homes, stress in evaluation.stress.items())
+    def list_ratios(under: Stress, ratio_of: Callable[[StressResult], float]) -> str:
+        ratios = {homes: ratio_of(measured[under]) for homes, measured in evaluation.stress.items()}
+        return ", ".join(f"{ratio:.2f} ({homes:,} homes)" for homes, ratio in ratios.items())
 
-    low = list_ratios(lambda stress: stress.wrong_forecast.error_ratio)
-    less = list_ratios(lambda stress: stress.less_use.error_ratio)
-    loss = list_ratios(lambda stress: stress.strong_answer.loss_ratio)
-    step = list_ratios(lambda stress: stress.strong_answer.step_ratio)
+    low = list_ratios(Stress.WRONG_FORECAST, lambda measured: measured.error_ratio)
+    less = list_ratios(Stress.LESS_USE, lambda measured: measured.error_ratio)
+    loss = list_ratios(Stress.STRONG_ANSWER, lambda measured: measured.loss_ratio)
+    step = list_ratios(Stress.STRONG_ANSWER, lambda measured: measured.step_ratio)
     strong = "Demand answers strongly (convex curve, elasticity 0.3): loss over that of an echo of exact demand"
     return [
         f"Forecast 10 % too low: error of the private prediction over the forecast's: {low}.",

@@ -162,97 +162,74 @@ ACTIVITY = (
 )
 
 
-@dataclass(slots=True, eq=False)
 class Homes:
     """A number of homes, one state each."""
 
-    random: RandomStream
-    kind: NDArray[np.int8]
-    mean_wh: Float32Array  # of its active use
-    base_wh: Float32Array
-    heat_wh: Float32Array  # per K below the heating base
-    car: NDArray[np.int8]  # 0: none, 1: charged on coming home, 2: from 23:00
-    water: list[NDArray[np.intp]]  # which homes heat water, by slot
-    home: Float32Array  # 1: people are at home
-    mood: Float32Array
-    running: list[NDArray[np.intp]]  # homes whose appliance was switched on, in each of the last intervals
-    charge_left: NDArray[np.int8]  # intervals
-
-    @property
-    def count(self) -> int:
-        return len(self.base_wh)
-
-    @classmethod
-    def draw(
-        cls, rng: np.random.Generator, count: int, heat: FloatArray | float = 0.25, car: FloatArray | float = 0.12
-    ) -> Homes:
+    def __init__(
+        self, rng: np.random.Generator, count: int, heat: FloatArray | float = 0.25, car: FloatArray | float = 0.12
+    ) -> None:
         """Draw homes from a population. `heat` and `car` are shares of homes that have one, for all or for each."""
+        self.count = count
         water_from = np.where(rng.random(count) < _WATER_SHARE, rng.integers(84, 124, count) % _SLOTS, -_SLOTS)
         heated = rng.random(count) < heat
         cars = (rng.random(count) < car) * np.where(rng.random(count) < _TIMER_SHARE, 2, 1)
-        return cls(
-            kind=rng.choice(len(_TYPE_SHARES), size=count, p=_TYPE_SHARES).astype(np.int8),
-            mean_wh=(66 * rng.lognormal(-0.18, 0.6, count)).astype(np.float32),
-            base_wh=(24 * rng.lognormal(-0.125, 0.5, count)).astype(np.float32),
-            heat_wh=(heated * 9.0 * rng.lognormal(-0.08, 0.4, count)).astype(np.float32),
-            car=cars.astype(np.int8),
-            water=[
-                np.flatnonzero((slot - water_from) % _SLOTS + _SLOTS * (water_from < 0) < 6) for slot in range(_SLOTS)
-            ],
-            home=(rng.random(count) < 0.8).astype(np.float32),
-            mood=rng.standard_normal(count, np.float32),
-            running=[np.zeros(0, np.intp)] * _APPLIANCE_INTERVALS,
-            charge_left=np.zeros(count, np.int8),
-            random=RandomStream(rng),
-        )
+        self._kind = rng.choice(len(_TYPE_SHARES), size=count, p=_TYPE_SHARES).astype(np.int8)
+        self._mean_wh = (66 * rng.lognormal(-0.18, 0.6, count)).astype(np.float32)  # of its active use
+        self._base_wh = (24 * rng.lognormal(-0.125, 0.5, count)).astype(np.float32)
+        self._heat_wh = (heated * 9.0 * rng.lognormal(-0.08, 0.4, count)).astype(np.float32)  # per K below the base
+        self._car = cars.astype(np.int8)  # 0: none, 1: charged on coming home, 2: from 23:00
+        since_on = [(slot - water_from) % _SLOTS + _SLOTS * (water_from < 0) for slot in range(_SLOTS)]
+        self._water = [np.flatnonzero(intervals < 6) for intervals in since_on]  # which homes heat water, by slot
+        self._home = (rng.random(count) < 0.8).astype(np.float32)  # 1: people are at home
+        self._mood = rng.standard_normal(count, np.float32)
+        self._running = [np.zeros(0, np.intp)] * _APPLIANCE_INTERVALS  # homes that switched one on, by interval
+        self._charge_left = np.zeros(count, np.int8)  # intervals
+        self._random = RandomStream(rng)
 
     def step(self, season: Season, t: int, zone_factor: Float32Array | float = 1.0) -> Float32Array:
         """Return what each home uses in the next interval [Wh], whole numbers. `zone_factor`: of shocks of its zone."""
-        slot = t % _SLOTS
+        slot, use_factor = t % _SLOTS, season.use_factor[t]
         came = self._move(season, t)
-        fresh = self.random.normal(self.count)
+        fresh = self._random.normal(self.count)
         fresh *= np.float32(np.sqrt(1 - _KEEP**2))
-        self.mood *= np.float32(_KEEP)
-        self.mood += fresh
-        used = np.multiply(self.mood, np.float32(_SPREAD), out=fresh)
+        self._mood *= np.float32(_KEEP)
+        self._mood += fresh
+        used = np.multiply(self._mood, np.float32(_SPREAD), out=fresh)
         np.exp(used, out=used)
-        used *= self.mean_wh
-        used *= self.home
-        use_factor = season.use_factor[t]
+        used *= self._mean_wh
+        used *= self._home
         used *= np.float32(ACTIVITY[slot] * np.exp(-(_SPREAD**2) / 2) * use_factor)
-        used += self.base_wh
-        picked = self.random.pick(self.count, 0.006 + 0.0055 * ACTIVITY[slot])
-        self.running = [*self.running[1:], picked[self.home[picked] > 0]]
-        used[np.concatenate(self.running)] += np.float32(190 * float(use_factor))  # once for each home
-        used[self.water[slot]] += 260
+        used += self._base_wh
+        picked = self._random.pick(self.count, 0.006 + 0.0055 * ACTIVITY[slot])
+        self._running = [*self._running[1:], picked[self._home[picked] > 0]]
+        used[np.concatenate(self._running)] += np.float32(190 * float(use_factor))  # once for each home
+        used[self._water[slot]] += 260
         used *= np.asarray(season.level_factor[t] * zone_factor, np.float32)
         cold = max(HEATING_BASE_C - float(season.temperature_c[t]), 0.0)
-        heat = np.multiply(self.home, np.float32(0.25 * cold))
+        heat = np.multiply(self._home, np.float32(0.25 * cold))
         heat += np.float32(0.75 * cold)
-        heat *= self.heat_wh
+        heat *= self._heat_wh
         used += heat
-        self._charge_cars(used, came, slot, int(season.day_type[t]))
+        # cars are charged when people come home in the evening, or from 23:00
+        begins = came[self._car[came] == 1] if slot >= 60 else came[:0]
+        if slot == 92:
+            begins = np.concatenate([begins, np.flatnonzero((self._car == 2) & (self._home > 0))])
+        chance = 0.5 if season.day_type[t] == DayType.WORKDAY else 0.35
+        begins = begins[self._random.uniform(len(begins)) < chance]
+        begins = begins[self._charge_left[begins] == 0]
+        self._charge_left[begins] = 3 + 9 * self._random.uniform(len(begins))
+        charging = np.flatnonzero(self._charge_left)
+        used[charging] += 1700
+        self._charge_left[charging] -= 1
         np.rint(used, out=used)
         return np.minimum(used, np.float32(MAX_READING_WH), out=used)
 
     def _move(self, season: Season, t: int) -> NDArray[np.intp]:
-        """Some homes look anew whether people are at home, each about every hour and a half. Return who came home."""
+        """Return the homes to which people come. Whether they are home is drawn again every hour and a half or so."""
         odds = _LOG_ODDS[:, season.day_type[t], t % _SLOTS] + season.log_odds_home[t]
-        picked = self.random.pick(self.count, 0.16)
+        picked = self._random.pick(self.count, 0.16)
         chance = (1 / (1 + np.exp(-odds))).astype(np.float32)
-        now = self.random.uniform(len(picked)) < chance[self.kind[picked]]
-        came = picked[now & (self.home[picked] == 0)]
-        self.home[picked] = now
+        now = self._random.uniform(len(picked)) < chance[self._kind[picked]]
+        came = picked[now & (self._home[picked] == 0)]
+        self._home[picked] = now
         return np.asarray(came)
-
-    def _charge_cars(self, used: Float32Array, came: NDArray[np.intp], slot: int, day_type: int) -> None:
-        """Cars are charged when people come home in the evening, or from 23:00."""
-        begins = came[self.car[came] == 1] if slot >= 60 else came[:0]
-        if slot == 92:
-            begins = np.concatenate([begins, np.flatnonzero((self.car == 2) & (self.home > 0))])
-        begins = begins[self.random.uniform(len(begins)) < (0.5 if day_type == DayType.WORKDAY else 0.35)]
-        begins = begins[self.charge_left[begins] == 0]
-        self.charge_left[begins] = 3 + 9 * self.random.uniform(len(begins))
-        charging = np.flatnonzero(self.charge_left)
-        used[charging] += 1700
-        self.charge_left[charging] -= 1

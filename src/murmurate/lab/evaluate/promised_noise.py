@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -10,10 +9,8 @@ import numpy as np
 
 from murmurate.errors import PrivacyError
 from murmurate.lab.evaluate.public_knowledge import SLOTS
-from murmurate.lab.evaluate.region import Region
 from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.prediction.sensor import ClippedSensor
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import Promise, WindowPromise, parse_promise
 from murmurate.units import FloatArray
@@ -95,23 +92,3 @@ def plan_noise(text: str) -> PromisedNoise:
     law = NoiseLaw.gaussian(scale) if plan.distribution is NoiseDistribution.GAUSSIAN else NoiseLaw(scale, core)
     windows = [float(promise.epsilon) for promise in promises if isinstance(promise, WindowPromise)]
     return PromisedNoise("; ".join(str(promise) for promise in promises), law, min(windows, default=None))
-
-
-def pooled_deviation(
-    region: Region,
-    sensor: ClippedSensor,
-    noise: NoiseLaw,
-    zone_homes: int,
-    rng: np.random.Generator,
-    change: Callable[[FloatArray], FloatArray] = lambda demand: demand,
-    forecast_factor: float = 1.0,
-) -> tuple[FloatArray, float]:
-    """Return the deviation that all releases of the region show together [interval], and its usual variance."""
-    group = region.whole
-    expected = forecast_factor * region.expected_sums_wh(group, sensor.bound_wh)[:, 0]
-    zones = max(1, group.homes // zone_homes)
-    noise_wh = noise.draw(rng, sensor.bound_wh, (len(expected), zones)).sum(axis=1)
-    slot = np.arange(len(expected)) % SLOTS
-    shown = sensor.read_deviation(change(group.sums_wh(sensor.bound_wh))[:, 0] + noise_wh, expected, slot)
-    variance = zones * (noise.sd * sensor.bound_wh) ** 2 * np.mean(1 / (sensor.response[slot] * expected) ** 2)
-    return shown, float(variance)

@@ -78,11 +78,6 @@ class Region:
         one = self.expected_wh[:, BOUNDS_WH.index(bound_wh)]
         return np.asarray(one[:, None] * (group.homes * group.level_wh / self.expected_wh[:, -1].mean()))
 
-    def with_size(self, homes: int) -> Region:
-        """The region with the zones of one size: all that an evaluation of them needs."""
-        zones = {homes: self.zones[homes]}
-        return Region(self.known, self.expected_wh, self.cold_k, self.counted, self.whole, zones)
-
 
 @dataclass(frozen=True, slots=True)
 class RegionSize:
@@ -203,7 +198,7 @@ def _draw_zones(
 def _simulate_block(block: _Block) -> MomentSums | FloatArray:
     """The moments of homes of the sample, or the sums of homes of zones [interval, zone, bound]."""
     rng, season = np.random.Generator(np.random.SFC64(block.seed)), block.season
-    homes = Homes.draw(rng, block.count, *(np.repeat(share, block.homes) for share in block.shares))
+    homes = Homes(rng, block.count, *(np.repeat(share, block.homes) for share in block.shares))
     if block.zone_factor is not None:
         found = np.zeros((season.intervals, block.zones, len(BOUNDS_WH)))
         for t, factor in enumerate(block.zone_factor):

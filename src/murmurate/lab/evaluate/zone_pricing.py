@@ -1,5 +1,7 @@
 """Zones of one size, and every way to price them.
 
+The ways are fixed prices, the echo of a measurement, and a prediction of the interval that pays.
+
 Each zone is there twice: once as if demand did not answer to prices, which gives the error of what a price is made for,
 and once as it answers, which gives prices and welfare. Both are played in one pass.
 """
@@ -9,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from murmurate.lab.evaluate.promised_noise import NoiseLaw, pooled_deviation
+from murmurate.lab.evaluate.market import Supply, answer, meeting_price
+from murmurate.lab.evaluate.promised_noise import NoiseLaw
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, SLOTS
 from murmurate.lab.evaluate.region import Region, ZoneGroup
-from murmurate.lab.evaluate.ways import Echo, FixedPrices, Predicted, PricingWay, Supply, ZoneSeason, meeting_price
 from murmurate.prediction.sensor import TriedBound, find_highest_as_good, find_least_error, try_bounds
 from murmurate.prediction.structural_filter import STATES, StructuralFilter
 from murmurate.units import FloatArray
@@ -50,19 +52,38 @@ class Setting:
 
     supply: Supply = Supply.CONVEX
     elasticity: float = 0.1
-    assumed_elasticity: float = 0.1
     lead: int = 2
 
 
-Change = Callable[[FloatArray], FloatArray]  # of demand [interval, ...]
+class PricingWay(Protocol):
+    """Observes each release and sets the price of a later interval."""
+
+    predicted_error: float | None = None  # of the demand, as the way itself predicts it
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
+        """Take in interval `t`: the price that was paid, and what demand answered, relative to the reference price."""
+        ...
+
+    def estimate(self, due: int) -> FloatArray:
+        """Return the demand that the price of an interval is made for [Wh, zone]."""
+        ...
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:
+        """Return the price of an interval [zone]."""
+        ...
 
 
-def no_change(demand_wh: FloatArray) -> FloatArray:
-    return demand_wh
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedSeason:
+    """What was expected, paid and used [interval, zone]."""
+
+    estimate_wh: FloatArray  # the demand that the price was made for
+    price: FloatArray
+    demand_wh: FloatArray
 
 
 class ZonePricing:
-    """Zones of one size of a region."""
+    """Zones of one size of a region in a season, and what the public expects of them. Arrays have each zone twice."""
 
     def __init__(
         self,
@@ -71,50 +92,46 @@ class ZonePricing:
         setting: Setting,
         *,
         forecast_factor: float = 1.0,
-        change: Change = no_change,
+        change: Callable[[FloatArray], FloatArray] = lambda demand_wh: demand_wh,
     ) -> None:
-        """`forecast_factor` makes the forecast wrong; `change` changes the demand of all zones."""
+        """`forecast_factor` makes the forecast wrong; `change` changes the demand of all zones [interval, ...]."""
         self.region, self.setting = region, setting
         self._forecast_factor, self._change = forecast_factor, change
         group = region.zones[homes]
         self.group = ZoneGroup(homes, group.level_wh, change(group.demand_wh))
         self.zones = len(group.level_wh)
-        demand = _twice(self.group.sums_wh(_EXACT_BOUND))
-        self.season = ZoneSeason(
-            demand_wh=demand,
-            mean_wh=demand.mean(axis=0),
-            expected_wh=_twice(self._expected_wh(_EXACT_BOUND)),
-            cold_k=region.cold_k,
-            lead=setting.lead,
-        )
-        answers = np.repeat([0.0, 1.0], self.zones)
-        self.elasticity, self.assumed_elasticity = answers * setting.elasticity, answers * setting.assumed_elasticity
-        expected_load = self.season.expected_wh / self.season.mean_wh
-        self.forecast_price = meeting_price(setting.supply, expected_load, self.assumed_elasticity)
+        self.demand_wh = twice(self.group.sums_wh(_EXACT_BOUND))  # [interval, zone] at the reference price
+        self.expected_wh = self.expected_sums_wh(_EXACT_BOUND)  # [interval, zone]
+        self.mean_wh = self.demand_wh.mean(axis=0)  # [zone]
+        self.elasticity = np.repeat([0.0, 1.0], self.zones) * setting.elasticity
+        self.forecast_price = meeting_price(setting.supply, self.expected_wh / self.mean_wh, self.elasticity)
 
-    def _expected_wh(self, bound: int) -> FloatArray:
-        return self._forecast_factor * self.region.expected_sums_wh(self.group, bound)
+    def expected_sums_wh(self, bound: int) -> FloatArray:
+        """Return the forecast of each zone's sum of clipped readings [interval, zone]."""
+        return twice(self._forecast_factor * self.region.expected_sums_wh(self.group, bound))
 
     def choose_bound(self, noise: NoiseLaw) -> int:
-        """The next bound above the one at which the filter predicts the least error for itself.
+        """Return the next bound above the one at which the filter predicts the least error for itself.
 
         Or a higher one, if its error is predicted to be within 1 % of the least: less is clipped, and what a sum of
         clipped readings does not show is what a sample tells least about.
         """
-        tried = try_bounds(BOUNDS_WH[:-1], partial(self._try_bound, noise), stop_at=_CLEARLY_WORSE)
+
+        def try_bound(bound: int) -> TriedBound:
+            sensor = self.region.known.sensors[bound]
+            zones = max(1, self.region.whole.homes // self.group.homes)
+            gain = sensor.response * sensor.forecast.mean_wh[0, 0] * self.group.homes
+            pool_variance = float(np.mean((noise.sd * bound / gain) ** 2)) / zones
+            error = self.make_filter(bound, noise.sd * bound, pool_variance).predicted_error
+            return TriedBound(bound, noise.sd * bound, error)
+
+        tried = try_bounds(BOUNDS_WH[:-1], try_bound, stop_at=_CLEARLY_WORSE)
         least = BOUNDS_WH.index(find_least_error(tried).bound_wh)
         as_good = BOUNDS_WH.index(find_highest_as_good(tried).bound_wh)
         return BOUNDS_WH[min(max(least + 1, as_good), len(BOUNDS_WH) - 2)]
 
-    def _try_bound(self, noise: NoiseLaw, bound: int) -> TriedBound:
-        sensor = self.region.known.sensors[bound]
-        zones = max(1, self.region.whole.homes // self.group.homes)
-        gain = sensor.response * sensor.forecast.mean_wh[0, 0] * self.group.homes
-        pool_variance = float(np.mean((noise.sd * bound / gain) ** 2)) / zones
-        error = self._make_filter(bound, noise.sd * bound, pool_variance).predicted_error
-        return TriedBound(bound, noise.sd * bound, error)
-
-    def _make_filter(self, bound: int, noise_sd_wh: float, pool_variance: float | None) -> StructuralFilter:
+    def make_filter(self, bound: int, noise_sd_wh: float, pool_variance: float | None) -> StructuralFilter:
+        """Return the filter for releases with this bound and noise. `pool_variance`: None if there is no pool."""
         return self.region.known.make_filter(
             self.group.homes,
             self.region.known.sensors[bound],
@@ -123,82 +140,154 @@ class ZonePricing:
             lead=self.setting.lead,
         )
 
-    def make_way(self, way: Way, noise: NoiseLaw | None, bound: int, seed: int) -> tuple[PricingWay, float | None]:
-        """A way, and what it says about its own error. Ways that use noise need `noise` and `bound`."""
+    def make_way(self, way: Way, noise: NoiseLaw | None, bound: int, seed: int) -> PricingWay:
+        """Return a way of pricing. Ways that use noise need `noise`, and the private prediction `bound`."""
         rng = np.random.default_rng([seed, self.group.homes, list(Way).index(way)])
-        if way in {Way.FLAT, Way.TIME_OF_USE, Way.FORECAST}:
-            return self._fixed(way), None
-        if way in {Way.NOISY_ECHO, Way.EXACT_ECHO}:
-            return self._echo(noise if way is Way.NOISY_ECHO else None, rng), None
-        if way is Way.EXACT:
-            return self._predicted(_EXACT_BOUND, 1.0, None, None, self.group.sums_wh(_EXACT_BOUND), self._no_noise())
-        if way is Way.REGIONAL_LOAD or noise is None:
-            pooled, _ = self._pool(_EXACT_BOUND, NoiseLaw(1e-6, 0.0), rng)
-            return self._predicted(_EXACT_BOUND, _NO_MEASUREMENT_SD_WH, pooled, _EXACT_VARIANCE, None, self._no_noise())
-        pooled, variance = self._pool(bound, noise, rng)
-        drawn = noise.draw(rng, bound, self._no_noise().shape)
-        return self._predicted(bound, noise.sd * bound, pooled, variance, self.group.sums_wh(bound), drawn)
-
-    def _no_noise(self) -> FloatArray:
-        return np.zeros((len(self.season.demand_wh), self.zones))
-
-    def _fixed(self, way: Way) -> FixedPrices:
-        expected, price = self.season.expected_wh, self.forecast_price
-        if way is Way.FORECAST:
-            return FixedPrices(price, expected)
-        if way is Way.TIME_OF_USE:
-            return FixedPrices(_time_of_use(price), _time_of_use(expected))
-        return FixedPrices(
-            np.repeat(price.mean(axis=0)[None], len(price), axis=0),
-            np.broadcast_to(expected.mean(axis=0), expected.shape),
-        )
-
-    def _echo(self, noise: NoiseLaw | None, rng: np.random.Generator) -> Echo:
-        season, supply = self.season, self.setting.supply
-        if noise is None:
-            return Echo(supply, season.mean_wh, season.demand_wh, np.zeros_like(season.demand_wh))
-        bound = self._best_echo_bound(noise)
-        drawn = noise.draw(rng, bound, self._no_noise().shape)
-        return Echo(supply, season.mean_wh, _twice(self.group.sums_wh(bound)), _twice(drawn))
+        expected, price, group = self.expected_wh, self.forecast_price, self.group
+        exact_wh, no_noise = group.sums_wh(_EXACT_BOUND), np.zeros((len(expected), self.zones))
+        made: PricingWay
+        match way:
+            case Way.FORECAST:
+                made = FixedPrices(price, expected)
+            case Way.TIME_OF_USE:
+                made = FixedPrices(_time_of_use(price), _time_of_use(expected))
+            case Way.FLAT:
+                flat = np.repeat(price.mean(axis=0)[None], len(price), axis=0)
+                made = FixedPrices(flat, np.broadcast_to(expected.mean(axis=0), expected.shape))
+            case Way.NOISY_ECHO if noise is not None:
+                clipped = [float(np.mean(exact_wh - group.sums_wh(each))) for each in BOUNDS_WH]
+                errors = [np.hypot(noise.sd * each, lost) for each, lost in zip(BOUNDS_WH, clipped, strict=True)]
+                best = BOUNDS_WH[int(np.argmin(errors))]  # noise grows with the bound, what is clipped falls
+                made = Echo(self, group.sums_wh(best), noise.draw(rng, best, no_noise.shape))
+            case Way.EXACT_ECHO:
+                made = Echo(self, exact_wh, no_noise)
+            case Way.PRIVATE if noise is not None:
+                pooled, variance = self._pool(bound, noise, rng)
+                drawn = noise.draw(rng, bound, no_noise.shape)
+                its_filter = self.make_filter(bound, noise.sd * bound, variance)
+                made = Predicted(self, bound, its_filter, group.sums_wh(bound), drawn, pooled)
+            case Way.EXACT:
+                made = Predicted(self, _EXACT_BOUND, self.make_filter(_EXACT_BOUND, 1.0, None), exact_wh, no_noise)
+            case _:
+                pooled, _ = self._pool(_EXACT_BOUND, NoiseLaw(1e-6, 0.0), rng)
+                its_filter = self.make_filter(_EXACT_BOUND, _NO_MEASUREMENT_SD_WH, _EXACT_VARIANCE)
+                made = Predicted(self, _EXACT_BOUND, its_filter, None, no_noise, pooled)
+        return made
 
     def _pool(self, bound: int, noise: NoiseLaw, rng: np.random.Generator) -> tuple[FloatArray, float]:
-        sensor = self.region.known.sensors[bound]
-        return pooled_deviation(self.region, sensor, noise, self.group.homes, rng, self._change, self._forecast_factor)
+        """Return the deviation that all releases of the region show together [interval], and its usual variance."""
+        whole, sensor = self.region.whole, self.region.known.sensors[bound]
+        expected = self._forecast_factor * self.region.expected_sums_wh(whole, bound)[:, 0]
+        zones = max(1, whole.homes // self.group.homes)
+        noise_wh = noise.draw(rng, bound, (len(expected), zones)).sum(axis=1)
+        slot = np.arange(len(expected)) % SLOTS
+        shown = sensor.read_deviation(self._change(whole.sums_wh(bound))[:, 0] + noise_wh, expected, slot)
+        variance = zones * (noise.sd * bound) ** 2 * np.mean(1 / (sensor.response[slot] * expected) ** 2)
+        return shown, float(variance)
 
-    def _predicted(
+    def play_season(self, way: PricingWay, first_price: FloatArray, elasticity: FloatArray | float) -> PricedSeason:
+        """Play a season: demand answers to the price, and the way sees what was used.
+
+        `first_price` is paid before the first release takes effect.
+        """
+        price, used, estimate = first_price.copy(), np.zeros_like(self.demand_wh), self.expected_wh.copy()
+        for t in range(len(used)):
+            answered = answer(price[t], elasticity)
+            used[t] = self.demand_wh[t] * answered
+            way.observe(t, price[t], answered)
+            due = t + self.setting.lead
+            if due < len(used):
+                estimate[due] = way.estimate(due)
+                price[due] = way.price(due, estimate[due])
+        return PricedSeason(estimate, price, used)
+
+
+class FixedPrices(PricingWay):
+    """Prices that were known before: a flat tariff, a tariff by time of use, or the forecast's."""
+
+    def __init__(self, prices: FloatArray, estimate_wh: FloatArray) -> None:
+        self._prices, self._estimate_wh = prices, estimate_wh  # [interval, zone]
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
+        pass
+
+    def estimate(self, due: int) -> FloatArray:
+        return np.asarray(self._estimate_wh[due])
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
+        return np.asarray(self._prices[due])
+
+
+class Echo(PricingWay):
+    """The price of the demand that was measured last, as the paper has it."""
+
+    def __init__(self, pricing: ZonePricing, sums_wh: FloatArray, noise_wh: FloatArray) -> None:
+        """`sums_wh` [interval, zone] is what is summed, at the reference price."""
+        self._pricing, self._sums_wh, self._noise_wh = pricing, twice(sums_wh), twice(noise_wh)
+        self._last_wh = np.zeros(0)
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:  # noqa: ARG002 - as every way
+        self._last_wh = self._sums_wh[t] * answered + self._noise_wh[t]
+
+    def estimate(self, due: int) -> FloatArray:  # noqa: ARG002 - as every way
+        return self._last_wh
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
+        return self._pricing.setting.supply.price(estimate_wh / self._pricing.mean_wh)
+
+
+class Predicted(PricingWay):
+    """The price of the demand that the filter predicts, with the answer to prices taken out and put back."""
+
+    def __init__(
         self,
+        pricing: ZonePricing,
         bound: int,
-        noise_sd_wh: float,
-        pooled: FloatArray | None,
-        pool_variance: float | None,
+        its_filter: StructuralFilter,
         sums_wh: FloatArray | None,
         noise_wh: FloatArray,
-    ) -> tuple[PricingWay, float]:
-        its_filter = self._make_filter(bound, noise_sd_wh, pool_variance)
-        way = Predicted(
-            supply=self.setting.supply,
-            season=self.season,
-            filter=its_filter,
-            states=np.zeros((STATES, 2 * self.zones)),
-            sensor=self.region.known.sensors[bound],
-            sums_wh=None if sums_wh is None else _twice(sums_wh),
-            expected_sums_wh=_twice(self._expected_wh(bound)),
-            noise_wh=_twice(noise_wh),
-            pooled=pooled,
-            pool_delay=sums_wh is None,
-            assumed_elasticity=self.assumed_elasticity,
-        )
-        return way, its_filter.predicted_error
+        pooled: FloatArray | None = None,
+    ) -> None:
+        """`sums_wh` and `noise_wh` [interval, zone] make the releases, `pooled` [interval] is what all zones show.
 
-    def _best_echo_bound(self, noise: NoiseLaw) -> int:
-        """The bound with the least error of an echo: noise grows with it, what is clipped falls."""
-        demand = self.group.sums_wh(_EXACT_BOUND)
-        clipped = [float(np.mean(demand - self.group.sums_wh(bound))) for bound in BOUNDS_WH]
-        errors = [np.hypot(noise.sd * bound, lost) for bound, lost in zip(BOUNDS_WH, clipped, strict=True)]
-        return BOUNDS_WH[int(np.argmin(errors))]
+        Without `sums_wh` no release is used, and `pooled` is known an interval later, as a region's load is.
+        """
+        self._pricing, self._filter, self._sensor = pricing, its_filter, pricing.region.known.sensors[bound]
+        self._sums_wh = None if sums_wh is None else twice(sums_wh)
+        self._expected_sums_wh, self._noise_wh = pricing.expected_sums_wh(bound), twice(noise_wh)
+        self._pooled, self._cold_k = pooled, pricing.region.cold_k
+        self._states = np.zeros((STATES, 2 * pricing.zones))  # of the filter, after the interval observed last
+        self.predicted_error = its_filter.predicted_error
+
+    def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
+        if self._sums_wh is None and t > 0:
+            self._pool(t - 1)
+        measured = np.zeros(self._states.shape[1])
+        if self._sums_wh is not None:
+            release = (self._sums_wh[t] * answered + self._noise_wh[t]) / answer(price, self._pricing.elasticity)
+            measured = self._sensor.read_deviation(release, self._expected_sums_wh[t], t % SLOTS)
+        usable, cold_k = np.full(measured.shape, self._sums_wh is not None), float(self._cold_k[t])
+        self._states = self._filter.step(self._states, t % SLOTS, cold_k, measured, usable)
+        if self._sums_wh is not None:
+            self._pool(t)
+
+    def _pool(self, t: int) -> None:
+        if self._pooled is not None:
+            cold_k = float(self._cold_k[t])
+            self._states = self._filter.pool(self._states, t % SLOTS, cold_k, float(self._pooled[t]))
+
+    def estimate(self, due: int) -> FloatArray:
+        cold_k = float(self._cold_k[due])
+        relative = self._filter.predict(self._states, due % SLOTS, cold_k, self._pricing.setting.lead)
+        return np.asarray(self._pricing.expected_wh[due] * relative)
+
+    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
+        pricing = self._pricing
+        return meeting_price(pricing.setting.supply, estimate_wh / pricing.mean_wh, pricing.elasticity)
 
 
-def _twice(of_zones: FloatArray) -> FloatArray:
+def twice(of_zones: FloatArray) -> FloatArray:
+    """Return the columns of zones, and the same once more."""
     return np.concatenate([of_zones, of_zones], axis=1)
 
 
