@@ -157,9 +157,6 @@ def summarize_meters(
     zones, zone_index = np.unique(zone_of, return_inverse=True)
     kinds, kind_index = np.unique(["", *kind_of], return_inverse=True)
     names, household = np.unique(household_of, return_inverse=True)
-    for column, texts in (("zone", zones), ("household", names)):
-        if "" in texts:
-            raise MeterError(column, "empty here and there", f"must name the {column} of every meter")
     households = Households(
         zone=zone_index,
         bound_wh=bound_wh,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from murmurate.errors import MeterError
 from murmurate.public_log.signing import check_public_key, verify_signature
-from murmurate.service.landing.meter_file import arrow_errors_as_meter_errors, read_table
+from murmurate.readings.meter_file import arrow_errors_as_meter_errors, read_table
 from murmurate.units import BoolArray, FloatArray, IntArray
 
 NOT_FOUND = -1

@@ -25,14 +25,14 @@ import pyarrow.parquet as pq
 from murmurate.aggregation import Shard
 from murmurate.errors import MeterError
 from murmurate.planning.household_bounds import UNKNOWN_KIND, Households, count_households, household_bounds
-from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.meter_file import (
+from murmurate.readings.meter_file import (
     TEXT_COLUMNS,
     arrow_errors_as_meter_errors,
     file_digest,
     read_table,
     table_version,
 )
+from murmurate.service.landing.layout import Landing
 from murmurate.service.storage import durable
 from murmurate.types import Meters
 from murmurate.units import BoolArray, IntArray

@@ -21,6 +21,7 @@ from murmurate.aggregation import Tally
 from murmurate.errors import MeterError, MurmurateError
 from murmurate.publisher.desired_state import ShardOpening
 from murmurate.publisher.protocol import BlockedCode
+from murmurate.readings.meter_file import table_size
 from murmurate.service.aggregation.job import ShardTask, aggregate_landing, run_task
 from murmurate.service.aggregation.submit_demand import submit_demand, terms_by_zone
 from murmurate.service.clock import ReleaseSchedule, ServiceClock
@@ -29,7 +30,6 @@ from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.landing.interval_manifest import check_not_purged, close_interval
 from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.maintenance import DamageScan, purge_landing
-from murmurate.service.landing.meter_file import table_size
 from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
 from murmurate.service.landing.table_in_force import TableInForce
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT

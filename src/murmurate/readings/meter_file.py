@@ -1,9 +1,12 @@
-"""The operator's meter table as a file: CSV or Parquet, or a folder of them, read and checked."""
+"""Read and check the operator's meter table: a CSV or Parquet file, or a folder of them.
+
+The service, `murmurate plan` and every check of a table use this one reader.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +18,6 @@ import pyarrow.parquet as pq
 from murmurate.errors import MeterError
 from murmurate.files import check_utf_8
 
-_REQUIRED_COLUMNS = ("meter", "zone", "bound_wh")
 _COLUMN_CHECKS = {"meter": pa.types.is_integer, "zone": pa.types.is_large_string, "bound_wh": pa.types.is_integer}
 _COLUMN_CHECKS |= {"imputed_wh": pa.types.is_integer, "protected": pa.types.is_boolean}
 _COLUMN_CHECKS |= dict.fromkeys(("id", "key", "kind"), pa.types.is_large_string)
@@ -61,13 +63,19 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_table(source: Path) -> pa.Table:
-    """The operator's table, checked, in the order of the meters' numbers. Only `key` and `kind` may be empty.
+def read_table(
+    source: Path,
+    *,
+    required: Collection[str] = ("meter", "zone", "bound_wh"),
+    optional: Collection[str] = ("imputed_wh", "protected", "id", "key", "kind", "household"),
+) -> pa.Table:
+    """Return the operator's table, checked. Only `key` and `kind` may be empty. Other columns are not read.
 
-    A folder holds parts of the table, for example one file for each region. Texts have 64-bit offsets: a column of more
-    than 2 GiB of text, which 10^8 meters have, is no special case.
+    Rows are in the order of the meters' numbers where `meter` is read, else in that of the files. A folder holds parts
+    of the table, for example one file for each region. Texts have 64-bit offsets: a column of more than 2 GiB of text,
+    which 10^8 meters have, is no special case.
     """
-    parts = [_read_part(path) for path in _table_files(source)]
+    parts = [_read_part(path, required, optional) for path in _table_files(source)]
     names = parts[0].column_names
     if other := next((at for at, part in enumerate(parts) if set(part.column_names) != set(names)), 0):
         file = _table_files(source)[other]
@@ -90,31 +98,32 @@ def read_table(source: Path) -> pa.Table:
             what = "empty here and there" if gaps else kind
             raise MeterError(f"{source}: {name}", what, f"must be {_TYPE_TEXTS.get(name, 'whole numbers')} throughout")
     with arrow_errors_as_meter_errors(source):
-        return table.combine_chunks().sort_by("meter")
+        table = table.combine_chunks()
+        return table.sort_by("meter") if "meter" in names else table
 
 
-def _read_part(path: Path) -> pa.Table:
-    """One file of a table: the columns that are known, texts with 64-bit offsets, however they are packed."""
+def _read_part(path: Path, required: Collection[str], optional: Collection[str]) -> pa.Table:
+    """Return the columns of one file, texts with 64-bit offsets."""
     with path.open("rb") as file:
-        check_utf_8(path, file.read(2))
+        head = file.read(4)
+    check_utf_8(path, head)
+    is_parquet = path.suffix == ".parquet" or head == b"PAR1"
     text = pv.ConvertOptions(column_types=dict.fromkeys(TEXT_COLUMNS, pa.large_string()))
     try:
-        table = (
-            pv.read_csv(path, convert_options=text) if path.suffix == ".csv" else pq.read_table(path, partitioning=None)
-        )
+        table = pq.read_table(path, partitioning=None) if is_parquet else pv.read_csv(path, convert_options=text)
         table.validate(full=True)  # Parquet's texts may not be UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise
         raise MeterError(str(path), "unreadable", str(error).splitlines()[0]) from None
     try:
-        names = [name for name in _COLUMN_CHECKS if name in table.column_names or name in _REQUIRED_COLUMNS]
+        names = [*required, *(name for name in optional if name in table.column_names)]
     except UnicodeDecodeError:
         raise MeterError(str(path), "with a name that is not UTF-8", "must have columns with names in UTF-8") from None
     for name in names:
         if table.column_names.count(name) != 1:
             how = f"with {name} twice" if name in table.column_names else f"without {name}"
-            allowed = f"must have the columns {', '.join(_REQUIRED_COLUMNS)}, separated by commas"
+            allowed = f"must have the columns {', '.join(required)}, separated by commas"
             raise MeterError(str(path), how, allowed)
     table = table.select(names)
     with arrow_errors_as_meter_errors(path):
