@@ -27,14 +27,14 @@ from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.http_api import private_app
 from murmurate.service.log_reader.zone_view import PriceKind
-from murmurate.service.operator_api.metrics import render_metrics
-from murmurate.service.operator_api.routes import OperatorApi, operator_page
+from murmurate.service.operator_api.routes import OperatorApi, operator_page, status_metrics
 from murmurate.service.operator_api.status import MAX_STATUS_ZONES, BackgroundLogReader, service_status
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.service.web.text import format_metrics
 from murmurate.service.worker.figures import WorkerFigures
 
 CANARY_WH = 8_675_309
@@ -282,8 +282,8 @@ def facts(shards, broken=None):
 
 def test_two_hundred_zones_are_shown_within_a_second():
     shards = shards_of(100, 100)
-    assert work_of(lambda: (operator_page(facts(shards)), render_metrics(facts(shards)))) < 35
-    page, text = operator_page(facts(shards)), render_metrics(facts(shards))
+    assert work_of(lambda: (operator_page(facts(shards)), format_metrics(status_metrics(facts(shards))))) < 35
+    page, text = operator_page(facts(shards)), format_metrics(status_metrics(facts(shards)))
     assert sum(len(row) == 9 for row in Parsed(page).rows) == 200
     assert len(samples(text)) > 200 * 7
 
@@ -308,7 +308,7 @@ def test_a_shard_whose_log_never_made_sense_is_told_too():
     found = facts(shards_of(1), {"quay": "has no <first> tile"})
     assert (found.zone_count, found.up_to_date_count) == (1, 1)
     assert "has no <first> tile" in Parsed(operator_page(found)).text
-    assert samples(render_metrics(found))["murmurate_shards_broken",] == 1
+    assert samples(format_metrics(status_metrics(found)))["murmurate_shards_broken",] == 1
 
 
 def test_a_day_that_was_never_decided_is_not_counted_as_released():

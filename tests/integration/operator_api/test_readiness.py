@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import httpx
 import psycopg
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.ports import free_port
 
@@ -25,12 +24,12 @@ from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
 from murmurate.service.landing.layout import Landing
-from murmurate.service.operator_api.metrics import IngestCollector
-from murmurate.service.operator_api.routes import OperatorApi
+from murmurate.service.operator_api.routes import OperatorApi, ingest_metrics
 from murmurate.service.settings import MqttBroker, ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT, record_heartbeat
 from murmurate.service.storage.session import SessionPool
+from murmurate.service.web.text import format_metrics
 from murmurate.service.worker.zone_warnings import warn_of_household_counts
 
 OPEN_S = 1_794_657_600
@@ -191,7 +190,7 @@ def test_the_metrics_of_the_ways_in(private):
     status.ingestor().ingest_batch(ReadingBatch.from_numbered_rows([(0, OPEN_S, 5)]), None)
     status.ingestor.counts.update(register_future=3, register_queued=1, mqtt_quarantined=2)
     private.consumer.dropped = 7
-    registry_text = _render(status, ["harbour", "quay", "unknown"])
+    registry_text = format_metrics(ingest_metrics(status, ["harbour", "quay", "unknown"]))
     samples = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(registry_text)
@@ -221,9 +220,3 @@ def test_the_age_of_the_meter_table_grows_while_its_file_cannot_be_read(private,
     (private.root / "meters.csv").write_text(table)
     grown = status.ingestor.table_age_s
     assert status.meter_table_age_s < grown
-
-
-def _render(status, zones):
-    registry = CollectorRegistry()
-    registry.register(IngestCollector(status, zones))
-    return generate_latest(registry).decode()

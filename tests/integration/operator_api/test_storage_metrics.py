@@ -5,26 +5,24 @@ import time
 
 import psycopg
 import pytest
-from prometheus_client import CollectorRegistry
 from tests.support.databases import database
 
-from murmurate.service.operator_api.metrics import StorageCollector
+from murmurate.service.operator_api.routes import storage_metrics
 from murmurate.service.operator_api.status import BackgroundLogReader
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.metrics import PublicCollector
+from murmurate.service.public_api.metrics import public_metrics
 from murmurate.service.settings import ServiceSettings, load_settings
 from murmurate.service.storage.migrate import migrate_database
 
 
-def sample(collector, name, **labels):
-    registry = CollectorRegistry()
-    registry.register(collector)
-    return registry.get_sample_value(name, labels)
+def sample(metrics, name, **labels):
+    found = [each for metric in metrics for each in metric.samples if (each.name, each.labels) == (name, labels)]
+    return found[0].value if found else None
 
 
-def storage(folder, database_bytes=None, **settings):
+def storage(folder, **settings):
     (folder / "landing").mkdir(exist_ok=True)
-    return StorageCollector(ServiceSettings(landing=folder / "landing", **settings), database_bytes or {})
+    return list(storage_metrics(ServiceSettings(landing=folder / "landing", **settings), {}))
 
 
 def write_backup(folder, name, age_s, text="PGDMP"):
@@ -40,9 +38,9 @@ def test_the_age_of_a_backup_is_that_of_the_newest_whole_file_of_its_database(tm
     write_backup(backups, "state.part", 0)  # being written
     write_backup(backups, "state-3.dump", 0, text="")  # a disk that was full
     write_backup(backups, "notes", 0)
-    collector = storage(tmp_path, backups=backups)
-    assert 3600 <= sample(collector, "murmurate_backup_age_seconds", database="state") < 7200
-    assert sample(collector, "murmurate_backup_age_seconds", database="log") == -1
+    metrics = storage(tmp_path, backups=backups)
+    assert 3600 <= sample(metrics, "murmurate_backup_age_seconds", database="state") < 7200
+    assert sample(metrics, "murmurate_backup_age_seconds", database="log") == -1
 
 
 def test_a_folder_of_backups_that_is_gone_is_no_backup_and_none_named_is_no_metric(tmp_path):
@@ -65,7 +63,7 @@ def test_the_public_process_has_the_disk_of_its_files(tmp_path, log_dsn):
     migrate_database(log_dsn, "log")
     (tmp_path / "static").mkdir()
     state = LiveState(log_dsn, ServiceSettings(static_files=tmp_path / "static"))
-    assert 0 <= sample(PublicCollector(state), "murmurate_disk_free_ratio", folder="static") <= 1
+    assert 0 <= sample(public_metrics(state), "murmurate_disk_free_ratio", folder="static") <= 1
     state.close()
 
 

@@ -15,12 +15,13 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.log_reader.zone_view import format_rfc3339
 from murmurate.service.operator_api.attention import find_attention
-from murmurate.service.operator_api.metrics import render_metrics
+from murmurate.service.operator_api.routes import status_metrics
 from murmurate.service.operator_api.status import service_status
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import ServiceSettings
+from murmurate.service.web.text import format_metrics
 
 pytestmark = pytest.mark.slow
 FIRST, PRICED, LEAD = 1_900_000, 5, 2
@@ -150,6 +151,6 @@ def test_a_service_of_closed_zones_only_is_ready_and_needs_nobody(log_dsn, write
     follower.close()
     assert (status.zone_count, status.closed_count, list(status.zones)) == (0, 2, [])
     assert find_attention(status, settings) == []
-    shown = render_metrics(status)
+    shown = format_metrics(status_metrics(status))
     assert "murmurate_zones_closed 2.0" in shown
     assert "murmurate_zone_intervals_behind{" not in shown

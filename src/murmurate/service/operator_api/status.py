@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import merge
 from itertools import chain, islice, repeat
 from math import inf
@@ -98,8 +99,7 @@ def service_status(
     statuses = []
     for shard in shards:
         schedule = ReleaseSchedule(interval_s=shard.interval_s, lead_intervals=shard.lead_intervals, grace_s=grace_s)
-        due = schedule.due_interval(now_s)
-        statuses.append(_ShardStatus(shard, shard.name in broken_shards, max(0, due - shard.last), due, []))
+        statuses.append(_ShardStatus(shard, schedule.due_interval(now_s), is_broken=shard.name in broken_shards))
     by_urgency: list[list[_ShardStatus]] = [[], [], []]  # broken, late, up to date
     for status in statuses:
         by_urgency[0 if status.is_broken else 1 if status.intervals_behind else 2].append(status)
@@ -133,19 +133,23 @@ def service_status(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _ShardStatus:
-    shard: ShardView
-    is_broken: bool
-    intervals_behind: int
-    due: int  # the interval that should be decided by now
-    kinds: list[IntArray]  # how many releases of each kind of the last 24 hours, once they were counted
+    def __init__(self, shard: ShardView, due: int, *, is_broken: bool) -> None:
+        self.shard, self.is_broken = shard, is_broken
+        self.due = due  # the interval that should be decided by now
+        self.intervals_behind = max(0, due - shard.last)
+
+    @cached_property
+    def day_kinds(self) -> IntArray:
+        """Releases of the last 24 hours of all zones of the shard: [kind, zone]."""
+        first = max(self.shard.first, self.due + 1 - SECONDS_PER_DAY // self.shard.interval_s)
+        return self.shard.columns.count_kinds(range(first, min(self.shard.last, self.due) + 1))
 
     def zone_status(self, zone: str, display: ZoneDisplay) -> ZoneStatus:
         shard, at = self.shard, self.shard.table.position[zone]
         row, lead = shard.table.rows[at], shard.lead_intervals
         day = range(max(row.since, self.due + 1 - SECONDS_PER_DAY // shard.interval_s), self.due + 1)
-        counts = self._count_kinds()[:, shard.table.column[zone]].tolist()
+        counts = self.day_kinds[:, shard.table.column[zone]].tolist()
         return ZoneStatus(
             zone=zone,
             title=display.title,
@@ -168,14 +172,6 @@ class _ShardStatus:
         counts = shard.columns.count_kinds(range(shard.last, shard.last + 1) if shard.last >= shard.first else range(0))
         return Counter({kind: int(counts[number, is_open].sum()) for number, kind in PRICE_KINDS.items()})
 
-    def _count_kinds(self) -> IntArray:
-        """Releases of the last 24 hours of all zones of the shard: [kind, zone]. Counted when first needed."""
-        if not self.kinds:
-            first = max(self.shard.first, self.due + 1 - SECONDS_PER_DAY // self.shard.interval_s)
-            day = range(first, min(self.shard.last, self.due) + 1)
-            self.kinds.append(self.shard.columns.count_kinds(day))
-        return self.kinds[0]
-
 
 class BackgroundLogReader:
     """The public log as anybody may read it, for the operator's page. Any thread may ask, and none waits for long."""
@@ -185,9 +181,8 @@ class BackgroundLogReader:
         self._follower = Follower(self._session, recent_s=SECONDS_PER_DAY)
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
-        self._refresh_started_s = (
-            self._refreshed_s
-        ) = -inf  # when a look began, and when one last ended well, by the monotonic clock
+        self._refresh_started_s = -inf  # by the monotonic clock
+        self._refreshed_s = -inf  # when a look last ended well
         self.shards: Mapping[str, ShardView] = {}
         self.broken: Mapping[str, str] = {}
         self.database_bytes: int | None = None  # None: not read yet

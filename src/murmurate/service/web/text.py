@@ -1,6 +1,31 @@
-"""Numbers and durations in words, as pages show them."""
+"""Numbers and durations in words, as pages show them, and metrics in the text format of Prometheus."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+METRICS_MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+
+class _MetricGroup(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def format_metrics(*groups: Iterable[Metric]) -> str:
+    """Return metrics in the text format of Prometheus. Totals are counted elsewhere: a second request adds nothing."""
+    registry = CollectorRegistry()
+    for metrics in groups:
+        registry.register(_MetricGroup(metrics))
+    return generate_latest(registry).decode()
 
 
 def format_cost(epsilon_micro: int, rho_micro: int) -> str:
