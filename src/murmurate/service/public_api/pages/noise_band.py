@@ -13,7 +13,6 @@ does not know their noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import exp, log, pi, sqrt
 
 import numpy as np
@@ -59,34 +58,25 @@ def noise_band(
 
     `lead` is the number of intervals from a measurement to its price, `since` the first interval under these terms.
     """
-    own = [price for price in prices if price.scale_wh is not None and price.tick == terms.curve.tick]
-    if not own or not _is_nondecreasing(terms.curve):
+    curve, prediction = terms.curve, terms.prediction
+    own = [price for price in prices if price.scale_wh is not None and price.tick == curve.tick]
+    if not own or curve.falls or (prediction is not None and prediction.pool_homes):
         return {}
-    ticks = np.array([price.ticks or 0 for price in own], np.int64)
-    if terms.prediction is not None:
-        return _predicted_band(terms, terms.prediction, [price.interval for price in own], ticks, lead, since)
-    reach = np.array(
-        [half_width_wh(terms.distribution, price.scale_wh or 0.0, price.core_wh) for price in own], np.int64
-    )
-    low = terms.curve.price_ticks(_min_demand_wh(terms.curve, ticks) - reach).tolist()
-    high = terms.curve.price_ticks(_min_demand_wh(terms.curve, ticks + 1) - 1 + reach).tolist()
-    tick = terms.curve.tick
-    return {price.interval: (float(a * tick), float(b * tick)) for price, a, b in zip(own, low, high, strict=True)}
-
-
-def _predicted_band(
-    terms: ReleaseTerms, prediction: ZonePrediction, paid: list[int], ticks: IntArray, lead: int, since: int
-) -> dict[int, tuple[float, float]]:
-    """The band of predicted prices: of demands at the reference price, each of which meets one price."""
-    if prediction.pool_homes:
-        return {}
-    sd_wh = predicted_noise_sd_wh(terms, prediction, paid[0], paid[-1], lead=lead, since=since)
-    reach = -float(ndtri(_TAIL_PROBABILITY / 2)) * np.array([sd_wh[n] for n in paid])
-    response, curve = prediction.price_response, terms.curve
-    factor = response.factor(ticks.astype(np.float64))
-    low = response.meet(curve, _min_demand_wh(curve, ticks) / factor - reach).tolist()
-    high = response.meet(curve, (_min_demand_wh(curve, ticks + 1) - 1) / factor + reach).tolist()
-    return {n: (float(a * curve.tick), float(b * curve.tick)) for n, a, b in zip(paid, low, high, strict=True)}
+    paid, ticks = [price.interval for price in own], np.array([price.ticks or 0 for price in own], np.int64)
+    least_wh, next_wh = _min_demand_wh(curve, np.stack([ticks, ticks + 1]))
+    if prediction is None:
+        half_widths = [half_width_wh(terms.distribution, price.scale_wh or 0.0, price.core_wh) for price in own]
+        reach = np.array(half_widths, np.int64)
+        low, high = curve.price_ticks(least_wh - reach), curve.price_ticks(next_wh - 1 + reach)
+    else:  # of demands at the reference price, each of which meets one price
+        sd_wh = predicted_noise_sd_wh(terms, prediction, paid[0], paid[-1], lead=lead, since=since)
+        spread = -float(ndtri(_TAIL_PROBABILITY / 2)) * np.array([sd_wh[interval] for interval in paid])
+        response = prediction.price_response
+        factor = response.factor(ticks.astype(np.float64))
+        low = response.meet(curve, least_wh / factor - spread)
+        high = response.meet(curve, (next_wh - 1) / factor + spread)
+    edges = zip(low.tolist(), high.tolist(), strict=True)
+    return {n: (float(a * curve.tick), float(b * curve.tick)) for n, (a, b) in zip(paid, edges, strict=True)}
 
 
 def predicted_noise_sd_wh(
@@ -130,10 +120,3 @@ def _min_demand_wh(curve: RateCurve, ticks: IntArray) -> IntArray:
         enough = curve.price_ticks(middle) >= ticks
         low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
     return low
-
-
-def _is_nondecreasing(curve: RateCurve) -> bool:
-    """Whether more demand never makes a lower price."""
-    steps = (after.price - before.price for before, after in pairwise(curve.segments))
-    gaps = (before.slope * (after.from_wh - before.from_wh) / 1000 for before, after in pairwise(curve.segments))
-    return all(piece.slope >= 0 for piece in curve.segments) and all(s >= g for s, g in zip(steps, gaps, strict=True))

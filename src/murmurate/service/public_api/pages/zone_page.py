@@ -1,5 +1,8 @@
 """The page of a zone for its residents: what a kilowatt-hour costs, when it is cheap, what that reveals, how to check.
 
+The level of a price compares it with the mean of its local day. Prices that are not decided yet count as the plan
+expects them, for levels and for the cheapest hours ahead.
+
 This module computes what is shown; `web/templates/zone.html` holds the markup, `translations` the text.
 """
 
@@ -8,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from fractions import Fraction
-from itertools import groupby
-from math import floor, log10
+from itertools import accumulate, groupby
+from math import floor, lcm, log10
 
 from murmurate.service.log_reader.zone_view import PriceKind, ZoneView
 from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day
@@ -27,25 +31,123 @@ from murmurate.service.public_api.pages.formatting import (
     zone_url,
 )
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
-from murmurate.service.public_api.pages.price_levels import (
-    DayLevels,
-    PriceLevel,
-    PriceWindow,
-    day_levels,
-    windows_ahead,
-)
 from murmurate.service.web.html import render_page
 from murmurate.translations.language import ENGLISH, Language
+from murmurate.units import SECONDS_PER_DAY
 
 CHART_HEIGHT_PX, PLOT_TOP_PX, PLOT_BOTTOM_PX = 300, 34, 270  # [px] of all, and where the plot begins and ends
 PLOT_LEFT_MARGIN_PX = 48  # [px] that the style sheet leaves to the left, for the price labels
 LEVEL_LINE_DISTANCE_PX = 2  # [px] from the edge of the plot: cheap at the bottom, dear at the top
+LEVEL_DISTANCE = Fraction(1, 10)  # from the mean of the day, from which a price is called cheap or dear
+WINDOW_HOURS = (1, 2, 3)
+_SECONDS_PER_HOUR = 3600
+_FORMAT_PATHS = {  # of the zone, but for those of all zones
+    "home_assistant": "/now",
+    "evcc": "/evcc",
+    "openadr": f"{OPENADR_BASE_PATH}/programs",
+    "vse": "/vse/v1/tariffs",
+    "stream": "/stream",
+    "csv": "/history.csv",
+    "parquet": "/history.parquet",
+    "log": "/log.jsonl",
+    "openapi": "/openapi.json",
+}
+_AT_ROOT = (OPENADR_BASE_PATH, "/openapi.json")
 NoiseBand = Mapping[int, tuple[float, float]]  # [currency/kWh] by interval
+
+
+class PriceLevel(StrEnum):
+    """How a price compares with the mean of its day."""
+
+    CHEAP = "cheap"
+    NORMAL = "normal"
+    DEAR = "dear"
+
+
+@dataclass(frozen=True, slots=True)
+class PriceWindow:
+    """Successive intervals and their mean price [currency/kWh]."""
+
+    intervals: range
+    mean: Fraction
+    is_final: bool  # whether every price in it is decided
+
+
+@dataclass(frozen=True, slots=True)
+class DayLevels:
+    """The mean price of a day [currency/kWh], and the level of each interval that has a price."""
+
+    prices: Mapping[int, Fraction]
+    mean: Fraction
+    levels: Mapping[int, PriceLevel]
+
+
+def known_prices(view: ZoneView, intervals: Iterable[int]) -> dict[int, Fraction]:
+    """Return the final price of each interval, or the expected one where it is not decided [currency/kWh].
+
+    An interval whose price was withheld, or is too old to be in the view, has none.
+    """
+    recent, found = view.prices, {}
+    for n in intervals:
+        price = recent.get(n)
+        if price is not None and price.ticks is not None:
+            found[n] = price.ticks * price.tick
+        elif view.is_expected(n):
+            found[n] = view.expected_ticks(n) * view.tick
+    return found
+
+
+def price_level(price: Fraction, mean: Fraction, distance: Fraction) -> PriceLevel:
+    """Return the level of a price that is cheap or dear at some distance from the mean of its day.
+
+    >>> [price_level(Fraction(price), Fraction(100), Fraction(10)).value for price in (90, 91, 109, 110)]
+    ['cheap', 'normal', 'normal', 'dear']
+    """
+    if price == mean or abs(price - mean) < distance:
+        return PriceLevel.NORMAL
+    return PriceLevel.CHEAP if price < mean else PriceLevel.DEAR
+
+
+def day_levels(view: ZoneView, intervals: range) -> DayLevels:
+    """Return the levels of the prices of a day, final or expected."""
+    prices = known_prices(view, intervals)
+    mean = sum(prices.values(), Fraction(0)) / max(len(prices), 1)
+    distance = LEVEL_DISTANCE * abs(mean)
+    return DayLevels(prices, mean, {n: price_level(price, mean, distance) for n, price in prices.items()})
+
+
+def windows_ahead(view: ZoneView, at: int) -> dict[int, tuple[PriceWindow, PriceWindow]]:
+    """Return the cheapest and the dearest stretch, by its hours, of the 24 hours that follow the interval `at`.
+
+    Of equal ones it is the first. A stretch is whole intervals that all have a price.
+    """
+    ahead = range(at + 1, at + 1 + SECONDS_PER_DAY // view.interval_s)
+    prices = known_prices(view, ahead)
+    unit = lcm(*(price.denominator for price in prices.values()))
+    own = (prices.get(n, Fraction(0)) for n in ahead)
+    totals = [0, *accumulate(price.numerator * (unit // price.denominator) for price in own)]
+    missing = [0, *accumulate(n not in prices for n in ahead)]
+    found = {}
+    for hours in WINDOW_HOURS:
+        count, rest = divmod(hours * _SECONDS_PER_HOUR, view.interval_s)
+        starts = range(0 if rest else len(ahead) - count + 1)
+        sums = {ahead.start + k: totals[k + count] - totals[k] for k in starts if missing[k + count] == missing[k]}
+        if sums:
+            cheapest, dearest = (
+                PriceWindow(
+                    range(first, first + count),
+                    Fraction(sums[first], unit * count),
+                    is_final=first + count - 1 <= view.last_decided,
+                )
+                for first in (min(sums, key=sums.__getitem__), max(sums, key=sums.__getitem__))
+            )
+            found[hours] = cheapest, dearest
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class ChartFrame:
-    """Converts an interval and a price into a position of the chart."""
+    """Converts intervals and prices into positions and paths of the chart. Paths count intervals from the left."""
 
     intervals: range
     low: float  # price at the lower edge of the plot, in the unit that the page shows
@@ -59,6 +161,39 @@ class ChartFrame:
         """From the upper edge [px]."""
         return PLOT_BOTTOM_PX - (PLOT_BOTTOM_PX - PLOT_TOP_PX) * (price - self.low) / (self.high - self.low)
 
+    def dot(self, interval: int, price: float) -> tuple[str, str]:
+        """The middle of an interval at a price."""
+        return f"{self.x(interval + 0.5):.3f}", f"{self.y(price):.1f}"
+
+    def steps(self, prices: Iterable[tuple[int, float]]) -> str:
+        """A path that is level within each interval, and starts again after a gap."""
+        path, last = "", None
+        for interval, price in prices:
+            x, y = interval - self.intervals[0], f"{self.y(price):.1f}"
+            path += f"V{y}H{x + 1}" if last == interval - 1 else f"M{x} {y}H{x + 1}"
+            last = interval
+        return path
+
+    def band(self, edges: NoiseBand) -> str:
+        """One outline for each run of intervals: along the upper edge, and back along the lower one."""
+        path = ""
+        for run in _runs(edges):
+            upper = self.steps((n, edges[n][1]) for n in run)
+            lower = "".join(f"V{self.y(edges[n][0]):.1f}H{n - self.intervals[0]}" for n in reversed(run))
+            path += f"{upper}{lower}Z"
+        return path
+
+    def level_line(self, levels: Mapping[int, PriceLevel], level: PriceLevel, y: int) -> str:
+        """A line below or above the intervals that have a level."""
+        runs = _runs(n for n in self.intervals if levels.get(n) is level)
+        return "".join(f"M{run[0] - self.intervals[0]} {y}H{run[-1] + 1 - self.intervals[0]}" for run in runs)
+
+
+def _runs(intervals: Iterable[int]) -> list[list[int]]:
+    """Return intervals as runs without a gap."""
+    grouped = groupby(enumerate(sorted(intervals)), key=lambda pair: pair[1] - pair[0])
+    return [[n for _, n in run] for _, run in grouped]
+
 
 def price_chart(
     view: ZoneView,
@@ -68,10 +203,7 @@ def price_chart(
     levels: Mapping[int, PriceLevel],
     unit: PriceFormat,
 ) -> dict[str, object]:
-    """Return what the template draws of a day in which the interval `current` is paid now.
-
-    Paths count intervals from the left; x of everything else is in %, y in px.
-    """
+    """Return what the template draws of a day in which the interval `current` is paid now: x in %, y in px."""
     units, recent = unit.units, view.prices
     known = [recent[n] for n in intervals if n in recent]
     final = {price.interval: price.value * units for price in known if price.value is not None}
@@ -83,7 +215,6 @@ def price_chart(
     low, high = min(shown, default=0.0), max(shown, default=1.0)
     room = 0.04 * (high - low) or max(abs(high), 1e-9) * 0.5
     frame = ChartFrame(intervals, low - room, high + room)
-    bottom, top = PLOT_BOTTOM_PX - LEVEL_LINE_DISTANCE_PX, PLOT_TOP_PX + LEVEL_LINE_DISTANCE_PX
     middle_x = frame.x(current + 0.5)
     return {
         "interval_count": len(intervals),
@@ -95,56 +226,22 @@ def price_chart(
         "highest": unit.decimal(f"{max(final.values(), default=0):g}"),
         "grid": _grid_lines(frame, unit),
         "hours": _hour_labels(frame, view),
-        "band_path": _noise_band_path(frame, band),
-        "expected_path": _steps(frame, expected),
-        "final_path": _steps(frame, final.items()),
-        "fallback_path": "".join(_steps(frame, [one]) for one in fallback),
-        "fallback_dots": [_dot(frame, n, level) for n, level in fallback],
-        "cheap_path": _level_path(intervals, [n for n in intervals if levels.get(n) is PriceLevel.CHEAP], bottom),
-        "dear_path": _level_path(intervals, [n for n in intervals if levels.get(n) is PriceLevel.DEAR], top),
+        "band_path": frame.band(band),
+        "expected_path": frame.steps(expected),
+        "final_path": frame.steps(final.items()),
+        "fallback_path": "".join(frame.steps([one]) for one in fallback),
+        "fallback_dots": [frame.dot(n, level) for n, level in fallback],
+        "cheap_path": frame.level_line(levels, PriceLevel.CHEAP, PLOT_BOTTOM_PX - LEVEL_LINE_DISTANCE_PX),
+        "dear_path": frame.level_line(levels, PriceLevel.DEAR, PLOT_TOP_PX + LEVEL_LINE_DISTANCE_PX),
         "withheld_x": [f"{frame.x(price.interval):.3f}" for price in known if price.value is None],
         "current_x": f"{frame.x(current):.3f}" if current in intervals else None,
-        "current_dot": _dot(frame, current, final[current]) if current in final else None,
+        "current_dot": frame.dot(current, final[current]) if current in final else None,
         "current_anchor": "start" if middle_x < 8 else "end" if middle_x > 92 else "middle",  # it stays inside
         "height": CHART_HEIGHT_PX,
         "top": PLOT_TOP_PX,
         "bottom": PLOT_BOTTOM_PX,
         "left_margin": PLOT_LEFT_MARGIN_PX,
     }
-
-
-def _level_path(intervals: range, at_level: list[int], y: int) -> str:
-    """Return a line below or above the intervals that have a level."""
-    path = ""
-    for _, run in groupby(enumerate(at_level), key=lambda pair: pair[1] - pair[0]):
-        own = [n for _, n in run]
-        path += f"M{own[0] - intervals[0]} {y}H{own[-1] + 1 - intervals[0]}"
-    return path
-
-
-def _steps(frame: ChartFrame, levels: Iterable[tuple[int, float]]) -> str:
-    """A path that is level within each interval, and starts again after a gap."""
-    path, last = "", None
-    for interval, level in levels:
-        x, y = interval - frame.intervals[0], f"{frame.y(level):.1f}"
-        path += f"V{y}H{x + 1}" if last == interval - 1 else f"M{x} {y}H{x + 1}"
-        last = interval
-    return path
-
-
-def _noise_band_path(frame: ChartFrame, noise_band: NoiseBand) -> str:
-    """One outline for each run of intervals: along the upper edge, and back along the lower one."""
-    path = ""
-    for _, run in groupby(enumerate(sorted(noise_band)), key=lambda pair: pair[1] - pair[0]):
-        intervals = [n for _, n in run]
-        upper = _steps(frame, [(n, noise_band[n][1]) for n in intervals])
-        lower = "".join(f"V{frame.y(noise_band[n][0]):.1f}H{n - frame.intervals[0]}" for n in reversed(intervals))
-        path += f"{upper}{lower}Z"
-    return path
-
-
-def _dot(frame: ChartFrame, interval: int, price: float) -> tuple[str, str]:
-    return f"{frame.x(interval + 0.5):.3f}", f"{frame.y(price):.1f}"
 
 
 def _grid_lines(frame: ChartFrame, unit: PriceFormat) -> list[tuple[str, str, str]]:
@@ -216,7 +313,11 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         chart=price_chart(view, intervals, at, band, levels.levels, unit),
         promise=promise_text(view, now_s, unit.language),
         noise_reach=_noise_reach(view, at, unit),
-        formats=_format_links(view, base_url),
+        formats=[
+            (name, f"{base_url}{path}" if path.startswith(_AT_ROOT) else f"{zone_url(view, base_url)}{path}")
+            for name, path in _FORMAT_PATHS.items()
+            if name != "vse" or view.currency == "CHF"
+        ],
     )
 
 
@@ -263,24 +364,22 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
 
 def _hour_windows(view: ZoneView, at: int, unit: PriceFormat) -> list[tuple[int, dict[str, object], dict[str, object]]]:
     """Return for each number of hours the cheapest and the dearest stretch ahead, as they are shown."""
-    pairs = windows_ahead(view, at)
-    ahead = [n for pair in pairs for window in (pair.cheapest, pair.dearest) for n in window.intervals]
-    if not ahead:
-        return []
-    name, today = clock_label_formatter(view, range(at, max(ahead) + 2)), local_datetime(view, view.start_s(at)).date()
+    found = windows_ahead(view, at)
+    ends = [window.intervals.stop for pair in found.values() for window in pair]
+    name = clock_label_formatter(view, range(at, max(ends, default=at) + 1))
+    tomorrow = local_datetime(view, view.start_s(at)).date() + timedelta(days=1)
 
     def show(window: PriceWindow) -> dict[str, object]:
         first, end = window.intervals.start, window.intervals.stop
-        is_tomorrow = local_datetime(view, view.start_s(first)).date() >= today + timedelta(days=1)
         return {
-            "day": "tomorrow" if is_tomorrow else "today",
+            "day": "tomorrow" if local_datetime(view, view.start_s(first)).date() >= tomorrow else "today",
             "start": name(first),
             "end": name(end),
             "mean": unit.about(window.mean),
             "is_final": window.is_final,
         }
 
-    return [(pair.hours, show(pair.cheapest), show(pair.dearest)) for pair in pairs]
+    return [(hours, show(cheapest), show(dearest)) for hours, (cheapest, dearest) in found.items()]
 
 
 def _noise_reach(view: ZoneView, at: int, unit: PriceFormat) -> str | None:
@@ -292,20 +391,3 @@ def _noise_reach(view: ZoneView, at: int, unit: PriceFormat) -> str | None:
     scale_wh = float(view.terms.scale_wh[slot]) if price is None else price.scale_wh or 0.0
     core_wh = int(view.terms.core_wh[slot]) if price is None else price.core_wh
     return unit.decimal(f"{half_width_wh(view.terms.distribution, scale_wh, core_wh) / 1000:.3g}")
-
-
-def _format_links(view: ZoneView, base_url: str) -> list[tuple[str, str]]:
-    zone = zone_url(view, base_url)
-    links = [
-        ("home_assistant", f"{zone}/now"),
-        ("evcc", f"{zone}/evcc"),
-        ("openadr", f"{base_url}{OPENADR_BASE_PATH}/programs"),
-        ("stream", f"{zone}/stream"),
-        ("csv", f"{zone}/history.csv"),
-        ("parquet", f"{zone}/history.parquet"),
-        ("log", f"{zone}/log.jsonl"),
-        ("openapi", f"{base_url}/openapi.json"),
-    ]
-    if view.currency == "CHF":
-        links.insert(3, ("vse", f"{zone}/vse/v1/tariffs"))
-    return links
