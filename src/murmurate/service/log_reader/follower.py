@@ -21,11 +21,11 @@ import psycopg
 from psycopg import Connection
 
 from murmurate.errors import ChainError, MurmurateError
-from murmurate.public_log.canonical import compute_digest
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import Tile, TileKind, parse_tile
-from murmurate.public_log.tile_chain import ShardHead, begin_with_release, check_next, check_signature
+from murmurate.public_log.tile_chain import begin_with_release, check_next, check_signature
 from murmurate.public_log.zone_table import ZoneTable
+from murmurate.service.log_reader.log_queries import read_zone_table
 from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
 from murmurate.service.log_reader.zone_view import ShardView
 from murmurate.service.storage.session import ClockReading, TransactionSource, connect, open_source
@@ -48,7 +48,6 @@ _SELECT_RECENT = """
     WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
 _SELECT_ONE = "SELECT seq, body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = %s"
 _SELECT_KEPT = "SELECT seq FROM public_log.tile WHERE shard = %s AND seq <= %s ORDER BY seq"
-_SELECT_TABLE = "SELECT body FROM public_log.document WHERE digest = %s"
 
 
 class ChangedShard(NamedTuple):
@@ -112,14 +111,19 @@ class Follower:
                 self._retry_at_s[shard] = time.monotonic() + BROKEN_RETRY_S
 
     def _begin(self, shard: str, interval: int, archived_seq: int) -> ChangedShard:
-        """Read the last tiles of a shard: enough for the prices that are paid now."""
+        """Read the last tiles of a shard, enough for the prices that are paid now: each signed, each after the last."""
         first = self._read_one(shard, 0)
-        lead = first.header.lead
-        recent = [*self._read_tiles(_SELECT_RECENT, (shard, interval - lead - 1, interval))]
+        recent = [*self._read_tiles(_SELECT_RECENT, (shard, interval - first.header.lead - 1, interval))]
         check_signature(first, verify_signature)
         kept = self._read_kept(shard, archived_seq)
-        self._check_succession(first, recent[0].tile, [*kept, *range(archived_seq + 1, recent[0].tile.header.seq + 1)])
-        head = _check_recent(recent)
+        (tile, table, _), *rest = recent
+        self._check_succession(first, tile, [*kept, *range(archived_seq + 1, tile.header.seq + 1)])
+        if tile.header.kind is TileKind.RELEASE:
+            head = begin_with_release(tile, table, verify_signature)
+        else:  # it opens the shard
+            head = check_next(None, tile, table, verify_signature)
+        for each in rest:
+            head = check_next(head, each.tile, each.table, verify_signature)
         columns = PriceColumns(head.table, self._recent_s // head.tile.header.interval_s)
         releases = [each for each in recent if each.tile.header.kind is TileKind.RELEASE]
         for each in releases:
@@ -165,22 +169,14 @@ class Follower:
         for seq, body, logged_s in rows:
             try:
                 tile = parse_tile(bytes(body))
-                table = self._load_table(tile.header.table)
+                digest = tile.header.table
+                table = self._tables.get(digest)
+                if table is None:
+                    with self._session.transaction() as connection:
+                        table = self._tables[digest] = read_zone_table(connection, digest)
             except ChainError as error:
                 raise ChainError(f"tile {seq}", "not valid", str(error)) from error
             yield _ReadTile(tile, table, float(logged_s))
-
-    def _load_table(self, digest: str) -> ZoneTable:
-        table = self._tables.get(digest)
-        if table is None:
-            with self._session.transaction() as connection:
-                row = connection.execute(_SELECT_TABLE, (digest,)).fetchone()
-            if row is None:
-                raise ChainError("zone table", digest, "is not in the log")
-            if compute_digest(row[0]) != digest:
-                raise ChainError("zone table", digest, "must be the digest of the document")
-            table = self._tables[digest] = ZoneTable.from_json(row[0])
-        return table
 
     def _read_new(self, shard: str) -> Iterator[ChangedShard]:
         while True:
@@ -255,29 +251,11 @@ class Follower:
         self._session.close()
 
 
-def _check_recent(recent: list[_ReadTile]) -> ShardHead:
-    """Return the head after the last tiles of a shard: each is signed, and follows the one before.
-
-    The first of them is a release or opens the shard.
-    """
-    (tile, table, _), *rest = recent
-    if tile.header.kind is TileKind.RELEASE:
-        head = begin_with_release(tile, table, verify_signature)
-    else:
-        head = check_next(None, tile, table, verify_signature)
-    for each in rest:
-        head = check_next(head, each.tile, each.table, verify_signature)
-    return head
-
-
 def _write(columns: PriceColumns, now: ZoneTable, read: _ReadTile) -> None:
     """Store a release under the zone table of now, which may have more zones, and some that were closed."""
-    (tile, table, logged_s), interval = read, read.tile.header.interval
-    if table.zones == now.zones_ever:
-        columns.write(interval, tile.rows, table, logged_s, None)
-        return
-    positions = np.array([now.column[zone] for zone in table.zones], np.int64)
-    columns.write(interval, tile.rows, table, logged_s, positions)
+    zones = read.table.zones
+    positions = None if zones == now.zones_ever else np.array([now.column[zone] for zone in zones], np.int64)
+    columns.write(read.tile.header.interval, read.tile.rows, read.table, read.logged_s, positions)
 
 
 class TileNotices:
@@ -304,7 +282,7 @@ class TileNotices:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for a notice, an interruption or the end of the time. Return whether it was a notice."""
-        if self._connection is not None and self._drain():  # it may have come with an answer
+        if self._drain():  # it may have come with an answer
             return True
         poll = select.poll()  # a server with many clients has file descriptors beyond the reach of select()
         poll.register(self._wake_read, select.POLLIN)
@@ -317,13 +295,12 @@ class TileNotices:
 
     def _drain(self) -> bool:
         """Take all notices that are there. A connection that is lost is dropped."""
-        connection, found = self._connection, False
-        if connection is None:
-            return False
+        found = False
         try:
-            connection.pgconn.consume_input()
-            while connection.pgconn.notifies() is not None:
-                found = True
+            if self._connection is not None:
+                self._connection.pgconn.consume_input()
+                while self._connection.pgconn.notifies() is not None:
+                    found = True
         except psycopg.Error:
             self._drop()
         return found

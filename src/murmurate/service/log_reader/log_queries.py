@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from psycopg import Connection
 
 from murmurate.errors import ChainError, MurmurateError
-from murmurate.public_log.canonical import canonical_json
+from murmurate.public_log.canonical import canonical_json, compute_digest
 from murmurate.public_log.tile import (
     RowKind,
     TileHeader,
@@ -25,11 +25,13 @@ from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.zone_view import PRICE_KINDS, PlanEnd, Price, ZoneView, find_tick
 from murmurate.service.storage.session import TransactionSource, open_source
-from murmurate.service.storage.tile_archive import ArchivedTile, TileArchive
+from murmurate.service.storage.tile_archive import TileArchive
 
 _SELECT_ARCHIVED = "SELECT seq, interval FROM public_log.archived WHERE shard = %s"
 _SELECT_TILE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq = %s"
-_SELECT_SHARD_OF_ZONE = "SELECT shard FROM public_log.claim WHERE zone = %s"
+_SELECT_HEAD_OF_ZONE = (
+    "SELECT shard, h.seq FROM public_log.claim JOIN public_log.head AS h USING (shard) WHERE zone = %s"
+)
 _SELECT_TILE_RANGE = "SELECT body FROM public_log.tile WHERE shard = %s AND seq BETWEEN %s AND %s ORDER BY seq"
 _SELECT_DOCUMENT = "SELECT body FROM public_log.document WHERE digest = %s"
 _SELECT_DOCUMENTS = "SELECT digest, body FROM public_log.document WHERE digest = ANY(%s)"
@@ -153,19 +155,27 @@ class LogReader:
 
     def read_prices(self, view: ZoneView, first: int, last: int) -> list[Price]:
         """The prices of a stretch of intervals."""
-        shard, lead, found = view.shard, view.lead_intervals, list[Price]()
+        shard, zone, lead, found = view.shard.name, view.zone, view.lead_intervals, list[Price]()
         end = min(view.last_decided, last) - lead + 1
-        for start in range(max(view.row.since, first - lead), end, _ROWS_PER_QUERY):
-            until = min(end, start + _ROWS_PER_QUERY) - 1
+        for at in range(max(view.row.since, first - lead), end, _ROWS_PER_QUERY):
+            until = min(end, at + _ROWS_PER_QUERY) - 1
             with self._session.transaction() as connection:
-                _, archived = _archived(connection, shard.name)
-                if start <= archived:
-                    files, last_archived = self._require_files(shard.name), min(until, archived)
-                    tiles = files.read_intervals(shard.name, start, last_archived)
-                    found += self._archived_prices(connection, tiles, view.zone)
+                _, archived = _archived(connection, shard)
+                if at <= archived:
+                    for tile in self._require_files(shard).read_intervals(shard, at, min(until, archived)):
+                        header, header_size = tile.read_header()
+                        table = self._table(connection, header.table)
+                        start = _TileStart(tile.seq, header, header_size, table, tile.taken_s)
+                        if (place := start.find_row(zone)) is not None:
+                            found.append(start.read_price(tile.read(*place), zone))
                 if until > archived:
-                    first_kept = max(start, archived + 1)
-                    found += self._kept_prices(connection, shard.name, view.zone, first_kept, until)
+                    read = self._read_starts(connection, shard, max(at, archived + 1), until)
+                    starts = {start.seq: start for start in read}
+                    places = {seq: place for seq, start in starts.items() if (place := start.find_row(zone))}
+                    offsets = [offset + 1 for offset, _ in places.values()]
+                    sizes = [size for _, size in places.values()]
+                    rows = connection.execute(_SELECT_ROWS, (list(places), offsets, sizes, shard), binary=True)
+                    found += [starts[seq].read_price(bytes(row), zone) for seq, row in rows.fetchall()]
         return found
 
     def read_opening_key(self, view: ZoneView) -> str:
@@ -180,44 +190,23 @@ class LogReader:
         raise ChainError("since", view.row.since, f"must be the interval after {view.zone} entered {view.shard.name}")
 
     def read_older_plans(self, view: ZoneView, first: int) -> tuple[PlanEnd, ...]:
-        """The plans of a zone that ended in `first` or later, and before the prices in memory begin."""
-        shard, first = view.shard, max(view.row.since, first - 1)
-        if first >= shard.first:
+        """The plans of a zone that ended in `first` or later, and before the prices in memory begin; oldest first."""
+        shard, zone, found = view.shard.name, view.zone, list[PlanEnd]()
+        first, last = max(view.row.since, first - 1), view.shard.first - 1
+        if first > last:
             return ()
         with self._session.transaction() as connection:
-            return tuple(self._read_plan_ends(connection, shard.name, view.zone, first, shard.first - 1))
-
-    def _read_plan_ends(
-        self, connection: Connection, shard: str, zone: str, first: int, last: int
-    ) -> Iterator[PlanEnd]:
-        """Yield the plans of a zone whose last interval is in a stretch of intervals, the oldest first."""
-        stretch = {"shard": shard, "first": first, "last": last}
-        for (interval,) in connection.execute(_SELECT_TABLE_CHANGES, stretch).fetchall():
-            starts = [*self._read_starts(connection, shard, interval, interval)]
-            if starts[0].header.kind is TileKind.ZONES:  # the release before it was archived
-                (before,) = connection.execute(_SELECT_BEFORE, (shard, starts[0].seq)).fetchone() or (interval,)
-                starts = [*self._read_starts(connection, shard, before, before)][-1:] + starts
-            tables = [start.table for start in starts]
-            plans = [table.rows[table.position[zone]].plan for table in tables if zone in table.position]
-            if plans and plans[0] != plans[-1]:
-                yield PlanEnd(plans[0], interval + 1)
-
-    def _kept_prices(self, connection: Connection, shard: str, zone: str, first: int, last: int) -> list[Price]:
-        """Return the prices that were decided for a zone in some intervals of its shard, from the database."""
-        starts = {start.seq: start for start in self._read_starts(connection, shard, first, last)}
-        places = {seq: place for seq, start in starts.items() if (place := start.find_row(zone)) is not None}
-        offsets, sizes = [at + 1 for at, _ in places.values()], [size for _, size in places.values()]
-        rows = connection.execute(_SELECT_ROWS, (list(places), offsets, sizes, shard), binary=True).fetchall()
-        return [starts[seq].read_price(bytes(row), zone) for seq, row in rows]
-
-    def _archived_prices(self, connection: Connection, tiles: Iterable[ArchivedTile], zone: str) -> Iterator[Price]:
-        """Yield the prices that were decided for a zone in tiles of the archive."""
-        for tile in tiles:
-            header, header_size = tile.read_header()
-            start = _TileStart(tile.seq, header, header_size, self._table(connection, header.table), tile.taken_s)
-            place = start.find_row(zone)
-            if place is not None:
-                yield start.read_price(tile.read(*place), zone)
+            changes = connection.execute(_SELECT_TABLE_CHANGES, {"shard": shard, "first": first, "last": last})
+            for (interval,) in changes.fetchall():
+                starts = [*self._read_starts(connection, shard, interval, interval)]
+                if starts[0].header.kind is TileKind.ZONES:  # the release before it was archived
+                    (before,) = connection.execute(_SELECT_BEFORE, (shard, starts[0].seq)).fetchone() or (interval,)
+                    starts = [*self._read_starts(connection, shard, before, before)][-1:] + starts
+                tables = [start.table for start in starts]
+                plans = [table.rows[table.position[zone]].plan for table in tables if zone in table.position]
+                if plans and plans[0] != plans[-1]:
+                    found.append(PlanEnd(plans[0], interval + 1))
+        return tuple(found)
 
     def _read_starts(self, connection: Connection, shard: str, first: int, last: int) -> Iterator[_TileStart]:
         """Yield the headers of the tiles of a stretch of intervals, each with its zone table."""
@@ -235,12 +224,9 @@ class LogReader:
     def _table(self, connection: Connection, digest: str) -> ZoneTable:
         table = self._tables.get(digest)
         if table is None:
-            row = connection.execute(_SELECT_DOCUMENT, (digest,)).fetchone()
-            if row is None:
-                raise ChainError("zone table", digest, "is not in the log")
             if len(self._tables) >= _MAX_TABLES_KEPT:
                 self._tables.clear()
-            table = self._tables[digest] = ZoneTable.from_json(row[0])
+            table = self._tables[digest] = read_zone_table(connection, digest)
         return table
 
     def read_log_chunks(self, view: ZoneView) -> Iterator[bytes]:
@@ -250,34 +236,34 @@ class LogReader:
         those up to the tile that was the last one then.
         """
         plans: set[str] = set()
-        zone, shard, last = view.zone, view.shard.name, view.shard.head.tile.header.seq
-        for first in range(0, last + 1, _TILES_PER_CHUNK):
-            end = min(last, first + _TILES_PER_CHUNK - 1)
+        shard, end = view.shard.name, view.shard.head.tile.header.seq + 1
+        for first in range(0, end, _TILES_PER_CHUNK):
+            numbers = range(first, min(end, first + _TILES_PER_CHUNK))
             with self._session.transaction() as connection:
-                archived, _ = _archived(connection, shard)
-                bodies: list[bytes] = []
-                if first <= archived:
-                    tiles = self._require_files(shard).read_tiles(shard, first, min(end, archived))
-                    bodies = [tile.read() for tile in tiles]
-                kept = (shard, max(first, archived + 1), end)
-                bodies += [body for (body,) in connection.execute(_SELECT_TILE_RANGE, kept, binary=True)]
-                lines = [line for body in bodies for line in self._tile_lines(connection, body, zone, plans)]
+                lines = [*self._read_lines(connection, shard, numbers, view.zone, plans)]
             yield "".join(f"{line}\n" for line in lines).encode()
 
     def zone_lines(self, connection: Connection, zone: str) -> Iterator[str]:
         """The lines of one zone, each plan before the first line under it, in the transaction of a connection."""
         plans: set[str] = set()
-        (shard,) = connection.execute(_SELECT_SHARD_OF_ZONE, (zone,)).fetchone() or ("",)
+        shard, last = connection.execute(_SELECT_HEAD_OF_ZONE, (zone,)).fetchone() or ("", -1)
         archived, _ = _archived(connection, shard)
-        if archived >= 0:
-            for tile in self._require_files(shard).read_tiles(shard, 0, archived):
+        yield from self._read_lines(connection, shard, range(archived + 1), zone, plans)
+        for first in range(archived + 1, last + 1, _TILES_PER_CHUNK):
+            numbers = range(first, min(last + 1, first + _TILES_PER_CHUNK))
+            yield from self._read_lines(connection, shard, numbers, zone, plans)
+
+    def _read_lines(
+        self, connection: Connection, shard: str, numbers: range, zone: str, plans: set[str]
+    ) -> Iterator[str]:
+        """The lines of a zone in tiles, each plan before the first line under it unless it is among `plans`."""
+        archived, _ = _archived(connection, shard)
+        if numbers.start <= archived:
+            for tile in self._require_files(shard).read_tiles(shard, numbers.start, min(numbers.stop - 1, archived)):
                 yield from self._tile_lines(connection, tile.read(), zone, plans)
-        with connection.cursor("zone_lines", binary=True) as cursor:
-            cursor.itersize = _TILES_PER_CHUNK
-            query = "SELECT body FROM public_log.tile WHERE shard = %s AND seq > %s ORDER BY seq"
-            cursor.execute(query, (shard, archived))
-            for (body,) in cursor:
-                yield from self._tile_lines(connection, body, zone, plans)
+        kept = (shard, max(numbers.start, archived + 1), numbers.stop - 1)
+        for (body,) in connection.execute(_SELECT_TILE_RANGE, kept, binary=True).fetchall():
+            yield from self._tile_lines(connection, body, zone, plans)
 
     def _tile_lines(self, connection: Connection, body: bytes, zone: str, plans: set[str]) -> Iterator[str]:
         """The line of a zone in a tile, if it has one, and its plan before it unless that is among `plans`."""
@@ -296,6 +282,16 @@ class LogReader:
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""
         self._session.close()
+
+
+def read_zone_table(connection: Connection, digest: str) -> ZoneTable:
+    """Read a zone table of the log. Raises ChainError unless it is there and has its digest."""
+    row = connection.execute(_SELECT_DOCUMENT, (digest,)).fetchone()
+    if row is None:
+        raise ChainError("zone table", digest, "is not in the log")
+    if compute_digest(row[0]) != digest:
+        raise ChainError("zone table", digest, "must be the digest of the document")
+    return ZoneTable.from_json(row[0])
 
 
 def _archived(connection: Connection, shard: str) -> tuple[int, int]:
