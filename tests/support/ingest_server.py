@@ -113,7 +113,7 @@ def run_ingest_server(root: Path, dsn: str, limits: ClientLimits = _LIMITS) -> I
     api = IngestApi(current_ingestor=ingestor, access=access)
     app = private_app(api.routes(), limits.trusted)
     with (
-        listening(app, port, ConnectionLimits.from_settings(limits)),
+        listening(app, port, ConnectionLimits(limits)),
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client,
         closing(state),
     ):

@@ -139,15 +139,11 @@ class AuthStore:
             connection.execute(query, (_digest(token), client.id, sorted(zones), TOKEN_LIFETIME_S))
         return AccessToken(value=token, zones=zones)
 
-    def authorized_zones(self, token: str) -> frozenset[str]:
-        """The zones whose readings the bearer of a token may send. Raises AuthError.
-
-        A client may have lost zones since it got the token: what counts is what both name.
-        """
-        return self.find_token(token)[0]
-
     def find_token(self, token: str) -> tuple[frozenset[str], float]:
-        """As `authorized_zones`, and for how long the token is still valid [s]."""
+        """The zones whose readings the bearer of a token may send, and for how long it is still valid [s].
+
+        A client may have lost zones since it got the token: what counts is what both name. Raises AuthError.
+        """
         query = """
             SELECT t.zones, c.zones, extract(epoch FROM t.expires - now())::float8
             FROM access.token t JOIN access.client c ON c.id = t.client
@@ -189,7 +185,7 @@ class TokenCache:
             return _digest(token) in self._entries
 
     def authorized_zones(self, token: str) -> frozenset[str]:
-        """As `AuthStore.authorized_zones`, looked up now."""
+        """The zones of `AuthStore.find_token`, looked up now."""
         asked_s = self._now()  # before the database answers, so that no answer is older than it seems
         digest = _digest(token)
         try:

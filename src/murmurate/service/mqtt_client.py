@@ -7,7 +7,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -84,13 +83,12 @@ def send_at_once(_client: Client, _data: object, line: Any) -> None:
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-@dataclass(slots=True)
 class _MqttCallbacks:
     """Logs what becomes of a connection, and subscribes whenever there is one."""
 
-    broker: MqttBroker
-    topics: tuple[str, ...]
-    _said_s: float = field(default=-inf, init=False)  # monotonic, when it was last said that there is no broker
+    def __init__(self, broker: MqttBroker, topics: tuple[str, ...]) -> None:
+        self.broker, self.topics = broker, topics
+        self._said_s = -inf  # monotonic, when it was last logged that there is no broker
 
     def on_connect_fail(self, _client: Client, _data: object) -> None:
         if time.monotonic() - self._said_s >= REPEAT_FAILURE_S:

@@ -102,7 +102,7 @@ def run_private(settings: ServiceSettings, databases: Databases) -> None:
     operator = OperatorApi(databases=databases, settings=settings, state=state, counts=ingestor.counts, ingest=status)
     try:
         app = private_app([*routes, *operator.routes()], settings.limits.trusted)
-        _serve_app("private", app, settings.private_address, ConnectionLimits.from_settings(settings.limits))
+        _serve_app("private", app, settings.private_address, ConnectionLimits(settings.limits))
     finally:
         stopped.set()
         if consumer is not None:

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
@@ -92,22 +91,20 @@ def _check_settings(settings: ServiceSettings) -> None:
     check_can_listen("private", *settings.private_address)
 
 
-@dataclass(slots=True, kw_only=True)
 class SupervisedProcess:
-    """One process: when it runs, when it is started again, and whether it makes progress."""
+    """One process: when it runs, when it is started again, and whether it makes progress.
 
-    name: str
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    watchdog_s: float  # how long it may be silent
-    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    restarts: int = field(default=0, init=False)
-    _delay_s: float = field(default=MIN_RESTART_DELAY_S, init=False)
-    _started_s: float = field(default=0.0, init=False)  # monotonic, as the next two
-    _start_at_s: float = field(default=0.0, init=False)
-    _looked_s: float = field(default=0.0, init=False)
-    _silence_left_s: float = field(default=0.0, init=False)  # until it is killed
-    _pipe: int | None = field(default=None, init=False)
+    `watchdog_s` is how long it may be silent. Times are of the monotonic clock.
+    """
+
+    def __init__(self, *, name: str, command: Sequence[str], environment: Mapping[str, str], watchdog_s: float) -> None:
+        self.name, self.watchdog_s = name, watchdog_s
+        self._command, self._environment = command, environment
+        self.process: subprocess.Popen[bytes] | None = None
+        self.restarts, self._delay_s = 0, MIN_RESTART_DELAY_S
+        self._started_s = self._start_at_s = self._looked_s = 0.0
+        self._silence_left_s = 0.0  # until it is killed
+        self._pipe: int | None = None
 
     def check(self) -> bool:
         """Start the process where it is due, and kill it where it stands still. Returns whether it was restarted.
@@ -152,10 +149,10 @@ class SupervisedProcess:
         self._pipe, write_end = os.pipe()
         for end in (self._pipe, write_end):
             os.set_blocking(end, False)
-        environment = {**self.environment, PIPE_VARIABLE: str(write_end)}
+        environment = {**self._environment, PIPE_VARIABLE: str(write_end)}
         try:
             self.process = subprocess.Popen(  # noqa: S603
-                self.command, env=environment, start_new_session=True, pass_fds=(write_end,)
+                self._command, env=environment, start_new_session=True, pass_fds=(write_end,)
             )
         finally:
             os.close(write_end)

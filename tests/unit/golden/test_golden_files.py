@@ -22,7 +22,7 @@ from murmurate.public_log.zone_table import ZoneRow, ZoneTable
 from murmurate.service.public_api.local_days import day_of_interval
 from murmurate.service.public_api.openadr import event_days, event_document, program_document, programs_of_zone
 from murmurate.service.public_api.price_formats import (
-    csv_lines,
+    csv_bytes,
     current_price_document,
     day_document,
     evcc_list,
@@ -114,7 +114,7 @@ def api_files() -> dict[str, bytes]:
         "openadr-events": [event_document(event_day) for program in programs for event_day in event_days(program)],
     }
     files = {f"{name}.json": (json.dumps(answer, indent=1) + "\n").encode() for name, answer in answers.items()}
-    return files | {"history.csv": "".join(csv_lines(view.prices.values(), view.interval_s, view.currency)).encode()}
+    return files | {"history.csv": csv_bytes(view.prices.values(), view.interval_s, view.currency)}
 
 
 def plan_files() -> dict[str, bytes]:

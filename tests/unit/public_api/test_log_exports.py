@@ -27,7 +27,7 @@ def run(scene: Callable[[LogExports], Awaitable[None]], max_exports: int = 2, ma
 async def read_all(exports: LogExports, address: str) -> AsyncIterator[bytes]:
     """The chunks of a log as a response sends them: it holds its place meanwhile."""
     export = LogExport()
-    async with exports.held(export, address):
+    with exports.held(export, address):
         async for chunk in exports.send_chunks(export, iter([CHUNK] * 1000)):
             yield chunk
 

@@ -193,11 +193,6 @@ class ZoneView:
         return self.shard.head.tile.key_in_force
 
     @property
-    def opened_s(self) -> int:
-        """When the first interval begins that was decided for it [s of UTC]."""
-        return self.row.since * self.interval_s
-
-    @property
     def first_priced(self) -> int:
         """The first interval with a price."""
         return self.row.since + self.lead_intervals
@@ -233,17 +228,12 @@ class ZoneView:
         return [(prices[n].ticks, prices[n].tick, prices[n].logged_s) for n in intervals]
 
     @property
-    def total_epsilon_micro(self) -> int:
-        return self._total(0)
-
-    @property
-    def total_rho_micro(self) -> int:
-        return self._total(1)
-
-    def _total(self, cost: int) -> int:
+    def totals_micro(self) -> tuple[int, int]:
+        """What all releases cost: epsilon and rho, in millionths."""
         if self.closed is not None:
-            return list(self.closed.totals.values())[cost]
-        return int(self.shard.head.totals[cost, self.shard.table.position[self.zone]])
+            return self.closed.total_epsilon_micro, self.closed.total_rho_micro
+        epsilon, rho = self.shard.head.totals[:, self.shard.table.position[self.zone]].tolist()
+        return epsilon, rho
 
     @property
     def terms(self) -> ReleaseTerms:

@@ -6,10 +6,10 @@ A response about a stretch of time is bounded; its header `Link` names the next 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from urllib.parse import quote, urlencode
 
 from starlette.applications import Starlette
@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from murmurate.errors import MurmurateError
 from murmurate.service.clock_comparison import ClockDifferenceError
@@ -29,7 +30,7 @@ from murmurate.service.public_api.log_api import LogApi
 from murmurate.service.public_api.openadr import OPENADR_BASE_PATH
 from murmurate.service.public_api.openadr_api import OpenAdrApi, post_anonymous_token
 from murmurate.service.public_api.price_formats import (
-    csv_lines,
+    csv_bytes,
     current_price_document,
     day_document,
     evcc_list,
@@ -43,7 +44,6 @@ from murmurate.service.public_api.response_cache import (
     CACHE_CONTROL_SHORT,
     CachedResponse,
     HandlersByPath,
-    PreparedResponse,
     RequestHandler,
     ResponseCacheMiddleware,
 )
@@ -56,6 +56,7 @@ MAX_ZONES_PER_PAGE = 1000
 MAX_HISTORY_S = 31 * SECONDS_PER_DAY
 MAX_HISTORY_INTERVALS = 3_000  # of a quarter of an hour: 31 days, 240 kB of CSV
 _WEEK_S = 7 * SECONDS_PER_DAY
+PARQUET_MEDIA_TYPE = "application/vnd.apache.parquet"
 _EncodePrices = Callable[[list[Price], int, str], bytes]  # of prices, the length of an interval [s], the currency
 
 
@@ -66,14 +67,15 @@ class PublicApi:
         self.live_state = live_state
 
     def routes(self) -> list[Route]:
+        stretch = ("start", "end")
         paths: HandlersByPath = {
             "/zones": (self.get_zones, ("after", "limit")),
             "/zones/{zone}/now": (self.get_current_price, ()),
             "/zones/{zone}/evcc": (self.get_evcc_prices, ("forecast",)),
             "/zones/{zone}/days": (self.get_days, ()),
             "/zones/{zone}/days/{day}.json": (self.get_day, ()),
-            "/zones/{zone}/history.csv": (self.get_csv, ("start", "end")),
-            "/zones/{zone}/history.parquet": (self.get_parquet, ("start", "end")),
+            "/zones/{zone}/history.csv": (partial(self.get_history, csv_bytes, "text/csv; charset=utf-8"), stretch),
+            "/zones/{zone}/history.parquet": (partial(self.get_history, parquet_bytes, PARQUET_MEDIA_TYPE), stretch),
             "/zones/{zone}/vse/v1/tariffs": (self.get_vse_tariffs, ("start_timestamp", "end_timestamp")),
             "/openapi.json": (self.get_openapi, ()),
         }
@@ -89,11 +91,11 @@ class PublicApi:
 
     def _cached_endpoint(
         self, handler: RequestHandler, params: tuple[str, ...]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    ) -> Callable[[Request], Awaitable[ASGIApp]]:
         """Make a response once; the next request for the same gets it from the cache."""
         state = self.live_state
 
-        async def endpoint(request: Request) -> Response:
+        async def endpoint(request: Request) -> ASGIApp:
             query_params.check_query_params(request, params)
             generation, expires_s = state.volatile_cache.generation, state.interval_end_s()
             result = handler(request)
@@ -104,18 +106,14 @@ class PublicApi:
             else:
                 response = replace(response, expires_s=expires_s)
                 if generation == state.volatile_cache.generation:  # nothing has changed while it was made
-                    state.volatile_cache.put(key, response, self._shard_of(request))
-            return PreparedResponse(response.for_request(request.scope, time.time()), state.sender)
+                    zone = request.path_params.get("zone")
+                    if zone is None:
+                        object_id = request.path_params.get("id") or request.query_params.get("programID", "")
+                        zone = state.program_index.zone_of(object_id) or ""
+                    state.volatile_cache.put(key, response, state.views.shard_of(zone) or ALL_SHARDS)
+            return state.sender.answer(response, request)
 
         return endpoint
-
-    def _shard_of(self, request: Request) -> str:
-        """Return the shard that a response is about."""
-        zone = request.path_params.get("zone")
-        if zone is None:
-            object_id = request.path_params.get("id") or request.query_params.get("programID", "")
-            zone = self.live_state.program_index.zone_of(object_id) or ""
-        return self.live_state.views.shard_of(zone) or ALL_SHARDS
 
     def _zone_view(self, request: Request) -> ZoneView:
         return query_params.zone_param(request, self.live_state.views)
@@ -188,15 +186,8 @@ class PublicApi:
         except MurmurateError as error:
             raise HTTPException(404, str(error)) from None
 
-    async def get_csv(self, request: Request) -> CachedResponse:
-        return await self._get_history(
-            request, lambda *prices: "".join(csv_lines(*prices)).encode(), "text/csv; charset=utf-8"
-        )
-
-    async def get_parquet(self, request: Request) -> CachedResponse:
-        return await self._get_history(request, parquet_bytes, "application/vnd.apache.parquet")
-
-    async def _get_history(self, request: Request, encode: _EncodePrices, media_type: str) -> CachedResponse:
+    async def get_history(self, encode: _EncodePrices, media_type: str, request: Request) -> CachedResponse:
+        """Return the prices of a stretch as a file."""
         view = self._zone_view(request)
         stretch = _asked_stretch(request, view, "start", "end")
 
@@ -206,11 +197,7 @@ class PublicApi:
             return CachedResponse.from_body(body, media_type, CACHE_CONTROL_SHORT)
 
         response = await self.live_state.bulk_threads.run(make_history)
-        links = self._links(request, view, stretch)
-        return replace(response, headers=[*response.headers, (b"link", links.encode())]) if links else response
-
-    def _links(self, request: Request, view: ZoneView, stretch: range) -> str:
-        """Name the stretches before and after this one, of the same length, as far as there are prices."""
+        # The stretches before and after this one, of the same length, as far as there are prices.
         before = range(max(view.first_priced, stretch.start - len(stretch)), stretch.start)
         after = range(stretch.stop, min(view.last_decided + 1, stretch.stop + len(stretch)))
         links = []
@@ -221,7 +208,8 @@ class PublicApi:
                 path = quote(request.path_params["zone"], safe="")
                 name = request.scope["path"].rpartition("/")[2]
                 links.append(f'<{self.live_state.settings.base_url}/zones/{path}/{name}?{query}>; rel="{rel}"')
-        return ", ".join(links)
+        more = [(b"link", ", ".join(links).encode())] if links else []
+        return replace(response, headers=[*response.headers, *more])
 
     async def get_vse_tariffs(self, request: Request) -> CachedResponse:
         view = self._zone_view(request)
@@ -252,7 +240,7 @@ class PublicApi:
         streams.check_room(address)
         stream = streams.subscribe(lambda: self.live_state.views[zone], after)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no", "access-control-allow-origin": "*"}
-        return StreamedResponse(request, stream, "text/event-stream", headers, streams.held(address))
+        return StreamedResponse(request, stream, "text/event-stream", headers, streams.by_address.held(address))
 
     async def get_health(self, request: Request) -> Response:
         query_params.check_query_params(request, ())

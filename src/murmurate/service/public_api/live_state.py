@@ -53,7 +53,7 @@ class LiveState:
         self.clock: ServiceClock = settings.clock
         self.log_clock = ClockComparison("log", settings.clock)
         limits = settings.limits
-        self.connections = ConnectionLimits.from_settings(limits)
+        self.connections = ConnectionLimits(limits)
         self.lookup_threads = WorkerThreads(LOOKUP_THREADS, "lookup")
         self.bulk_threads = WorkerThreads(BULK_THREADS, "bulk")
         self.sender = ResponseSender()
@@ -153,7 +153,8 @@ class LiveState:
         count = 0
         for change in changes:
             done = threading.Event()
-            loop.call_soon_threadsafe(self._take_over, change, done)
+            loop.call_soon_threadsafe(self.show_shard, change)
+            loop.call_soon_threadsafe(done.set)  # after it, also where it has failed
             while not done.wait(1.0) and not self._stopped.is_set():
                 pass
             if self._stopped.is_set():
@@ -164,12 +165,6 @@ class LiveState:
                 self.static_files.notify(change.view)
             count += 1
         return count
-
-    def _take_over(self, change: ChangedShard, done: threading.Event) -> None:
-        try:
-            self.show_shard(change)
-        finally:
-            done.set()
 
     def show_shard(self, change: ChangedShard) -> None:
         """Show a shard as it is now, and send its new prices to subscribers. In the event loop."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import contextmanager
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -71,8 +71,8 @@ class LogExports:
         slow.is_ended = True
         del self._running[slow]
 
-    @asynccontextmanager
-    async def held(self, export: LogExport, address: str) -> AsyncIterator[None]:
+    @contextmanager
+    def held(self, export: LogExport, address: str) -> Iterator[None]:
         """Count an export while the block runs."""
         self._running[export] = None
         try:

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import MQTTErrorCode
@@ -47,7 +46,7 @@ class PriceStream:
         self, threads: WorkerThreads, by_address: AddressCounts | None = None, max_streams: int = MAX_STREAMS
     ) -> None:
         self._threads, self._max_streams = threads, max_streams
-        self._by_address = by_address or AddressCounts(max_streams)
+        self.by_address = by_address or AddressCounts(max_streams)
         self._subscribers: dict[str, set[asyncio.Queue[_QueuedMessage]]] = {}
         self._events: dict[tuple[str, int], bytes] = {}  # by zone and interval; they never change
 
@@ -57,16 +56,10 @@ class PriceStream:
     def check_room(self, address: str) -> None:
         """Raise HTTPException if a client may not have one stream more."""
         retry = {"retry-after": str(STREAM_RETRY_AFTER_S)}
-        if self._by_address.is_full(address):
+        if self.by_address.is_full(address):
             raise HTTPException(429, "too many streams from this address; try again", retry)
         if len(self) >= self._max_streams:
             raise HTTPException(503, "too many streams; try again, or read the prices instead", retry)
-
-    @asynccontextmanager
-    async def held(self, address: str) -> AsyncIterator[None]:
-        """Count a stream of an address while the block runs."""
-        with self._by_address.held(address):
-            yield
 
     @property
     def zones(self) -> AbstractSet[str]:
@@ -103,7 +96,7 @@ class PriceStream:
             known = view.known_intervals
             for at in range(max(known.start, since + 1), known.stop, _EVENTS_AT_ONCE):
                 some = range(at, min(known.stop, at + _EVENTS_AT_ONCE))
-                yield await self._threads.run_next_piece(self._make_events, view, some)
+                yield await self._threads.run_next_piece(b"".join, (self._event(view, interval) for interval in some))
             while True:
                 try:
                     queued = await asyncio.wait_for(queue.get(), KEEP_ALIVE_S)
@@ -118,9 +111,6 @@ class PriceStream:
             subscribers.discard(queue)
             if not subscribers and self._subscribers.get(view.zone) is subscribers:
                 del self._subscribers[view.zone]
-
-    def _make_events(self, view: ZoneView, intervals: range) -> bytes:
-        return b"".join(self._event(view, interval) for interval in intervals)
 
     def _event(self, view: ZoneView, interval: int) -> bytes:
         """Return a price as an event. Its id is the interval: a subscriber that returns names the last one it has."""
@@ -167,21 +157,18 @@ class MqttNotifier:
             self._wake.notify()
 
     def _run(self, make_view: MakeView, plan_terms: PlanTerms) -> None:
-        while (change := self._next_change()) is not None:
+        while True:
+            with self._wake:
+                while not self._stopped.is_set() and not (self._waiting and self._client.is_connected()):
+                    self._wake.wait(_BROKER_POLL_S if self._waiting else None)
+                if self._stopped.is_set():
+                    return
+                change = self._waiting.pop(next(iter(self._waiting)))
             try:
                 self.publish_shard(change, make_view, plan_terms)
             except Exception as error:  # noqa: BLE001  a notice that fails must not end the others
                 self.dropped_count += len(change.view.table)
                 logger.warning("notices dropped", extra={"shard": change.view.name, "reason": type(error).__name__})
-
-    def _next_change(self) -> ChangedShard | None:
-        """Wait for a change and for the broker. None: it is stopped."""
-        with self._wake:
-            while not self._stopped.is_set():
-                if self._waiting and self._client.is_connected():
-                    return self._waiting.pop(next(iter(self._waiting)))
-                self._wake.wait(_BROKER_POLL_S if self._waiting else None)
-        return None
 
     def publish_shard(self, change: ChangedShard, make_view: MakeView, plan_terms: PlanTerms) -> None:
         """Publish the new prices of a shard: first all prices alone, then the events, which take longer."""

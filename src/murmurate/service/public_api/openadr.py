@@ -105,7 +105,8 @@ def iso_duration(seconds: int) -> str:
 def program_document(program: Program, base_url: str) -> dict[str, object]:
     """Return a program as OpenADR has it. That of a closed zone ends with its last price; an open one has no end."""
     view = program.view
-    changed_s = view.opened_s if view.closed is None else view.start_s(view.closed.last + 1)
+    opened_s = view.start_s(view.row.since)  # the first interval that was decided for it
+    changed_s = opened_s if view.closed is None else view.start_s(view.closed.last + 1)
     first_s = view.start_s(view.first_priced)
     length_s = view.start_s(view.last_decided + 1) - first_s
     period: dict[str, object] = {}
@@ -115,7 +116,7 @@ def program_document(program: Program, base_url: str) -> dict[str, object]:
     attributes = [*country, ("LOCATION", view.zone), ("BINDING_EVENTS", program.is_native)]
     return {
         "id": program.id,
-        "createdDateTime": format_rfc3339(view.opened_s),
+        "createdDateTime": format_rfc3339(opened_s),
         "modificationDateTime": format_rfc3339(changed_s),
         "objectType": "PROGRAM",
         "programName": program.id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -94,23 +93,18 @@ class OpenAdrApi:
             return [day for day in event_days(program) if max(first, today) <= day.day <= last]
 
         async with threads.turn():
-            if program_id is None:
-                days = self._find_events(find_days, skip, limit)
-            else:
+            if program_id is not None:
                 days = find_days(program_id)[skip : skip + limit]
+            else:  # of all programs: those before the page are counted by groups, without a look
+                examples, numbers = state.program_index.groups
+                sizes = np.array([len(find_days(example)) for example in examples], np.int64)
+                ends = np.cumsum(sizes[numbers])  # events up to each program
+                at, stop = int(np.searchsorted(ends, skip, "right")), int(np.searchsorted(ends, skip + limit)) + 1
+                begin = skip - (int(ends[at - 1]) if at else 0)
+                found = [day for each_id in state.program_index.ids[at:stop] for day in find_days(each_id)]
+                days = found[begin : begin + limit]
             await state.load_terms(day.program.view.plan_digest for day in days)
             return await threads.run_in_turn(lambda: CachedResponse.from_json([event_document(day) for day in days]))
-
-    def _find_events(self, find_days: Callable[[str], list[EventDay]], skip: int, limit: int) -> list[EventDay]:
-        """Return a page of the events of all programs. Programs before it are counted by groups, without a look."""
-        index = self._live_state.program_index
-        examples, numbers = index.groups
-        sizes = np.array([len(find_days(example)) for example in examples], np.int64)
-        ends = np.cumsum(sizes[numbers])  # events up to each program
-        first, stop = (int(np.searchsorted(ends, skip, "right")), int(np.searchsorted(ends, skip + limit)) + 1)
-        before = int(ends[first - 1]) if first else 0
-        found = [day for program_id in index.ids[first:stop] for day in find_days(program_id)]
-        return found[skip - before : skip - before + limit]
 
     async def get_event(self, request: Request) -> CachedResponse:
         event_id = request.path_params["id"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import date
+from io import StringIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,8 +106,17 @@ def day_document(view: ZoneView, day: date) -> dict[str, object]:
     Raises MurmurateError unless each price is decided and known to the view.
     """
     intervals = intervals_of_day(view, day)
+    if not intervals:
+        raise MurmurateError("day", day, f"must be a day of the calendar in {view.display.timezone.key}")
+    if intervals[0] < view.first_priced:
+        first = format_rfc3339(view.start_s(view.first_priced))
+        raise MurmurateError("day", day, f"must begin when there were prices, from {first} on")
     if not is_day_complete(view, day):
-        raise MurmurateError("day", day, _incomplete_day_reason(view, intervals))
+        end, last = format_rfc3339(view.start_s(view.last_decided + 1)), intervals[-1] + 1 - view.lead_intervals
+        # A price is decided when the interval that it was measured in is over, at the earliest.
+        when = f"it can be from {format_rfc3339(view.start_s(last))} on, when its last interval is decided"
+        reason = when if view.closed is None else f"the zone is closed, and its last price ended at {end}"
+        raise MurmurateError("day", day, f"must be whole: {reason}")
     prices = view.prices
     if intervals[0] not in prices:
         raise MurmurateError("day", day, "must be among the days that are kept at hand")
@@ -130,19 +140,6 @@ def day_document(view: ZoneView, day: date) -> dict[str, object]:
     }
 
 
-def _incomplete_day_reason(view: ZoneView, intervals: range) -> str:
-    """A price is decided `lead` intervals ahead, at the earliest when the interval that it was measured in is over."""
-    if not intervals:
-        return f"must be a day of the calendar in {view.display.timezone.key}"
-    if intervals[0] < view.first_priced:
-        return f"must begin when there were prices, from {format_rfc3339(view.start_s(view.first_priced))} on"
-    if view.closed is not None:
-        end = format_rfc3339(view.start_s(view.last_decided + 1))
-        return f"must be whole: the zone is closed, and its last price ended at {end}"
-    at = format_rfc3339(view.start_s(intervals[-1] + 1 - view.lead_intervals))
-    return f"must be whole: it can be from {at} on, when its last interval is decided"
-
-
 def evcc_list(view: ZoneView, now_s: float, *, forecast: bool = False) -> list[dict[str, object]]:
     """Return the final prices from this interval on, as evcc reads them to charge a car.
 
@@ -159,25 +156,19 @@ def evcc_list(view: ZoneView, now_s: float, *, forecast: bool = False) -> list[d
     return [{**interval_start_end(view, interval), "value": value} for interval, value in rows]
 
 
-class _EchoWriter:
-    """Hands a line back instead of keeping it, so that a year of them is never in memory."""
-
-    @staticmethod
-    def write(text: str) -> str:
-        return text
-
-
-def csv_lines(prices: Iterable[Price], interval_s: int, currency: str) -> Iterator[str]:
-    """Yield a header and one line for each price, each with its line feed. A withheld price is an empty cell."""
-    writer = csv.writer(_EchoWriter(), lineterminator="\n")
-    yield writer.writerow(HISTORY_SCHEMA.names)
+def csv_bytes(prices: Iterable[Price], interval_s: int, currency: str) -> bytes:
+    """Return a header and one line for each price. A withheld price is an empty cell."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HISTORY_SCHEMA.names)
     for price in prices:
         start, end = (format_rfc3339(at * interval_s) for at in (price.interval, price.interval + 1))
-        yield writer.writerow([start, end, *_price_columns(price, currency)])
+        writer.writerow([start, end, *_price_columns(price, currency)])
+    return text.getvalue().encode()
 
 
 def parquet_bytes(prices: Iterable[Price], interval_s: int, currency: str) -> bytes:
-    """Return the columns of `csv_lines` as Parquet. A withheld price is null."""
+    """Return the columns of `csv_bytes` as Parquet. A withheld price is null."""
     interval_us = interval_s * MICROSECONDS_PER_SECOND
     rows = [
         (price.interval * interval_us, (price.interval + 1) * interval_us, *_price_columns(price, currency))

@@ -7,11 +7,11 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from math import inf
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from murmurate.service.web.responses import DelayedRefusal
@@ -26,7 +26,7 @@ PIECE_BYTES = 65_536
 MAX_UNREAD_BYTES = 64 * 2**20  # of long bodies that clients have not read yet
 MAX_READ_S = 60.0  # for a client to read a body of at most a few MB
 
-_NOT_MODIFIED_HEADERS = {b"etag", b"cache-control", b"access-control-allow-origin", b"vary"}
+_NOT_MODIFIED_HEADERS = {b"etag", b"cache-control", b"access-control-allow-origin", b"vary", b"refresh"}
 CacheKey = tuple[bytes, bytes]  # path and query
 
 
@@ -133,6 +133,10 @@ class ResponseSender:
     def __init__(self, max_bytes: int = MAX_UNREAD_BYTES) -> None:
         self._max_bytes, self._bytes_in_flight = max_bytes, 0
 
+    def answer(self, response: CachedResponse, request: Request) -> ASGIApp:
+        """Return what an endpoint returns to have a response sent, or 304 where the client has it already."""
+        return partial(self.send, response.for_request(request.scope, time.time()))
+
     async def send(self, response: CachedResponse, scope: Scope, receive: Receive, send: Send) -> None:
         body, size = response.body, len(response.body)
         start = {"type": "http.response.start", "status": response.status, "headers": response.headers}
@@ -155,18 +159,6 @@ class ResponseSender:
             return  # the server closes the connection: the response is not whole
         finally:
             self._bytes_in_flight -= size
-
-
-class PreparedResponse(Response):
-    """A `CachedResponse` as an endpoint returns it, which may add headers."""
-
-    def __init__(self, response: CachedResponse, sender: ResponseSender) -> None:
-        super().__init__(status_code=response.status)
-        self._response, self._sender = response, sender
-        self.raw_headers = list(response.headers)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._sender.send(replace(self._response, headers=self.raw_headers), scope, receive, send)
 
 
 class ResponseCacheMiddleware:

@@ -107,15 +107,14 @@ def client_address(request: Request) -> str:
     return _ALL_ADDRESSES.find(request.client.host if request.client else "") or UNKNOWN_CLIENT
 
 
-def _limits(request: Request) -> AnonymousLimits | None:
-    limits: AnonymousLimits | None = getattr(request.app.state, "anonymous", None)
+def _limits(request: Request) -> AnonymousLimits:
+    limits: AnonymousLimits = request.app.state.anonymous
     return limits
 
 
 async def check_failure_limit(request: Request) -> None:
     """Refuse an address that has failed too often. Raises TooManyRequestsError, after a while."""
-    limits = _limits(request)
-    if limits is not None and not limits.failures.allows(client_address(request)):
+    if not _limits(request).failures.allows(client_address(request)):
         await asyncio.sleep(HOLD_S)
         raise TooManyRequestsError
 
@@ -123,15 +122,12 @@ async def check_failure_limit(request: Request) -> None:
 async def look_up_anonymous(request: Request, function: Callable[[], _Result]) -> _Result:
     """Check credentials that were not valid before. Raises TooManyRequestsError."""
     await check_failure_limit(request)
-    limits = _limits(request)
-    return await (run_in_threadpool(function) if limits is None else limits.look_up(function))
+    return await _limits(request).look_up(function)
 
 
 async def count_failure(request: Request) -> None:
     """Count a request without valid credentials, and wait for its turn. A trusted address does not wait."""
     limits = _limits(request)
-    if limits is None:
-        return
     limits.failures.count(client_address(request))
     if limits.groups.find(request.client.host if request.client else "") is not None:
         await asyncio.sleep(limits.pace.count())

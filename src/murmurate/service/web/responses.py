@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
@@ -53,17 +53,17 @@ class StreamedResponse(StreamingResponse):
         content: AsyncIterator[bytes],
         media_type: str,
         headers: dict[str, str],
-        resource: AbstractAsyncContextManager[object] | None = None,
+        resource: AbstractContextManager[object],
     ) -> None:
         super().__init__(content, media_type=media_type, headers=headers)
-        self._is_head, self._resource = request.method == "HEAD", resource or nullcontext()
+        self._is_head, self._resource = request.method == "HEAD", resource
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._is_head:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b""})
             return
-        async with self._resource:
+        with self._resource:
             await super().__call__(scope, receive, send)
 
 

@@ -8,10 +8,9 @@ import logging
 import resource
 import socket
 from asyncio import TimerHandle
-from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any
 
 import uvicorn
 from starlette.responses import Response
@@ -31,7 +30,6 @@ logger.addFilter(RateLimit())  # its only line is caused by clients
 HEADER_TIMEOUT_S = 10.0  # to send the head of a request
 SLOW_READER_TIMEOUT_S = 20.0  # to read what is waiting
 MAX_HEADER_BYTES = 32_768
-MAX_CONNECTIONS = 10_000
 CONNECTION_RETRY_AFTER_S = 10  # for a client that is refused
 WATCHDOG_PERIOD_S = 1.0  # between two signs of life
 RESERVED_DESCRIPTORS = 64  # for databases, brokers, files and modules, however many clients there are
@@ -51,20 +49,14 @@ _LISTEN_FAULTS = {
 }
 
 
-@dataclass(slots=True)
 class ConnectionLimits:
     """How many connections a server accepts, how many it has, and which of them come from proxies."""
 
-    max_connections: int = MAX_CONNECTIONS
-    by_address: AddressCounts = field(default_factory=lambda: AddressCounts(_UNLIMITED))
-    proxies: AddressGroups = field(default_factory=AddressGroups)  # exempts those that name their clients
-    connections: int = 0
-
-    @classmethod
-    def from_settings(cls, limits: ClientLimits) -> Self:
-        not_counted = (*limits.trusted, *limits.forwarded_by)
-        by_address = AddressCounts(limits.connections_per_address, not_counted)
-        return cls(limits.connections, by_address, AddressGroups(limits.forwarded_by))
+    def __init__(self, limits: ClientLimits | None = None) -> None:
+        limits = limits or ClientLimits(connections_per_address=_UNLIMITED)
+        self.max_connections, self.connections = limits.connections, 0
+        self.by_address = AddressCounts(limits.connections_per_address, (*limits.trusted, *limits.forwarded_by))
+        self.proxies = AddressGroups(limits.forwarded_by)  # exempts those that name their clients
 
 
 class TimeoutProtocol(HttpToolsProtocol):
@@ -208,16 +200,16 @@ class LimitedServer(uvicorn.Server):
     """A server whose log lines clients cannot multiply, and which the watchdog restarts if it stands still."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        def report_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            """Log an error that no task handles, such as a connection that cannot be accepted."""
+            error = context.get("exception")
+            facts = {"reason": type(error).__name__, "errno": getattr(error, "errno", 0)}
+            logger.warning("connection failed", extra=facts)
+
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(_report_loop_error)
+        loop.set_exception_handler(report_error)
         self._watchdog = loop.create_task(feed_watchdog())  # ends with the loop
         await super().startup(sockets)
-
-
-def _report_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that no task handles, such as a connection that cannot be accepted."""
-    error = context.get("exception")
-    logger.warning("connection failed", extra={"reason": type(error).__name__, "errno": getattr(error, "errno", 0)})
 
 
 def check_can_listen(name: str, host: str, port: int) -> None:

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from murmurate.planning.promise_text import format_length, longest_window
 from murmurate.service.log_reader.zone_view import Price, PriceKind, ShardView, ZoneView
@@ -35,7 +35,7 @@ from murmurate.service.public_api.pages.formatting import (
 )
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
 from murmurate.service.public_api.pages.zone_page import zone_page
-from murmurate.service.public_api.response_cache import CACHE_CONTROL_SHORT, CachedResponse, PreparedResponse
+from murmurate.service.public_api.response_cache import CACHE_CONTROL_SHORT, CachedResponse
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page
 from murmurate.translations.language import ENGLISH, LANGUAGES, Language, preferred_language
 
@@ -79,7 +79,7 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
     language = unit.language
     begin = local_datetime(view, view.start_s(view.interval_at(now_s)))
     moment = language.plain("date.moment", day=format_day(begin.date(), language), clock=f"{begin:%H:%M}")
-    costs = {"ε": view.total_epsilon_micro, "ρ": view.total_rho_micro}  # of all releases
+    costs = zip("ερ", view.totals_micro, strict=True)
     households = []
     for kind in terms.households:
         protection = "secret" if not kind.public_share else "public" if kind.public_share == 1 else "partly"
@@ -95,7 +95,7 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         lead=format_length(view.lead_intervals * view.interval_s, language),
         promise=promise_text(view, now_s, language),
         is_predicted=terms.prediction is not None,
-        cost_so_far=", ".join(f"{name} = {unit.decimal(f'{cost / 1e6:.6f}')}" for name, cost in costs.items() if cost),
+        cost_so_far=", ".join(f"{name} = {unit.decimal(f'{cost / 1e6:.6f}')}" for name, cost in costs if cost),
         households=households,
         noise=_noise_cost(view, now_s, unit),
         key_groups=[opening_key[at : at + 8] for at in range(0, len(opening_key), 8)],
@@ -135,7 +135,7 @@ class HtmlPages:
         self._page_cache: dict[tuple[MakePage, str, str], tuple[ShardView, int, CachedResponse]] = {}
         self._opening_keys: dict[str, str] = {}  # by zone; they never change
 
-    async def get_zones_page(self, request: Request) -> Response:
+    async def get_zones_page(self, request: Request) -> ASGIApp:
         """It is cached under the address that names its language, as its own links do."""
         query_params.check_query_params(request, ("after", "lang"))
         live_state, after, language = self._live_state, request.query_params.get("after", ""), _language(request)
@@ -153,25 +153,31 @@ class HtmlPages:
             ready = _html_response(page, expires_s, language)
             if generation == cache.generation:  # nothing has changed while it was made
                 cache.put(key, ready)
-        return PreparedResponse(ready.for_request(request.scope, time.time()), live_state.sender)
+        return live_state.sender.answer(ready, request)
 
-    async def get_zone_page(self, request: Request) -> Response:
+    async def get_zone_page(self, request: Request) -> ASGIApp:
         """Its `Refresh` header depends on the time of the request, so the cache of responses does not have it."""
-        response, view, now_s = await self._zone_response(request, zone_page)
+        ready, view, now_s = await self._zone_response(request, zone_page)
         left_s = (view.start_s(view.interval_at(now_s) + 1) - now_s) / self._live_state.clock.speed
-        response.headers["refresh"] = str(ceil(left_s + _REFRESH_DELAY_S))
-        return response
+        refresh = (b"refresh", b"%d" % ceil(left_s + _REFRESH_DELAY_S))
+        return self._live_state.sender.answer(replace(ready, headers=[*ready.headers, refresh]), request)
 
-    async def get_plan_page(self, request: Request) -> Response:
-        response, _, _ = await self._zone_response(request, plan_page)
-        return response
+    async def get_plan_page(self, request: Request) -> ASGIApp:
+        ready, _, _ = await self._zone_response(request, plan_page)
+        return self._live_state.sender.answer(ready, request)
 
-    async def _zone_response(self, request: Request, make_page: MakePage) -> tuple[Response, ZoneView, float]:
+    async def _zone_response(self, request: Request, make_page: MakePage) -> tuple[CachedResponse, ZoneView, float]:
         query_params.check_query_params(request, ("lang",))
         state, threads = self._live_state, self._live_state.lookup_threads
         view, language = query_params.zone_param(request, state.views), _language(request)
         await state.load_terms([view.plan_digest])
-        opening_key, now_s = await self._opening_key(view), state.current_time()
+        opening_key = self._opening_keys.get(view.zone)
+        if opening_key is None:
+            opening_key = await threads.run(state.archive.read_opening_key, view)
+            if len(self._opening_keys) >= _MAX_CACHED_PAGES:
+                self._opening_keys.clear()
+            self._opening_keys[view.zone] = opening_key
+        now_s = state.current_time()
         at = view.interval_at(now_s)
         oldest = at - longest_window(view.terms)
         if max(view.row.since, oldest - 1) < view.shard.first:
@@ -184,16 +190,7 @@ class HtmlPages:
             if len(self._page_cache) >= _MAX_CACHED_PAGES:
                 self._page_cache.clear()
             self._page_cache[key] = (view.shard, at, ready)
-        return PreparedResponse(ready.for_request(request.scope, time.time()), state.sender), view, now_s
-
-    async def _opening_key(self, view: ZoneView) -> str:
-        key = self._opening_keys.get(view.zone)
-        if key is None:
-            key = await self._live_state.lookup_threads.run(self._live_state.archive.read_opening_key, view)
-            if len(self._opening_keys) >= _MAX_CACHED_PAGES:
-                self._opening_keys.clear()
-            self._opening_keys[view.zone] = key
-        return key
+        return ready, view, now_s
 
 
 def page_routes(live_state: LiveState) -> list[Route]:
