@@ -27,6 +27,7 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
+from murmurate.service.public_api.metrics import metrics_routes
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import MqttBroker, ServiceSettings
 from murmurate.service.storage.databases import Databases
@@ -95,6 +96,26 @@ def _describe(web: Any, thread: Thread) -> str:
 def await_backfill(live_state: LiveState) -> None:
     """Wait until the prices of the days before are there: the port opens without them."""
     assert wait_until(lambda: live_state.is_backfilled, pause_s=0.01)
+
+
+@contextmanager
+def public_process(
+    dsn: str, now_s: float, *, speed: float = 1e-6, **settings: Any
+) -> Iterator[tuple[httpx.Client, LiveState]]:
+    """Run the public process of a log, with a clock that begins at `now_s` and all but stands still."""
+    clock = ServiceClock(simulated_s=now_s, wall_s=time.time(), speed=speed)
+    state = LiveState(dsn, ServiceSettings(**{"public": f"127.0.0.1:{free_port()}"} | settings, clock=clock))
+    address = state.settings.public_address
+    app = public_app(state, [*page_routes(state), *metrics_routes(state)])
+    try:
+        with (
+            listening(app, address[1], state.connections),
+            httpx.Client(base_url=f"http://127.0.0.1:{address[1]}", trust_env=False, timeout=60) as client,
+        ):
+            await_backfill(state)
+            yield client, state
+    finally:
+        state.close()
 
 
 @dataclass

@@ -1,13 +1,17 @@
-"""A plain web server that carries a folder, as any other would."""
+"""A plain web server that carries a folder, and requests to an app without a server."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
+
+import httpx
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -23,3 +27,14 @@ def web_server(folder: Path) -> Iterator[str]:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def fetch(app: Any, path: str, *, base_url: str = "http://app.example", **request: Any) -> httpx.Response:
+    """The answer of an app to a GET request, with `headers` or `auth`."""
+
+    async def get() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
+            return await client.get(path, **request)
+
+    return asyncio.run(get())

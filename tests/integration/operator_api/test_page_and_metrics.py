@@ -1,22 +1,21 @@
 """The operator's page and metrics over real databases: how far each zone is, what it cost, and never a demand."""
 
-import asyncio
-import base64
 import re
 import time
 from collections import Counter
 from itertools import cycle, islice
 from types import SimpleNamespace
 
-import httpx
 import psycopg
 import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support import web_server
 from tests.support.cpu_time import work_of
 from tests.support.operator_cli import small_zone
 from tests.support.postgres_stores import ShardWriter
 from tests.support.sample_shards import OLD_KEY
+from tests.support.waiting import wait_until
 from tests.support.zone_views import seconds, shard_of
 from tests.unit.public_api.test_pages import Parsed
 
@@ -111,23 +110,12 @@ def api(unread_api):
 
 
 def fetch(api, path, name="boss", secret=None):
-    coded = base64.b64encode(f"{name}:{secret or api.secrets.get(name, '')}".encode()).decode()
-    headers = {} if not name else {"authorization": f"Basic {coded}"}
-
-    async def get():
-        transport = httpx.ASGITransport(app=api.app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://private") as client:
-            return await client.get(path, headers=headers)
-
-    return asyncio.run(get())
+    return web_server.fetch(api.app, path, auth=(name, secret or api.secrets.get(name, "")) if name else None)
 
 
 def until_shown(api, words):
     """Wait until the page shows these words: the log is read again after a second."""
-    end = time.monotonic() + 120
-    while words not in (page := Parsed(fetch(api, "/operator").text).text):
-        assert time.monotonic() < end, page
-        time.sleep(0.1)
+    assert wait_until(lambda: words in Parsed(fetch(api, "/operator").text).text)
 
 
 def samples(text):

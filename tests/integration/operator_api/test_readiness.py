@@ -1,18 +1,17 @@
 """The private process says that it is ready exactly when readings can be taken, and shows why not."""
 
-import asyncio
-import base64
 import errno
 import json
 import re
 import time
 from types import SimpleNamespace
 
-import httpx
 import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support import web_server
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 from murmurate.readings.batch import ReadingBatch
 from murmurate.service.auth import ApiClient, AuthStore
@@ -67,15 +66,7 @@ def private(tmp_path, state_dsn, monkeypatch):
 
 
 def fetch(private, path, *, with_login=True):
-    coded = base64.b64encode(f"boss:{private.secret}".encode()).decode()
-    headers = {"authorization": f"Basic {coded}"} if with_login else {}
-
-    async def get():
-        transport = httpx.ASGITransport(app=private.app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://private") as client:
-            return await client.get(path, headers=headers)
-
-    return asyncio.run(get())
+    return web_server.fetch(private.app, path, auth=("boss", private.secret) if with_login else None)
 
 
 def metric(private, name, **labels):
@@ -125,10 +116,7 @@ def test_it_is_not_ready_while_the_state_is_read_only(private):
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
             )
             connection.execute(query, (name,))
-        end = time.monotonic() + 60
-        while fetch(private, "/readyz").status_code != expected:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        assert wait_until(lambda status=expected: fetch(private, "/readyz").status_code == status)
         assert metric(private, "murmurate_state_writable") == (expected == 200)
 
 

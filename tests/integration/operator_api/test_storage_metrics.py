@@ -6,6 +6,7 @@ import time
 import psycopg
 import pytest
 from tests.support.databases import database
+from tests.support.waiting import wait_until
 
 from murmurate.service.operator_api.routes import storage_metrics
 from murmurate.service.operator_api.status import BackgroundLogReader
@@ -71,11 +72,7 @@ def test_the_size_of_the_log_is_what_its_server_says():
     with database("log") as dsn:
         migrate_database(dsn, "log")
         reader = BackgroundLogReader(dsn)
-        end = time.monotonic() + 60
-        while reader.database_bytes is None:
-            assert time.monotonic() < end
-            reader.refresh()
-            time.sleep(0.1)
+        assert wait_until(lambda: reader.refresh() or reader.database_bytes)
         with psycopg.connect(dsn) as connection:
             (size,) = connection.execute("SELECT pg_database_size(current_database())").fetchone()
         assert reader.database_bytes == pytest.approx(size, rel=0.1)

@@ -1,23 +1,13 @@
 """The public process after tiles were archived: with the archive every answer stays as it was, without it 410."""
 
-import time
-from contextlib import contextmanager
-
-import httpx
 import pytest
-from tests.support.api_servers import LEAD, STEP_S, await_backfill, listening, plan_of
-from tests.support.ports import free_port
+from tests.support.api_servers import LEAD, STEP_S, plan_of, public_process
 from tests.support.postgres_stores import ShardWriter
 from tests.support.sample_shards import NEW_KEY, OLD_KEY
 
 from murmurate.commands.archive import archive_tiles
 from murmurate.commands.log_source import open_log_source
 from murmurate.publisher.desired_state import Change
-from murmurate.service.clock import ServiceClock
-from murmurate.service.public_api.app import public_app
-from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.pages.routes import page_routes
-from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.tile_archive import TileArchive
 from murmurate.verification.verifier import check_log
@@ -27,6 +17,8 @@ pytestmark = pytest.mark.slow
 ZONE, SHARD = "harbour", "quay"
 FIRST = 1_767_225_600 // STEP_S
 RELEASES, ARCHIVED = 600, 400  # more than the three days in memory
+NOW_S = (FIRST + RELEASES + LEAD) * STEP_S - 60
+URL = "http://prices.example"
 OLD = {  # answers about intervals that are archived, or partly
     "history": f"/zones/{ZONE}/history.csv?start=2026-01-02T00:00:00Z&end=2026-01-03T00:00:00Z",
     "both": f"/zones/{ZONE}/history.csv?start=2026-01-04T00:00:00Z&end=2026-01-06T00:00:00Z",
@@ -47,19 +39,6 @@ def plan():
     return plan_of(ZONE)
 
 
-@contextmanager
-def public_process(dsn, **settings):
-    clock = ServiceClock(simulated_s=(FIRST + RELEASES + LEAD) * STEP_S - 60, wall_s=time.time(), speed=1e-6)
-    port = free_port()
-    fixed = {"public": f"127.0.0.1:{port}", "url": "http://prices.example", "clock": clock}
-    live_state = LiveState(dsn, ServiceSettings(**fixed, **settings))
-    app = public_app(live_state, page_routes(live_state))
-    with listening(app, port), httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-        await_backfill(live_state)
-        yield client
-    live_state.close()
-
-
 def answers(client, paths):
     return {name: client.get(path) for name, path in paths.items()}
 
@@ -74,7 +53,7 @@ def test_answers_stay_with_the_archive_and_say_where_it_is_without(log_dsn, stat
     writer.write(key_change=Change(OLD_KEY.public_key, NEW_KEY.public_key))
     writer.write(RELEASES - 49, 400_000)
     writer.close()
-    with public_process(log_dsn) as client:
+    with public_process(log_dsn, NOW_S, url=URL) as (client, _):
         before, kept_before = bodies(answers(client, OLD)), bodies(answers(client, KEPT))
         assert all(status == 200 for status, _ in (*before.values(), *kept_before.values()))
         assert "archived" not in client.get("/shards").json()[0]
@@ -82,14 +61,14 @@ def test_answers_stay_with_the_archive_and_say_where_it_is_without(log_dsn, stat
     outcome = archive_tiles(databases, TileArchive(folder), (FIRST + ARCHIVED) * STEP_S)
     assert (outcome.refused, outcome.dropped) == ({}, ARCHIVED)
 
-    with public_process(log_dsn, archive=folder) as client:
+    with public_process(log_dsn, NOW_S, url=URL, archive=folder) as (client, _):
         assert bodies(answers(client, OLD)) == before
         assert bodies(answers(client, KEPT)) == kept_before
         assert "archived" not in client.get("/shards").json()[0]
         report = check_log({"service": open_log_source(str(client.base_url))})
         assert (report.findings, report.is_complete) == ([], True)
 
-    with public_process(log_dsn, static_files=tmp_path / "static") as client:
+    with public_process(log_dsn, NOW_S, url=URL, static_files=tmp_path / "static") as (client, _):
         for answer in answers(client, OLD).values():
             assert answer.status_code == 410
             assert "archive" in answer.json()["detail"]

@@ -12,18 +12,14 @@ from dataclasses import replace
 import httpx
 import psycopg
 import pytest
-from tests.support.api_servers import STEP_S, await_backfill, listening, plan_of
+from tests.support.api_servers import STEP_S, plan_of, public_process
 from tests.support.databases import database
 from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter
+from tests.support.waiting import wait_until
 
-from murmurate.service.clock import ServiceClock
 from murmurate.service.public_api import app
-from murmurate.service.public_api.app import public_app
-from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.metrics import metrics_routes
-from murmurate.service.public_api.pages.routes import page_routes
-from murmurate.service.settings import ClientLimits, ServiceSettings
+from murmurate.service.settings import ClientLimits
 from murmurate.service.storage.migrate import migrate_database
 
 FIRST, PRICED, LEAD = 1_900_000, 120, 2
@@ -44,14 +40,8 @@ def log_with_prices():
 
 @contextmanager
 def serving(dsn, limits=LIMITS):
-    clock = ServiceClock(simulated_s=(FIRST + PRICED) * STEP_S, wall_s=time.time(), speed=1e-6)
-    settings = ServiceSettings(public=f"127.0.0.1:{free_port()}", clock=clock, limits=limits)
-    state = LiveState(dsn, settings)
-    app = public_app(state, [*page_routes(state), *metrics_routes(state)])
-    with listening(app, settings.public_address[1], state.connections):
-        await_backfill(state)
-        yield settings.public_address, state
-    state.close()
+    with public_process(dsn, (FIRST + PRICED) * STEP_S, limits=limits) as (_, state):
+        yield state.settings.public_address, state
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +67,7 @@ def connect(served):
 
 
 def await_count(state, count):
-    end = time.monotonic() + 60
-    while state.connections.connections != count:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert wait_until(lambda: state.connections.connections == count, pause_s=0.01)
 
 
 def status_of(one, request=None):
@@ -128,10 +115,7 @@ def test_beyond_the_streams_of_an_address_is_429_and_beyond_all_streams_503(conn
     assert status_of(streams[-1]) == 200
     assert status_of(connect(ADDRESSES[2]), "/zones/harbour/stream") == 503
     streams[0].close()
-    end = time.monotonic() + 60
-    while len(served[1].price_stream) > 3:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert wait_until(lambda: len(served[1].price_stream) <= 3)
     assert status_of(connect(ADDRESSES[2]), "/zones/harbour/stream") == 200
 
 
@@ -186,10 +170,7 @@ def test_no_transaction_is_open_at_the_log_while_a_client_reads_it_slowly(log_wi
     query = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
                AND state = 'idle in transaction'"""
     with psycopg.connect(log_with_prices, autocommit=True) as connection:
-        end = time.monotonic() + 60
-        while connection.execute(query).fetchone()[0]:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        assert wait_until(lambda: not connection.execute(query).fetchone()[0])
 
 
 def test_metrics_are_for_this_machine_and_say_how_busy_it_is(served, connect):
@@ -278,13 +259,7 @@ def test_more_connections_than_descriptors_leave_the_others_served_and_the_log_s
     port = free_port()
     running = subprocess.Popen([sys.executable, "-c", _FEW_DESCRIPTORS, str(port)], stderr=subprocess.PIPE)
     try:
-        end, held = time.monotonic() + 60, []
-        while not held:
-            assert time.monotonic() < end
-            try:
-                held.append(socket.create_connection(("127.0.0.1", port), 60))
-            except ConnectionRefusedError:
-                time.sleep(0.05)
+        held = [wait_until(lambda: open_connection(port))]
         held += [socket.create_connection(("127.0.0.1", port), 60) for _ in range(59)]  # it may have 150 - 64
         assert status_of(held[0], "/") == 200
         begin_s = time.monotonic()
@@ -293,7 +268,7 @@ def test_more_connections_than_descriptors_leave_the_others_served_and_the_log_s
             assert status_of(held[0], "/") == 200
         for one in held:
             one.close()
-        _await_service(port)
+        assert wait_until(lambda: is_served(port))  # those before it are closed by now, or soon
     finally:
         running.terminate()
         lines = running.communicate(timeout=60)[1].splitlines()
@@ -301,13 +276,14 @@ def test_more_connections_than_descriptors_leave_the_others_served_and_the_log_s
     assert all(json.loads(line)["event"] for line in lines)
 
 
-def _await_service(port):
-    """Until a new connection is served: those before it are closed by now, or soon."""
-    end = time.monotonic() + 60
-    while True:
-        with socket.create_connection(("127.0.0.1", port), 60) as one, suppress(ConnectionResetError):
-            one.sendall(GET.format("/").encode())
-            if one.recv(65_536).startswith(b"HTTP/1.1 200"):
-                return
-        assert time.monotonic() < end
-        time.sleep(0.1)
+def open_connection(port):
+    with suppress(ConnectionRefusedError):
+        return socket.create_connection(("127.0.0.1", port), 60)
+    return None
+
+
+def is_served(port):
+    with open_connection(port) as one, suppress(ConnectionResetError):
+        one.sendall(GET.format("/").encode())
+        return one.recv(65_536).startswith(b"HTTP/1.1 200")
+    return False

@@ -1,25 +1,18 @@
 """A zone that was closed: what was decided is still paid, nothing is promised after it, and its history stays."""
 
 import json
-import time
-from contextlib import contextmanager
 
-import httpx
 import pytest
-from tests.support.api_servers import STEP_S, await_backfill, listening, plan_of
+from tests.support.api_servers import STEP_S, plan_of, public_process
 from tests.support.openadr_schema import errors_in
-from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter
+from tests.support.waiting import wait_until
 
-from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.log_reader.zone_view import format_rfc3339
 from murmurate.service.operator_api.attention import find_attention
 from murmurate.service.operator_api.routes import status_metrics
 from murmurate.service.operator_api.status import service_status
-from murmurate.service.public_api.app import public_app
-from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.web.text import format_metrics
 
@@ -37,36 +30,13 @@ def writer(log_dsn):
     made.close()
 
 
-@contextmanager
-def public_process(log_dsn, at, static=None):
-    """A public process whose clock stands in an interval."""
-    clock = ServiceClock(simulated_s=at * STEP_S, wall_s=time.time(), speed=1e-6)
-    settings = ServiceSettings(public=f"127.0.0.1:{free_port()}", clock=clock, static_files=static)
-    state = LiveState(log_dsn, settings)
-    with (
-        listening(public_app(state, page_routes(state)), settings.public_address[1]),
-        httpx.Client(base_url=f"http://{settings.public}", trust_env=False, timeout=60) as client,
-    ):
-        await_backfill(state)
-        yield client, state
-    state.close()
-
-
-def await_condition(holds):
-    end = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_a_zone_closed_under_a_running_process_keeps_its_prices_until_they_end(log_dsn, writer):
-    with public_process(log_dsn, LAST_PAID) as (client, state):
+    with public_process(log_dsn, LAST_PAID * STEP_S) as (client, state):
         before = client.get("/zones/harbour/now").json()
         writer.write(closing=["harbour"])
         writer.write(2, 500_000)
-        await_condition(
-            lambda: state.views["harbour"].closed is not None and state.views["old town"].last_decided > LAST_PAID
-        )
+        assert wait_until(lambda: state.views["harbour"].closed is not None)
+        assert wait_until(lambda: state.views["old town"].last_decided > LAST_PAID)
         now = client.get("/zones/harbour/now")
         assert now.status_code == 200
         assert now.json() == before | {"next_price": None}
@@ -81,7 +51,7 @@ def test_a_closed_zone_says_since_when_and_its_history_stays(log_dsn, writer, tm
     paid = writer.prices("harbour")
     assert max(paid) == LAST_PAID
     end = format_rfc3339((LAST_PAID + 1) * STEP_S)
-    with public_process(log_dsn, LAST_PAID + 1, tmp_path / "static") as (client, state):
+    with public_process(log_dsn, (LAST_PAID + 1) * STEP_S, static_files=tmp_path / "static") as (client, state):
         gone = client.get("/zones/harbour/now")
         assert gone.status_code == 410
         view = state.views["harbour"]
@@ -107,13 +77,13 @@ def test_a_closed_zone_says_since_when_and_its_history_stays(log_dsn, writer, tm
         assert ">closed</span>" in client.get("/?lang=en").text
         (shard,) = client.get("/shards").json()
         assert (shard["zones"], state.count_stale_shards()) == (1, 0)
-        await_condition((tmp_path / "static" / "shards").exists)
+        assert wait_until((tmp_path / "static" / "shards").exists)
 
 
 def test_a_closed_zone_ends_its_openadr_programs(log_dsn, writer):
     writer.write(closing=["harbour"])
     base = "/openadr3/3.1.0"
-    with public_process(log_dsn, LAST_PAID) as (client, _):
+    with public_process(log_dsn, LAST_PAID * STEP_S) as (client, _):
         programs = {each["id"]: each for each in client.get(f"{base}/programs").json()}
         period = programs["harbour-PT15M"]["intervalPeriod"]
         assert period == {"start": format_rfc3339((FIRST + LEAD) * STEP_S), "duration": "PT1H15M"}
@@ -129,7 +99,7 @@ def test_a_closed_zone_ends_its_openadr_programs(log_dsn, writer):
 
 def test_a_service_of_closed_zones_only_is_ready_and_needs_nobody(log_dsn, writer):
     writer.write(closing=["harbour", "old town"])
-    with public_process(log_dsn, LAST_PAID + 2000) as (client, state):
+    with public_process(log_dsn, (LAST_PAID + 2000) * STEP_S) as (client, state):
         assert client.get("/readyz").status_code == 200
         assert state.count_stale_shards() == 0
         assert client.get("/zones/harbour/now").status_code == 410

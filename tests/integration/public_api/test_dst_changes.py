@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-import httpx
 import pytest
-from tests.support.api_servers import LEAD, STEP_S, ZONES, await_backfill, listening, plan_of
+from tests.support.api_servers import LEAD, STEP_S, ZONES, plan_of, public_process
 from tests.support.databases import database
-from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter
 
-from murmurate.service.clock import ServiceClock
-from murmurate.service.public_api.app import public_app
-from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.migrate import migrate_database
 
 DAYS = [
@@ -51,14 +44,8 @@ def changed(request):
     with database("log") as dsn:
         migrate_database(dsn, "log")
         ticks, tick = write_log(dsn, zone, first - LEAD - 2, last - LEAD + 1)
-        clock = ServiceClock(simulated_s=last * STEP_S - 60, wall_s=time.time(), speed=1e-6)
-        port = free_port()
-        settings = ServiceSettings(timezone=timezone.key, public=f"127.0.0.1:{port}", clock=clock)
-        board = LiveState(dsn, settings)
-        with listening(public_app(board), port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
-            await_backfill(board)
+        with public_process(dsn, last * STEP_S - 60, timezone=timezone.key) as (client, _):
             yield zone, text, count, first, ticks, tick, client
-        board.close()
 
 
 def seconds(text):

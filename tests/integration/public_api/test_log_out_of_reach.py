@@ -4,19 +4,11 @@ import re
 import time
 from datetime import datetime
 
-import httpx
 import psycopg
 import pytest
-from tests.support.api_servers import STEP_S, await_backfill, listening, plan_of
+from tests.support.api_servers import STEP_S, plan_of, public_process
 from tests.support.databases import SERVER
-from tests.support.ports import free_port
 from tests.support.postgres_stores import ShardWriter
-
-from murmurate.service.clock import ServiceClock
-from murmurate.service.public_api.app import public_app
-from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.pages.routes import page_routes
-from murmurate.service.settings import ServiceSettings
 
 FIRST, PRICED, LEAD = 1_900_000, 90, 50
 SPEED = 450.0  # an interval takes two seconds
@@ -30,14 +22,8 @@ def served(log_dsn):
     writer = ShardWriter(log_dsn, {"harbour": plan_of("harbour")}, first=FIRST, lead=LEAD)
     writer.write(PRICED)
     writer.close()
-    clock = ServiceClock(simulated_s=(FIRST + PRICED) * STEP_S, wall_s=time.time(), speed=SPEED)
-    settings = ServiceSettings(public=f"127.0.0.1:{free_port()}", clock=clock)
-    live_state = LiveState(log_dsn, settings)
-    with listening(public_app(live_state, page_routes(live_state)), settings.public_address[1]):
-        await_backfill(live_state)
-        with httpx.Client(base_url=f"http://{settings.public}", trust_env=False, timeout=60) as client:
-            yield client, clock, log_dsn.rpartition("/")[2]
-    live_state.close()
+    with public_process(log_dsn, (FIRST + PRICED) * STEP_S, speed=SPEED) as (client, live_state):
+        yield client, live_state.clock, log_dsn.rpartition("/")[2]
 
 
 def cut_off(name):

@@ -1,28 +1,15 @@
 """Readiness is about the process; a zone whose log is broken says so itself, and comes back when it is mended."""
 
-import time
 from dataclasses import replace
 
-import httpx
 import psycopg
-from tests.support.api_servers import STEP_S, await_backfill, listening, plan_of
-from tests.support.ports import free_port
+from tests.support.api_servers import STEP_S, plan_of, public_process
 from tests.support.postgres_stores import ShardWriter
+from tests.support.waiting import wait_until
 
-from murmurate.service.clock import ServiceClock
 from murmurate.service.log_reader import follower
-from murmurate.service.public_api.app import public_app
-from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.settings import ServiceSettings
 
 FIRST, PRICED = 1_900_000, 5
-
-
-def await_status(client, path, status):
-    end = time.monotonic() + 60
-    while client.get(path).status_code != status:
-        assert time.monotonic() < end, client.get(path).text
-        time.sleep(0.05)
 
 
 def test_one_broken_shard_leaves_the_process_ready_and_is_shown_again_once_mended(log_dsn, monkeypatch):
@@ -33,14 +20,7 @@ def test_one_broken_shard_leaves_the_process_ready_and_is_shown_again_once_mende
     }
     for writer in writers.values():
         writer.write(PRICED + 1)
-    clock = ServiceClock(simulated_s=(FIRST + PRICED) * STEP_S, wall_s=time.time(), speed=1e-6)
-    settings = ServiceSettings(public=f"127.0.0.1:{free_port()}", clock=clock)
-    state = LiveState(log_dsn, settings)
-    with (
-        listening(public_app(state), settings.public_address[1]),
-        httpx.Client(base_url=f"http://{settings.public}", trust_env=False, timeout=60) as client,
-    ):
-        await_backfill(state)
+    with public_process(log_dsn, (FIRST + PRICED) * STEP_S) as (client, _):
         for path in ("/readyz", "/readyz?zone=harbour", "/readyz?zone=old%20town"):
             assert client.get(path).status_code == 200, path
         assert client.get("/readyz?zone=nowhere").status_code == 404
@@ -48,7 +28,7 @@ def test_one_broken_shard_leaves_the_process_ready_and_is_shown_again_once_mende
         forged = replace(honest, rows=honest.rows.copy())
         forged.rows["price_ticks"][0] += 1
         writers["harbour"].smuggle(forged)
-        await_status(client, "/readyz?zone=harbour", 503)
+        assert wait_until(lambda: client.get("/readyz?zone=harbour").status_code == 503)
         assert [client.get(path).status_code for path in ("/readyz", "/healthz", "/readyz?zone=old%20town")] == [
             200
         ] * 3
@@ -57,7 +37,6 @@ def test_one_broken_shard_leaves_the_process_ready_and_is_shown_again_once_mende
             connection.execute("SET session_replication_role = replica")  # past the rules of the log
             query = "UPDATE public_log.tile SET body = %s WHERE shard = 'quay' AND seq = %s"
             connection.execute(query, (honest.to_bytes(), honest.header.seq))
-        await_status(client, "/readyz?zone=harbour", 200)
-    state.close()
+        assert wait_until(lambda: client.get("/readyz?zone=harbour").status_code == 200)
     for writer in writers.values():
         writer.close()

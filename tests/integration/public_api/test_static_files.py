@@ -5,24 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import time
 from contextlib import contextmanager
 from threading import Event, Thread
 
-import httpx
 import pytest
-from tests.support.api_servers import FIRST, NOW_S, SHARDS, await_backfill, listening, plan_of
-from tests.support.ports import free_port
+from tests.support.api_servers import FIRST, NOW_S, SHARDS, plan_of, public_process
 from tests.support.postgres_stores import ShardWriter
+from tests.support.waiting import wait_until
 
 from murmurate.commands.log_source import open_log_source
 from murmurate.public_log.tile import parse_header, parse_tile
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.service.clock import ServiceClock
 from murmurate.service.public_api import static_files
-from murmurate.service.public_api.app import public_app
-from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.settings import ServiceSettings
 from murmurate.verification.verifier import check_log
 
 pytestmark = pytest.mark.slow
@@ -41,25 +35,12 @@ class PublicProcess:
         ]
         for writer in self.writers:
             writer.write(INTERVALS, 400_000)
-        self.settings = ServiceSettings(
-            public=f"127.0.0.1:{free_port()}",
-            timezone="Europe/Zurich",
-            clock=ServiceClock(simulated_s=NOW_S - 86400, wall_s=time.time(), speed=1e-6),
-            static_files=folder,
-        )
 
     @contextmanager
     def running(self):
-        live_state = LiveState(self.log_dsn, self.settings)
-        try:
-            with listening(public_app(live_state), self.settings.public_address[1]):
-                await_backfill(live_state)
-                yield self
-        finally:
-            live_state.close()
-
-    def shards(self):
-        return httpx.get(f"http://{self.settings.public}/shards", trust_env=False).content
+        settings = {"timezone": "Europe/Zurich", "static_files": self.folder}
+        with public_process(self.log_dsn, NOW_S - 86400, **settings):
+            yield
 
     def grow(self):
         """Have the log grow by a tile of each shard, and wait until its files are there."""
@@ -69,7 +50,7 @@ class PublicProcess:
 
     def wait_until_listed(self):
         heads = sorted((writer.shard, writer.head.tile.header.seq) for writer in self.writers)
-        wait_until(lambda: [(row["shard"], row["seq"]) for row in read_list(self.folder) or []] == heads)
+        assert wait_until(lambda: [(row["shard"], row["seq"]) for row in read_list(self.folder) or []] == heads)
 
     def path_of(self, kind):
         table = self.writers[0].head.table
@@ -93,13 +74,6 @@ def process(log_dsn, tmp_path):
     yield process
     for writer in process.writers:
         writer.close()
-
-
-def wait_until(holds, limit_s=180):
-    end = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def read_list(folder):
@@ -165,12 +139,12 @@ def test_a_folder_that_is_lost_is_written_again_and_its_list_never_names_what_is
 def test_a_file_that_is_lost_is_there_again_with_the_next_tile(kind, process):
     with process.running():
         process.wait_until_listed()
-        wait_until(process.path_of("day").exists)
+        assert wait_until(process.path_of("day").exists)
         path = process.path_of(kind)
         before = files_under(path) if path.is_dir() else path.read_bytes()
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         process.grow()
-        wait_until(path.exists)
+        assert wait_until(path.exists)
         process.wait_until_listed()
         if path.is_dir():
             assert files_under(path).items() >= before.items()
@@ -188,7 +162,7 @@ def test_files_that_were_lost_while_the_process_was_away_are_written_at_its_star
     (process.folder / "tiles" / SHARDS["harbour"] / "3").unlink()
     (process.folder / "tiles" / SHARDS["harbour"] / "90").unlink()
     with process.running():
-        wait_until(lambda: missing_of_list(process.folder) == [] and read_list(process.folder) == listed)
+        assert wait_until(lambda: missing_of_list(process.folder) == [] and read_list(process.folder) == listed)
         assert_verifies(process)
 
 
@@ -208,12 +182,12 @@ def test_a_file_that_is_damaged_is_written_again(kind, process, monkeypatch):
     monkeypatch.setattr(static_files, "LOOK_EVERY_S", 0.1)
     with process.running():
         process.wait_until_listed()
-        wait_until(process.path_of("day").exists)
+        assert wait_until(process.path_of("day").exists)
         path = process.path_of(kind)
         before = path.read_bytes()
         middle = len(before) // 2
         path.write_bytes(b"" if kind == "empty tile" else before[:middle] + b"\0" + before[middle + 1 :])
-        wait_until(lambda: path.read_bytes() == before)
+        assert wait_until(lambda: path.read_bytes() == before)
         assert_verifies(process)
 
 
@@ -225,7 +199,7 @@ def test_a_signed_tile_that_is_not_the_logs_is_evidence_and_stays(process, monke
         process.wait_until_listed()
         path = process.folder / "tiles" / SHARDS["harbour"] / str(other.header.seq)
         path.write_bytes(other.to_bytes())
-        wait_until(lambda: "file differs from the log" in caplog.text)
+        assert wait_until(lambda: "file differs from the log" in caplog.text)
         assert path.read_bytes() == other.to_bytes()
         report = check_log({"files": open_log_source(str(process.folder)), "log": open_log_source(process.log_dsn)})
         assert [finding.rule for finding in report.findings] == ["two values"]

@@ -8,13 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 NOISE = (
     b"\x16\x03\x01 no HTTP\r\n\r\n",
@@ -75,10 +75,7 @@ class Service:
 
 
 def until(condition):
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    assert wait_until(condition)
 
 
 def children(process):

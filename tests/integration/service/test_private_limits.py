@@ -4,15 +4,21 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 from murmurate.service.landing.layout import Landing
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
 MAX_EACH = 2
+
+
+def is_listening(port):
+    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 60):
+        return True
+    return False
 
 
 def test_one_address_has_so_many_connections_to_the_private_port_and_others_still_connect(tmp_path, state_dsn):
@@ -24,7 +30,7 @@ def test_one_address_has_so_many_connections_to_the_private_port_and_others_stil
     command = [sys.executable, "-m", "murmurate", "serve", str(tmp_path / "service.toml"), "--only", "private"]
     process = subprocess.Popen(command, env=os.environ | {"MURMURATE_STATE": state_dsn, "MURMURATE_LOG": state_dsn})
     try:
-        await_listening(port, process)
+        assert wait_until(lambda: process.poll() is not None or is_listening(port))
         with ExitStack() as stack:
             for address, status in (("127.0.0.2", 200), ("127.0.0.2", 200), ("127.0.0.2", 429), ("127.0.0.3", 200)):
                 one = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60, (address, 0)))
@@ -33,16 +39,3 @@ def test_one_address_has_so_many_connections_to_the_private_port_and_others_stil
     finally:
         process.terminate()
         process.wait(60)
-
-
-def await_listening(port, process):
-    end = time.monotonic() + 120
-    while True:
-        assert process.poll() is None
-        assert time.monotonic() < end
-        try:
-            socket.create_connection(("127.0.0.1", port), 60).close()
-        except ConnectionRefusedError:
-            time.sleep(0.05)
-        else:
-            return

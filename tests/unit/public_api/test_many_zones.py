@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from paho.mqtt.enums import MQTTErrorCode
+from tests.support.waiting import wait_until
+from tests.support.web_server import fetch
 from tests.support.zone_views import seconds, shard_of, terms_with
 
 from murmurate.public_log.zone_table import ClosedZone, ZoneRow, ZoneTable
@@ -54,13 +55,7 @@ def state() -> Iterator[LiveState]:
 
 
 def get(state: LiveState, path: str) -> httpx.Response:
-    app = public_app(state, page_routes(state))
-
-    async def fetch() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://x.example") as client:
-            return await client.get(path)
-
-    return asyncio.run(fetch())
+    return fetch(public_app(state, page_routes(state)), path)
 
 
 @pytest.mark.slow
@@ -162,10 +157,7 @@ def notified(broker: Broker, *changes: ChangedShard, openadr: bool = True) -> li
     state = state_of(notifier)
     for change in changes:
         notifier.notify(change)
-    end_s = time.monotonic() + 60
-    while notifier._waiting:
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    assert wait_until(lambda: not notifier._waiting)
     notifier.close()  # it ends the one that is being published
     state.close()
     return broker.messages
@@ -224,10 +216,7 @@ def test_while_the_broker_is_away_only_the_newest_price_of_each_zone_waits() -> 
     assert [len(change.new_intervals) for change in notifier._waiting.values()] == [1]
     assert notifier.dropped_count == 29 * len(SHARDS["one"])
     broker.connected = True
-    end_s = time.monotonic() + 60
-    while len(broker.messages) < len(SHARDS["one"]):
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    assert wait_until(lambda: len(broker.messages) == len(SHARDS["one"]))
     state.close()
     assert {message["price_ticks"] for _, message in broker.messages} == {249}
 

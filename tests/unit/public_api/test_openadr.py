@@ -85,6 +85,8 @@ def test_the_specification_is_read_in_earnest() -> None:
     assert errors_in(event | {"createdDateTime": "2026-11-14T00:00Z"}, "event")
     assert errors_in(event | {"intervals": [{"id": 0}]}, "event")
     assert errors_in(event | {"priority": "high"}, "event")
+    assert errors_in({}, "notifiersResponse")
+    assert errors_in({"type": "blank"}, "problem")
 
 
 @given(views())
@@ -212,11 +214,6 @@ def test_the_companion_of_half_hour_zones_waits_for_its_first_hour() -> None:
     view = view_of([1, 2], begin_s=seconds(2026, 11, 13, 18, 30), timezone="Asia/Kolkata")
     assert day_of_interval(view, view.first_priced) == date(2026, 11, 14)
     assert [event["id"] for event in event_documents(view)] == ["harbour-PT15M-2026-11-14"]
-
-
-def test_the_hours_of_a_day_on_which_the_clock_changes_are_23_or_25() -> None:
-    for begin, count in ((seconds(2026, 3, 28, 23), 23), (seconds(2026, 10, 24, 22), 25)):
-        assert len(steps(view_of([1] * 4, begin_s=begin), native=False)) == count
 
 
 def test_the_topic_of_all_operations_matches_each_of_them() -> None:

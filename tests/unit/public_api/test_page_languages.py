@@ -1,13 +1,12 @@
 """Pages in English and German: the same keys everywhere, each one used, the language that the reader asks for."""
 
-import asyncio
 import re
 from datetime import date
 from pathlib import Path
 from string import Formatter
 
-import httpx
 import pytest
+from tests.support.web_server import fetch
 from tests.support.zone_views import seconds, view_of, with_terms
 from tests.unit.public_api.test_pages import BASE, KEY, NOW_S, Parsed, live_state_of, promising
 
@@ -101,30 +100,24 @@ def test_a_cache_never_gives_a_reader_the_language_of_another():
     view = view_of()
     live_state = live_state_of(view, clock=ServiceClock(simulated_s=NOW_S + 0.0, wall_s=0.0, speed=1e-12))
     app = public_app(live_state, page_routes(live_state))
-
-    async def ask():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE) as client:
-            for path in ("/", "/zones/harbour", "/zones/harbour/plan") * 2:  # made, then cached
-                for asked, header, code in (
-                    ("", "de", "de"),
-                    ("", "en", "en"),
-                    ("?lang=de", "en", "de"),
-                    ("?lang=en", "de", "en"),
-                ):
-                    answer = await client.get(path + asked, headers={"accept-language": header})
-                    assert (answer.status_code, answer.headers["content-language"]) == (200, code)
-                    assert f'<html lang="{code}">' in answer.text
-                    assert answer.headers["vary"] == "accept-language"
-                    same = {"accept-language": header, "if-none-match": answer.headers["etag"]}
-                    again = await client.get(path + asked, headers=same)
-                    assert (again.status_code, again.headers["vary"]) == (304, "accept-language")
-                    other = "en" if code == "de" else "de"
-                    changed = await client.get(path, headers={**same, "accept-language": other})
-                    assert changed.status_code == 200
-            assert (await client.get("/zones/harbour?lang=xx")).status_code == 400
-            assert (await client.get("/?lang=de&lang=en")).status_code == 400
-
-    asyncio.run(ask())
+    for path in ("/", "/zones/harbour", "/zones/harbour/plan") * 2:  # made, then cached
+        for asked, header, code in (
+            ("", "de", "de"),
+            ("", "en", "en"),
+            ("?lang=de", "en", "de"),
+            ("?lang=en", "de", "en"),
+        ):
+            answer = fetch(app, path + asked, headers={"accept-language": header})
+            assert (answer.status_code, answer.headers["content-language"]) == (200, code)
+            assert f'<html lang="{code}">' in answer.text
+            assert answer.headers["vary"] == "accept-language"
+            same = {"accept-language": header, "if-none-match": answer.headers["etag"]}
+            again = fetch(app, path + asked, headers=same)
+            assert (again.status_code, again.headers["vary"]) == (304, "accept-language")
+            changed = fetch(app, path, headers={**same, "accept-language": "en" if code == "de" else "de"})
+            assert changed.status_code == 200
+    assert fetch(app, "/zones/harbour?lang=xx").status_code == 400
+    assert fetch(app, "/?lang=de&lang=en").status_code == 400
 
 
 @pytest.mark.parametrize("code", LANGUAGES)

@@ -1,6 +1,5 @@
 """The pages for people: they show what is in the log, a name in them is text, and every link leads somewhere."""
 
-import asyncio
 import re
 import time
 from dataclasses import replace
@@ -9,15 +8,24 @@ from html.parser import HTMLParser
 from math import log
 from urllib.parse import unquote, urlsplit
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.routing import Match
-from tests.support.zone_views import TICK, seconds, view_of, views, with_keys, with_prices, with_terms, with_totals
+from tests.support.web_server import fetch
+from tests.support.zone_views import (
+    TICK,
+    seconds,
+    terms_with,
+    view_of,
+    views,
+    with_keys,
+    with_prices,
+    with_terms,
+    with_totals,
+)
 
-from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import HabitGuessBound
@@ -74,22 +82,9 @@ class Parsed(HTMLParser):
 
 
 def terms_of(law=NoiseDistribution.LAPLACE, curve=None):
-    curve = curve or RateCurve.affine(alpha="0.0002", beta="0.08", tick="0.00001", floor="0", cap="2")
-    day = np.full(96, 5000.0)
-    cost = np.full(96, 1000)
-    ticks = curve.price_ticks(np.full(96, 100_000))
-    hides = HiddenHouseholds(by_kind={}, unknown_kind_wh=1000, public_wh=0)
-    named = {"plan_digest": "0" * 64, "zone": "harbour", "currency": "CHF", "hidden_households": hides}
-    return ReleaseTerms(
-        **named,
-        curve=curve,
-        distribution=law,
-        scale_wh=day,
-        core_wh=0 * cost,
-        epsilon_micro=cost,
-        rho_micro=0 * cost,
-        forecast_ticks=ticks,
-    )
+    terms = terms_with([0], 900, "CHF")
+    curve = curve or terms.curve
+    return replace(terms, distribution=law, curve=curve, forecast_ticks=curve.price_ticks(np.full(96, 100_000)))
 
 
 def live_state_of(*of, clock=None):
@@ -101,14 +96,6 @@ def live_state_of(*of, clock=None):
         live_state.show_shard(ChangedShard(view.shard, range(0)))
         live_state.plan_terms.put(view.plan_digest, view.terms)
     return live_state
-
-
-def fetch(app, path, **headers):
-    async def get():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE) as client:
-            return await client.get(path, headers=headers)
-
-    return asyncio.run(get())
 
 
 def ticks_of(text, view):
@@ -301,7 +288,7 @@ def test_a_page_is_sent_with_headers_that_keep_anything_foreign_out():
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline';")
         assert answer.headers["referrer-policy"] == "no-referrer"
-        again = fetch(app, path, **{"if-none-match": answer.headers["etag"]})
+        again = fetch(app, path, headers={"if-none-match": answer.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
     assert fetch(app, "/zones/nowhere").status_code == 404
     assert fetch(app, "/zones/harbour?x=1").status_code == 400
