@@ -31,8 +31,8 @@ from tests.support.databases import database, migrated_databases
 
 from benchmarks.goals import Goals, read_options
 from murmurate.commands.archive import archive_tiles
-from murmurate.commands.export import write_archive
-from murmurate.commands.log_source import open_log_source
+from murmurate.operations.log_export import write_archive
+from murmurate.operations.log_source import open_log_source
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone

@@ -8,8 +8,8 @@ import json
 import tarfile
 from collections.abc import Callable
 
-from murmurate.commands.log_source import _FileSource
 from murmurate.errors import ChainError, MurmurateError
+from murmurate.operations.log_source import _FileSource
 from murmurate.planning.plan import load_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.tile import parse_tile

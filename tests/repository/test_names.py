@@ -62,9 +62,7 @@ ALLOWED = {  # page: words that are meant as they stand there
     "src/murmurate/service/operator_api/routes.py": {"aside"},
     **dict.fromkeys(  # murmurate log repair --set-aside, an option
         (
-            "src/murmurate/cli/operate.py",
             "src/murmurate/commands/repair.py",
-            "src/murmurate/commands/set_aside.py",
             "src/murmurate/publisher/invalid_tail.py",
             "src/murmurate/service/storage/evidence.py",
             "docs/decisions/0019-a-tile-without-a-signature.md",

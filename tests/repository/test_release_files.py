@@ -65,7 +65,7 @@ def test_the_citation_has_the_date_of_the_changelog_once_it_is_released(citation
 
 def test_the_paper_is_cited_with_its_authors(citation):
     (paper,) = citation["references"]
-    entry = read_yaml(ROOT / "src" / "murmurate" / "commands" / "registry_entry.yaml.template")
+    entry = read_yaml(ROOT / "src" / "murmurate" / "operations" / "registry_entry.yaml.template")
     listed = entry["deployment"]["administrative"]["evidence_sources"]["paper"]["inproceedings"]
     authors = " and ".join(f"{author['given-names']} {author['family-names']}" for author in paper["authors"])
     assert authors == "Mahrokh GhoddousiBoroujeni and Dominik Fay and Christos Dimitrakakis and Maryam Kamgarpour"

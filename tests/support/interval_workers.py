@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from murmurate.commands.open import open_zones
+from murmurate.operations.publishing import open_zones
 from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.service.clock import ServiceClock
@@ -65,7 +65,6 @@ class WorkerSetup:
             root / "keys",
             lead_intervals=LEAD,
             first="2026-11-14T00:00Z",
-            quiet=True,
         )
         self.landing = Landing.create(root / "landing", interval_s=STEP_S)
         self.write_meters()

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from murmurate.commands.log_files import document_name, open_tar_writer, tile_name
 from murmurate.errors import ChainError
+from murmurate.operations.log_files import document_name, open_tar_writer, tile_name
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone

@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from murmurate.commands import zone_inputs
 from murmurate.commands.import_readings import import_readings
+from murmurate.operations import plan_files
 from murmurate.planning.zone_file import parse_zone
 from murmurate.readings.columns import ColumnNames
 from murmurate.readings.file_import import FileOptions
@@ -64,7 +64,7 @@ def broken_counts(town: Town, seen: Counter[str]) -> Iterator[str]:
         summary = import_readings([folder / "export.csv"], options, ImportOutput(folder, "town", METER_BOUND_WH))
         texts = [(folder / file).read_text(encoding="utf-8") for file in summary.zone_files]
         zones = [
-            parse_zone(text, lambda file, *of: zone_inputs.read_meter_summary(folder / file, *of)) for text in texts
+            parse_zone(text, lambda file, *of: plan_files.read_meter_summary(folder / file, *of)) for text in texts
         ]
     planned = {(zone.name, kind.name): kind for zone in zones for kind in zone.kinds}
     if planned.keys() != {(household.zone, household.kind) for household in town.households}:

@@ -16,9 +16,9 @@ from unittest.mock import patch
 import numpy as np
 
 from murmurate import aggregation
-from murmurate.commands import zone_inputs
 from murmurate.errors import ReadingError
 from murmurate.habits import private_counts
+from murmurate.operations import plan_files
 from murmurate.planning import household_bounds, plan_change, privacy_cost, release_terms, zone
 from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
@@ -263,7 +263,7 @@ def a_plan_counts_the_meters_of_all_zones_and_kinds(plant: Callable[..., None]) 
             total[row.get("household", str(number))] += int(row["bound_wh"])
         return MeterSummary(len(total), max(total.values()))
 
-    plant(zone_inputs, "read_meter_summary", of_all)
+    plant(plan_files, "read_meter_summary", of_all)
 
 
 def pages_forget_the_plan_before_a_change(plant: Callable[..., None]) -> None:

@@ -4,121 +4,100 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from murmurate.aggregation import Tally
-from murmurate.commands.console import print_blocked, stderr, stdout, zones_word
-from murmurate.commands.json_output import format_utc, print_json
-from murmurate.errors import MeterError, MurmurateError
-from murmurate.service.aggregation.job import (
-    ShardTask,
-    TaskRunner,
-    aggregate_landing,
-    close_intervals,
-    run_in_process,
-    write_demand,
-)
-from murmurate.service.aggregation.submit_demand import submit_demand
-from murmurate.service.clock import parse_interval_start
-from murmurate.service.landing.interval_manifest import IntervalManifest, check_not_purged, late_files, manifest_of
-from murmurate.service.landing.layout import Landing, interval_name
-from murmurate.service.landing.maintenance import purge_intervals
-from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
-from murmurate.service.storage.databases import Database, mask_database_errors
-from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.types import Demand
+from murmurate.errors import MeterError, MurmurateError, require_extra
+from murmurate.operations.console import format_utc, print_blocked, print_json, stderr, stdout, zones_word
+from murmurate.operations.options import AsJson, Grace, LandingFolder, State, complete_words, optional_imports
 from murmurate.units import SECONDS_PER_DAY
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregationEngine:
-    """Where the tasks run: in this process, or on the Spark cluster of a master."""
-
-    name: str = "process"
-    master: str = "local[*]"
-
-    def __post_init__(self) -> None:
-        if self.name not in {"process", "spark"}:
-            raise MurmurateError("--engine", self.name, "must be process or spark")
-
-    def task_runner(self) -> TaskRunner:
-        if self.name == "process":
-            return _run_with_progress
-        from murmurate.service.aggregation.spark import spark_session, spark_task_runner  # noqa: PLC0415  an extra
-
-        with stderr.status(f"starting a session on {self.master}"):
-            return spark_task_runner(spark_session(self.master))
+with optional_imports():
+    from murmurate.aggregation import Tally
+    from murmurate.service.aggregation.job import (
+        ShardTask,
+        TaskRunner,
+        aggregate_landing,
+        close_intervals,
+        run_in_process,
+        write_demand,
+    )
+    from murmurate.service.aggregation.submit_demand import submit_demand
+    from murmurate.service.clock import parse_interval_start
+    from murmurate.service.landing.interval_manifest import IntervalManifest, check_not_purged, late_files, manifest_of
+    from murmurate.service.landing.layout import Landing, interval_name
+    from murmurate.service.landing.maintenance import purge_intervals
+    from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
+    from murmurate.service.storage.databases import Database, mask_database_errors
+    from murmurate.service.storage.state_store import PostgresStateStore
+    from murmurate.types import Demand
 
 
 def aggregate_intervals(
-    root: Path,
-    meters: Path | None,
-    interval: str | None,
+    root: LandingFolder,
+    meters: Annotated[
+        Path | None, typer.Option(help="Meter table, CSV or Parquet; not needed for an interval that is closed.")
+    ] = None,
+    interval: Annotated[
+        str | None, typer.Option(help="Its start, or START/END for several; by default the last that has ended.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Parquet file for the demand; by default it goes to the state.", dir_okay=False)
+    ] = None,
+    state: State = "",
+    grace: Grace = 60,
+    engine: Annotated[
+        str, typer.Option(help="process, or spark.", autocompletion=complete_words("process", "spark"))
+    ] = "process",
+    master: Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")] = "local[*]",
+    keep_days: Annotated[
+        float | None,
+        typer.Option(help="Then delete readings that are older: their intervals can never be aggregated again.", min=0),
+    ] = None,
     *,
-    to: Path | None,
-    state: str,
-    grace_s: int,
-    engine: AggregationEngine,
-    keep_days: float | None = None,
-    as_json: bool = False,
+    as_json: AsJson = False,
 ) -> int:
-    """`murmurate step aggregate`: the demand goes to a file if one is named, else to the state."""
-    if to is None and not state:
+    """Close the intervals and write their demand to a file if one is named, else to the state."""
+    if engine not in {"process", "spark"}:
+        raise MurmurateError("--engine", engine, "must be process or spark")
+    if engine == "spark":
+        require_extra("service,spark", "pyspark", "pandas")
+    if out is None and not state:
         raise MurmurateError("--out", "missing", "name where the demand goes: --out demand.parquet, or --state")
-    if to is not None and not to.absolute().parent.is_dir():
-        raise MurmurateError("--out", to, "must be in a folder that exists")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise MurmurateError("--out", out, "must be in a folder that exists")
     landing = Landing.open(root.resolve())
-    if to is None:
+    if out is None:
         Database("state", state).check_reachable()
-    starts_s = _requested_starts(landing, interval, grace_s)
     with stderr.status("closing"):
-        jobs = [
-            (table, close_intervals(landing, group, table)) for table, group in _by_table(landing, meters, starts_s)
-        ]
-    run = engine.task_runner()
+        tables = _by_table(landing, meters, _requested_starts(landing, interval, grace))
+        jobs = [(table, close_intervals(landing, group, table)) for table, group in tables]
+    manifests = [manifest for _, group in jobs for manifest in group]
+    run = _start_spark(master) if engine == "spark" else _run_with_progress
     demands: dict[int, Demand] = {}
-    for table, manifests in jobs:
-        demands |= aggregate_landing(landing, table, manifests, run)
-    zones = {zone for demand in demands.values() for zone in demand.zones}
-    summary = _summarize(landing, [manifest for _, manifests in jobs for manifest in manifests], demands, zones)
-    if not as_json:
-        _print_summary(summary, min(demands), zones)
-    if to is not None:
-        write_demand(to, demands)
-        summary["purged"] = _purge(landing, keep_days)
-        if as_json:
-            print_json(summary | {"file": str(to), "submitted": None, "blocked": {}})
-        else:
-            stdout.print(f"Demand, confidential, written to {to}.")
-            _print_purged(summary["purged"])
-        return 0
-    with mask_database_errors():
-        unusable = submit_demand(PostgresStateStore(state), landing.interval_s, demands)
-    summary["purged"] = _purge(landing, keep_days)
-    submitted = len(zones - unusable.keys())
-    if as_json:
-        print_json(summary | {"file": None, "submitted": submitted, "blocked": dict(sorted(unusable.items()))})
+    for table, group in jobs:
+        demands |= aggregate_landing(landing, table, group, run)
+    summary, blocked = _summarize(landing, manifests, demands), dict[str, str]()
+    if out is not None:
+        write_demand(out, demands)
+        summary |= {"file": str(out), "submitted": None}
     else:
-        stdout.print(f"Demand of {submitted:,} of {len(zones):,} {zones_word(zones)} submitted to the state.")
-        _print_purged(summary["purged"])
-    print_blocked(unusable)
-    return 1 if unusable else 0
-
-
-def _purge(landing: Landing, keep_days: float | None) -> int | None:
-    """Delete old readings. Return the number of their intervals."""
-    return None if keep_days is None else purge_intervals(landing, int(time.time() - keep_days * SECONDS_PER_DAY))
-
-
-def _print_purged(intervals: int | None) -> None:
-    if intervals is not None:
-        stdout.print(f"Readings of {intervals:,} interval{'' if intervals == 1 else 's'} purged.")
+        with mask_database_errors():
+            blocked = dict(sorted(submit_demand(PostgresStateStore(state), landing.interval_s, demands).items()))
+        zones = {zone for demand in demands.values() for zone in demand.zones}
+        summary |= {"file": None, "submitted": len(zones - blocked.keys())}
+    before_s = None if keep_days is None else int(time.time() - keep_days * SECONDS_PER_DAY)
+    summary |= {"blocked": blocked, "purged": None if before_s is None else purge_intervals(landing, before_s)}
+    if as_json:
+        print_json(summary)
+    else:
+        _print_summary(summary)
+    print_blocked(blocked)
+    return 1 if blocked else 0
 
 
 def _requested_starts(landing: Landing, interval: str | None, grace_s: int) -> list[int]:
@@ -155,6 +134,13 @@ def _by_table(
         yield pinned_table(landing, version), [start_s for _, start_s in group]
 
 
+def _start_spark(master: str) -> TaskRunner:
+    from murmurate.service.aggregation.spark import spark_session, spark_task_runner  # noqa: PLC0415  an extra
+
+    with stderr.status(f"starting a session on {master}"):
+        return spark_task_runner(spark_session(master))
+
+
 def _run_with_progress(tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
     columns = (
         TextColumn("aggregating"),
@@ -169,13 +155,13 @@ def _run_with_progress(tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]
 
 
 def _summarize(
-    landing: Landing, manifests: Sequence[IntervalManifest], demands: Mapping[int, Demand], zones: set[str]
+    landing: Landing, manifests: Sequence[IntervalManifest], demands: Mapping[int, Demand]
 ) -> dict[str, Any]:
     """Counts of readings and files. No number depends on what a meter measured."""
     reported = sum(int(demand.reported.sum()) for demand in demands.values())
     return {
         "intervals": [format_utc(start_s) for start_s in demands],
-        "zones": len(zones),
+        "zones": len({zone for demand in demands.values() for zone in demand.zones}),
         "reported": reported,
         "expected": reported + sum(int(demand.imputed.sum()) for demand in demands.values()),
         "unknown_meter": sum(demand.unknown_meter for demand in demands.values()),
@@ -185,11 +171,11 @@ def _summarize(
     }
 
 
-def _print_summary(summary: Mapping[str, Any], first_s: int, zones: set[str]) -> None:
-    first, intervals = datetime.fromtimestamp(first_s, UTC), len(summary["intervals"])
+def _print_summary(summary: Mapping[str, Any]) -> None:
+    first, intervals, zones = min(summary["intervals"]), len(summary["intervals"]), summary["zones"]
     more = f" and {intervals - 1:,} more" if intervals > 1 else ""
     stdout.print(
-        f"Interval {first:%Y-%m-%d %H:%M} UTC{more}: {len(zones):,} {zones_word(zones)},"
+        f"Interval {first[:10]} {first[11:16]} UTC{more}: {zones:,} {zones_word(range(zones))},"
         f" {summary['reported']:,} of {summary['expected']:,} readings are there."
     )
     left_out = (
@@ -201,3 +187,10 @@ def _print_summary(summary: Mapping[str, Any], first_s: int, zones: set[str]) ->
     for member, noun, reason in left_out:
         if count := summary[member]:
             stdout.print(f"Left out: {count:,} {noun}{'' if count == 1 else 's'} {reason}.")
+    if summary["file"] is not None:
+        stdout.print(f"Demand, confidential, written to {summary['file']}.")
+    else:
+        words = f"{summary['submitted']:,} of {zones:,} {zones_word(range(zones))}"
+        stdout.print(f"Demand of {words} submitted to the state.")
+    if (purged := summary["purged"]) is not None:
+        stdout.print(f"Readings of {purged:,} interval{'' if purged == 1 else 's'} purged.")

@@ -10,28 +10,32 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from psycopg import Connection
+import typer
 
-from murmurate.commands.console import stderr, stdout
-from murmurate.commands.json_output import print_json
 from murmurate.errors import ChainError, MurmurateError
-from murmurate.planning.promise_text import longest_window
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.canonical import canonical_json
-from murmurate.public_log.signing import verify_signature
-from murmurate.public_log.tile import GENESIS_PREV, TileKind, parse_tile
-from murmurate.public_log.tile_chain import ShardHead, check_next, rebuild_head
-from murmurate.public_log.zone_table import ZoneTable
-from murmurate.service.storage.databases import Databases, mask_database_errors
-from murmurate.service.storage.migrate import migrate_database
-from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
-from murmurate.service.storage.tile_archive import TileArchive, TileRange, read_range
+from murmurate.operations.console import print_json, stderr, stdout
+from murmurate.operations.options import AsJson, Log, State, optional_imports
 from murmurate.units import SECONDS_PER_DAY
+
+with optional_imports():
+    from psycopg import Connection
+
+    from murmurate.planning.promise_text import longest_window
+    from murmurate.planning.release_terms import ReleaseTerms
+    from murmurate.public_log.canonical import canonical_json
+    from murmurate.public_log.signing import verify_signature
+    from murmurate.public_log.tile import GENESIS_PREV, TileKind, parse_tile
+    from murmurate.public_log.tile_chain import ShardHead, check_next, rebuild_head
+    from murmurate.public_log.zone_table import ZoneTable
+    from murmurate.service.storage.databases import Databases, mask_database_errors
+    from murmurate.service.storage.migrate import migrate_database
+    from murmurate.service.storage.session import UNLIMITED_OPTIONS, connect
+    from murmurate.service.storage.tile_archive import TileArchive, TileRange, read_range
 
 MAX_INTERVALS_PER_FILE = 256
 _SELECT_SHARDS = """
@@ -70,14 +74,22 @@ class ArchiveOutcome:
     refused: dict[str, str] = field(default_factory=dict)  # shards that were left as they are, and why
 
 
-def archive_log(databases: Databases, folder: Path, days: float, *, as_json: bool = False) -> int:
-    """`murmurate log archive`. Returns 1 if a shard could not be archived."""
+def archive_log(
+    folder: Annotated[Path, typer.Argument(help="Folder of the archive; it is made, or continued.", file_okay=False)],
+    state: State = "",
+    log: Log = "",
+    days: Annotated[float, typer.Option(help="Keep the tiles of this many days in the databases.", min=370)] = 400,
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Archive old tiles. Returns 1 if a shard could not be archived."""
+    databases = Databases.from_dsns(state=state, log=log)
     databases.check_reachable()
     with mask_database_errors():
         migrate_database(databases.log.dsn, "log")
         outcome = archive_tiles(databases, TileArchive(folder), time.time() - days * SECONDS_PER_DAY)
     if as_json:
-        print_json({"tiles": outcome.tiles, "dropped": outcome.dropped, "refused": outcome.refused})
+        print_json(asdict(outcome))
     else:
         stdout.print(f"{outcome.tiles:,} tiles written to {folder}, {outcome.dropped:,} deleted from the log.")
         for shard, reason in outcome.refused.items():

@@ -5,77 +5,81 @@ The plan and the change are proven first, which takes a second or two. The comma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from rich.console import Console
+import typer
 
-from murmurate.commands.console import (
-    outcome_document,
-    print_warnings,
-    publish,
-    report_outcome,
-    stderr,
-    stdout,
-    zones_word,
-)
-from murmurate.commands.json_output import print_json
-from murmurate.commands.open import MAX_ZONES_SHOWN, read_zone_names
-from murmurate.commands.plan_beside_table import compare_with_table
-from murmurate.commands.plan_documents import name_plan, read_plan_document
 from murmurate.errors import ChainError
-from murmurate.planning.plan import Plan
-from murmurate.planning.plan_change import (
-    Direction,
-    check_plan_change,
-    find_promise_changes,
-    lookback_intervals,
-)
-from murmurate.public_log.tile import TileKind
-from murmurate.public_log.zone_table import ZoneRow, ZoneTable
-from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, PlanChange
-from murmurate.publisher.steps import Offer
-from murmurate.service.log_reader.zone_view import format_rfc3339
-from murmurate.service.storage.databases import Databases, mask_database_errors
-from murmurate.service.storage.public_log_store import MAX_TILES_PER_READ, PostgresLogStore
-from murmurate.service.worker.publisher_context import PublisherContext
-from murmurate.verification.plans import ProvenPlan
-from murmurate.verification.releases import LogHistory
+from murmurate.operations.console import print_first, print_json, stderr, stdout, zones_word
+from murmurate.operations.options import AsJson, ComparedTable, Keys, Log, State, optional_imports
+
+with optional_imports():
+    from murmurate.operations.plan_files import name_plan, read_plan_document, read_zone_names
+    from murmurate.operations.publishing import (
+        MAX_ZONES_SHOWN,
+        compare_with_table,
+        outcome_document,
+        publish,
+        report_outcome,
+    )
+    from murmurate.planning.plan import Plan
+    from murmurate.planning.plan_change import (
+        Direction,
+        check_plan_change,
+        find_promise_changes,
+        lookback_intervals,
+    )
+    from murmurate.public_log.tile import TileKind
+    from murmurate.public_log.zone_table import ZoneRow, ZoneTable
+    from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState, PlanChange
+    from murmurate.publisher.steps import Offer
+    from murmurate.service.log_reader.zone_view import format_rfc3339
+    from murmurate.service.storage.databases import Databases, mask_database_errors
+    from murmurate.service.storage.public_log_store import MAX_TILES_PER_READ, PostgresLogStore
+    from murmurate.service.worker.publisher_context import PublisherContext
+    from murmurate.verification.plans import ProvenPlan
+    from murmurate.verification.releases import LogHistory
 
 _MAX_OTHER_TILES = 64  # changes of zones and keys that may stand among the releases looked at
 
 
 def change_plan(
-    plan_file: Path,
-    databases: Databases,
-    keys: Path,
-    zones_file: Path | None = None,
-    meters: Path | None = None,
+    plan_file: Annotated[Path, typer.Argument(help="The new plan, for the zone it names.", dir_okay=False)],
+    state: State = "",
+    log: Log = "",
+    keys: Keys = Path("keys"),
+    zones_file: Annotated[
+        Path | None,
+        typer.Option("--zones", help="Names of zones, one a line: all of them change to the plan.", dir_okay=False),
+    ] = None,
+    meters: ComparedTable = None,
     *,
-    as_json: bool = False,
+    as_json: AsJson = False,
 ) -> int:
-    """`murmurate zone change`: another plan from the next interval on, if all promises hold across the change.
+    """Publish another plan from the next interval on, if all promises hold across the change.
 
-    Without a file of names it is the zone that the plan names. The plan is compared with the meter table `meters`, or
-    with that of a running service.
+    Without a file of names it is for the zone that the plan names. The plan is compared with the meter table `meters`,
+    or with that of a running service.
     """
+    databases = Databases.from_dsns(state=state, log=log)
     databases.check_reachable()
     text = read_plan_document(plan_file)
     after = _prove_plan(text, str(plan_file))
     terms = after.terms
     zones = [terms.zone] if zones_file is None else read_zone_names(zones_file)
-    with mask_database_errors():
-        context = PublisherContext.from_databases(databases, keys)
+    with mask_database_errors(), closing(PublisherContext.from_databases(databases, keys)) as context:
         by_shard = _rows_to_change(context, zones, terms.plan_digest)
         changed = [row.zone for _, rows in by_shard.values() for row in rows]
         warnings = compare_with_table(dict.fromkeys(changed, terms), meters, context.state)
-        print_warnings(warnings)
+        print_first(f"Warning: {sentence}" for sentence in warnings)
         with stderr.status("proving the change"):
             before_plans = _check_changes(context, by_shard, after)
         promises = _promise_changes(by_shard, before_plans, after.plan)
         for entry in promises:
-            _print_promise_change(entry, stderr if as_json else stdout)
+            (stderr if as_json else stdout).print(_describe_promise_change(entry))
         context.register_plans([text])
         desired = {
             shard: DesiredState(
@@ -87,21 +91,14 @@ def change_plan(
             for shard, (_, rows) in by_shard.items()
         }
         outcome, failed = publish(context, desired)
-        context.close()
-    before, is_done = set(zones) - set(changed), outcome.up_to_date == desired.keys()
+    unchanged, is_done = sorted(set(zones) - set(changed)), outcome.up_to_date == desired.keys()
+    now_changed = sorted(changed) if is_done else []
     if as_json:
-        members = {
-            "plan": terms.plan_digest,
-            "changed": sorted(changed) if is_done else [],
-            "unchanged": sorted(before),
-            "warnings": warnings,
-            "promises": promises,
-        }
-        print_json(members | outcome_document(outcome))
-        return report_outcome(outcome, failed)
-    _print_zones(before, f"under plan {terms.plan_digest} already.")
-    if is_done:
-        _print_zones(changed, f"under plan {terms.plan_digest} from the next interval on.")
+        zone_lists = {"plan": terms.plan_digest, "changed": now_changed, "unchanged": unchanged}
+        print_json(zone_lists | {"warnings": warnings, "promises": promises} | outcome_document(outcome))
+    else:
+        _print_zones(unchanged, f"under plan {terms.plan_digest} already.")
+        _print_zones(now_changed, f"under plan {terms.plan_digest} from the next interval on.")
     return report_outcome(outcome, failed)
 
 
@@ -127,7 +124,7 @@ def _promise_changes(
     return entries
 
 
-def _print_promise_change(entry: Mapping[str, Any], console: Console) -> None:
+def _describe_promise_change(entry: Mapping[str, Any]) -> str:
     zones, before, after = entry["zones"], entry["before"], entry["after"]
     name = zones[0] if len(zones) == 1 else f"{len(zones):,} zones"
     words = {
@@ -140,11 +137,10 @@ def _print_promise_change(entry: Mapping[str, Any], console: Console) -> None:
     if entry["every_stretch_from"] is not None:
         words += f" Stretches that begin before the change keep {before!r}; every one keeps the stronger promise "
         words += f"from {entry['every_stretch_from']} on."
-    console.print(f"{name}: {words}")
+    return f"{name}: {words}"
 
 
-def _print_zones(zones: Iterable[str], message: str) -> None:
-    names = sorted(zones)
+def _print_zones(names: Sequence[str], message: str) -> None:
     for zone in names[:MAX_ZONES_SHOWN]:
         stdout.print(f"{zone}: {message}")
     if len(names) > MAX_ZONES_SHOWN:
@@ -170,8 +166,7 @@ def _rows_to_change(context: PublisherContext, zones: list[str], digest: str) ->
 
 
 def _prove_plan(text: str, name: str) -> ProvenPlan:
-    """Prove a plan, with a spinner on standard error."""
-    with stderr.status(f"proving {name}"), name_plan(name):
+    with name_plan(name):
         return ProvenPlan.from_json(text)
 
 

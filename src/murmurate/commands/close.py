@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
 
-from murmurate.commands.console import outcome_document, publish, report_outcome, stdout
-from murmurate.commands.json_output import format_utc, print_json
+import typer
+
 from murmurate.errors import ChainError
-from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState
-from murmurate.publisher.steps import Offer
-from murmurate.service.storage.databases import Databases, mask_database_errors
-from murmurate.service.storage.migrate import migrate_database
-from murmurate.service.worker.publisher_context import PublisherContext
+from murmurate.operations.console import format_utc, print_json, stdout
+from murmurate.operations.options import AsJson, Keys, Log, State, complete_zone, optional_imports
+
+with optional_imports():
+    from murmurate.operations.publishing import outcome_document, publish, report_outcome
+    from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState
+    from murmurate.publisher.steps import Offer
+    from murmurate.service.storage.databases import Databases, mask_database_errors
+    from murmurate.service.storage.migrate import migrate_database
+    from murmurate.service.worker.publisher_context import PublisherContext
 
 
-def close_zones(zones: Sequence[str], databases: Databases, keys: Path, *, as_json: bool = False) -> int:
-    """`murmurate zone close`: publish a last entry of each zone, signed, with what it has spent in all.
+def close_zones(
+    zones: Annotated[list[str], typer.Argument(help="Names of zones.", autocompletion=complete_zone)],
+    state: State = "",
+    log: Log = "",
+    keys: Keys = Path("keys"),
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Publish a last entry of each zone, signed, with what it has spent in all.
 
     It takes effect after the last interval that is decided. Prices that were decided before are still paid.
     """
+    databases = Databases.from_dsns(state=state, log=log)
     databases.check_reachable()
     with mask_database_errors():
         migrate_database(databases.state.dsn, "state")
@@ -32,12 +46,27 @@ def close_zones(zones: Sequence[str], databases: Databases, keys: Path, *, as_js
             desired = {shard: DesiredState(until=UNTIL_NO_INTERVAL, closing=names) for shard, names in to_close.items()}
             outcome, failed = publish(context, desired)
             after = context.log.read_heads(set(shards.values()))
-    entries = [_describe(zone, before[shards[zone]], after[shards[zone]]) for zone in dict.fromkeys(zones)]
+    entries = []
+    for zone in dict.fromkeys(zones):
+        table, header = after[shards[zone]].table, after[shards[zone]].tile.header
+        entry: dict[str, object] = {"zone": zone, "state": "open"}
+        if (final := table.closed_by_zone.get(zone)) is not None:
+            entry["state"] = "closed already" if zone in before[shards[zone]].table.closed_by_zone else "closed"
+            entry["last_interval"] = final.last
+            entry["measured_until"] = format_utc((final.last + 1) * header.interval_s)
+            entry["paid_until"] = format_utc((final.last + 1 + header.lead) * header.interval_s)
+            entry |= {"epsilon": final.total_epsilon_micro / 1e6, "rho": final.total_rho_micro / 1e6}
+        entries.append(entry)
     if as_json:
         print_json({"zones": entries} | outcome_document(outcome))
-    else:
-        for entry in entries:
-            _print_entry(entry)
+        return report_outcome(outcome, failed)
+    for entry in entries:
+        if entry["state"] == "open":
+            stdout.print(f"{entry['zone']}: not closed yet.")
+            continue
+        costs = ", ".join(f"{name} {entry[name]:,.4g}" for name in ("epsilon", "rho") if entry[name]) or "nothing"
+        until = f"Measured until {entry['measured_until']}, the last price is paid until {entry['paid_until']}"
+        stdout.print(f"{entry['zone']}: {entry['state']}. {until}; final total {costs}.")
     return report_outcome(outcome, failed)
 
 
@@ -58,24 +87,3 @@ def _zones_to_close(
             last = min(found[shard])
             raise ChainError("zone", last, f"must wait until {zone} is open: its shard ends with its last zone")
     return found
-
-
-def _describe(zone: str, before: Offer, after: Offer) -> dict[str, object]:
-    """What the log says about a zone now, for scripts."""
-    closed, header = after.table.closed_by_zone.get(zone), after.tile.header
-    if closed is None:
-        return {"zone": zone, "state": "open"}
-    ends = {"measured_until": closed.last + 1, "paid_until": closed.last + 1 + header.lead}
-    state = "closed already" if zone in before.table.closed_by_zone else "closed"
-    times = {name: format_utc(interval * header.interval_s) for name, interval in ends.items()}
-    costs = {"epsilon": closed.total_epsilon_micro / 1e6, "rho": closed.total_rho_micro / 1e6}
-    return {"zone": zone, "state": state, "last_interval": closed.last} | times | costs
-
-
-def _print_entry(entry: Mapping[str, object]) -> None:
-    if entry["state"] == "open":
-        stdout.print(f"{entry['zone']}: not closed yet.")
-        return
-    costs = ", ".join(f"{name} {entry[name]:,.4g}" for name in ("epsilon", "rho") if entry[name]) or "nothing"
-    until = f"Measured until {entry['measured_until']}, the last price is paid until {entry['paid_until']}"
-    stdout.print(f"{entry['zone']}: {entry['state']}. {until}; final total {costs}.")

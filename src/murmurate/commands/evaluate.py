@@ -2,48 +2,108 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from rich.progress import Progress
+import typer
 
-from murmurate.errors import ModelError
-from murmurate.lab.evaluate.evaluation import count_tasks, evaluate_region
-from murmurate.lab.evaluate.evaluation_report import make_evaluation_report
-from murmurate.lab.evaluate.market import Supply
-from murmurate.lab.evaluate.parallel import run_tasks
-from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, parse_promises, plan_noise
-from murmurate.lab.evaluate.region import (
-    USUAL_REGION,
-    Region,
-    RegionSize,
-    choose_sizes,
-    region_of_readings,
-    simulate_region,
-)
-from murmurate.lab.evaluate.zone_pricing import Setting
-from murmurate.lab.report import make_progress_bar
-from murmurate.readings.imported_file import PastReadings, read_households
+from murmurate.errors import ModelError, require_extra
+from murmurate.operations.options import AsJson, optional_imports
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: every core has a process of ours already
+with optional_imports():
+    from murmurate.lab.evaluate.evaluation import count_tasks, evaluate_region
+    from murmurate.lab.evaluate.evaluation_report import make_evaluation_report
+    from murmurate.lab.evaluate.market import Supply
+    from murmurate.lab.evaluate.parallel import run_tasks
+    from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, parse_promises, plan_noise
+    from murmurate.lab.evaluate.region import (
+        USUAL_REGION,
+        RegionSize,
+        choose_sizes,
+        region_of_readings,
+        simulate_region,
+    )
+    from murmurate.lab.evaluate.zone_pricing import Setting
+    from murmurate.lab.report import make_progress_bar
+    from murmurate.readings.imported_file import read_households
 
 DEFAULT_SIZES, QUICK_SIZES = (300, 1_000, 3_000, 10_000, 100_000), (300, 1_000)
-_QUICK_REGION = RegionSize(sample=3_000, whole=6_000, zones=3, days=49)
 _MIN_HOMES, _MAX_HOMES = 20, 10_000_000
+ComparedPromises = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A promise, or several separated by semicolons; give it again to compare.",
+        show_default="epsilon 1 and any moment 1; epsilon 2; epsilon 4",
+    ),
+]
+OwnReadings = Annotated[
+    Path | None,
+    typer.Option(
+        "--readings",
+        help="Your own readings instead of a simulated region, from murmurate import: five weeks of quarter hours.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluateOptions:
-    """Options of the command line."""
-
-    sizes: tuple[int, ...]  # empty: the usual ones
-    promises: tuple[str, ...]  # empty: three usual ones
-    seed: int
-    setting: Setting
-    out: Path
-    jobs: int
-    readings: Path | None
-    quick: bool
-    as_json: bool = False  # print results.json instead of the findings
+def evaluate_prices(
+    sizes: Annotated[
+        str | None, typer.Option(help="Homes in a zone.", show_default="300,1000,3000,10000,100000")
+    ] = None,
+    promise: ComparedPromises = None,
+    seed: Annotated[int, typer.Option(help="Another seed simulates another region.", min=0)] = 1,
+    supply: Annotated[str, typer.Option(help="Marginal cost of electricity: linear or convex.")] = "convex",
+    elasticity: Annotated[float, typer.Option(help="How strongly demand answers to its price.")] = 0.1,
+    readings_file: OwnReadings = None,
+    out: Annotated[Path, typer.Option(help="Folder for the page and its figures.", file_okay=False)] = Path("evaluate"),
+    jobs: Annotated[int, typer.Option(help="Processes; 0 uses every core. The result is the same.", min=0)] = 0,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="A small region: shows the page, not its figures.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the evaluation with a progress bar, write and print the report."""
+    setting, wanted = make_setting(supply, elasticity), () if sizes is None else parse_sizes(sizes)
+    promises = promise or DEFAULT_PROMISES
+    for text in promises:
+        parse_promises(text)  # a wrong one is refused before the work begins
+    readings = None
+    if readings_file is not None:
+        require_extra("service", "pyarrow")
+        readings = read_households(readings_file)
+        wanted = choose_sizes(readings.households, wanted)
+    wanted = wanted or (QUICK_SIZES if quick else DEFAULT_SIZES)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text("{}\n", encoding="utf-8")  # better to fail now than after the run
+    with make_progress_bar() as bar:
+        task = bar.add_task("planning noise", total=len(promises))
+        noises = run_tasks(plan_noise, promises, jobs, lambda _: bar.advance(task))
+        facts: dict[str, Any]
+        if readings is not None and readings_file is not None:
+            region = region_of_readings(readings, wanted, seed)
+            facts = {
+                "kind": "readings",
+                "file": readings_file.name,
+                "households": readings.households,
+                "left_out": readings.left_out,
+                "each_meter_a_household": readings.is_by_meter,
+                "days": readings.days,
+                "seed": seed,
+            }
+        else:
+            scale = RegionSize(sample=3_000, whole=6_000, zones=3, days=49) if quick else USUAL_REGION
+            homes = scale.homes_of(wanted)
+            simulated = bar.add_task("simulating homes", total=homes)
+            region = simulate_region(
+                seed, wanted, scale=scale, jobs=jobs, progress=lambda done: bar.advance(simulated, done)
+            )
+            facts = {"kind": "simulated", "homes": homes, "region_homes": scale.whole, "seed": seed}
+        pricing = bar.add_task("pricing zones", total=count_tasks(len(region.zones), len(noises)))
+        evaluation = evaluate_region(region, noises, setting, jobs=jobs, progress=lambda: bar.advance(pricing))
+    source = _describe_source(facts, evaluation.forecast_error)
+    make_evaluation_report(evaluation, source, facts).write_and_print(out, as_json=as_json)
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -69,52 +129,6 @@ def make_setting(supply: str, elasticity: float) -> Setting:
     if not 0.01 <= elasticity <= 0.9:
         raise ModelError("elasticity", elasticity, "must be between 0.01 and 0.9, for example 0.1")
     return Setting(Supply(supply), elasticity)
-
-
-def evaluate_prices(options: EvaluateOptions) -> None:
-    """Run the evaluation with a progress bar, write and print the report."""
-    promises = options.promises or DEFAULT_PROMISES
-    for text in promises:
-        parse_promises(text)  # a wrong one is refused before the work begins
-    readings = None if options.readings is None else read_households(options.readings)
-    usual = QUICK_SIZES if options.quick else DEFAULT_SIZES
-    sizes = options.sizes or usual if readings is None else choose_sizes(readings.households, options.sizes)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text("{}\n", encoding="utf-8")  # better to fail now than after the run
-    with make_progress_bar() as bar:
-        task = bar.add_task("planning noise", total=len(promises))
-        noises = run_tasks(plan_noise, promises, options.jobs, lambda _: bar.advance(task))
-        region, facts = _make_region(options, sizes, readings, bar)
-        pricing = bar.add_task("pricing zones", total=count_tasks(len(region.zones), len(noises)))
-        evaluation = evaluate_region(
-            region, noises, options.setting, jobs=options.jobs, progress=lambda: bar.advance(pricing)
-        )
-    source = _describe_source(facts, evaluation.forecast_error)
-    make_evaluation_report(evaluation, source, facts).write_and_print(options.out, as_json=options.as_json)
-
-
-def _make_region(
-    options: EvaluateOptions, sizes: tuple[int, ...], readings: PastReadings | None, bar: Progress
-) -> tuple[Region, dict[str, Any]]:
-    """Return the region, and facts on where it comes from."""
-    if readings is not None and options.readings is not None:
-        facts = {
-            "kind": "readings",
-            "file": options.readings.name,
-            "households": readings.households,
-            "left_out": readings.left_out,
-            "each_meter_a_household": readings.is_by_meter,
-            "days": readings.days,
-            "seed": options.seed,
-        }
-        return region_of_readings(readings, sizes, options.seed), facts
-    scale = _QUICK_REGION if options.quick else USUAL_REGION
-    homes = scale.homes_of(sizes)
-    task = bar.add_task("simulating homes", total=homes)
-    region = simulate_region(
-        options.seed, sizes, scale=scale, jobs=options.jobs, progress=lambda done: bar.advance(task, done)
-    )
-    return region, {"kind": "simulated", "homes": homes, "region_homes": scale.whole, "seed": options.seed}
 
 
 def _describe_source(facts: dict[str, Any], forecast_error: float) -> str:

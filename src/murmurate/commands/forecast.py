@@ -1,129 +1,209 @@
-"""`murmurate forecast`: a public forecast of one household, as a file that a plan is made with."""
+"""`murmurate forecast`: a public forecast of one household, as a file that a plan is made with.
+
+It comes from a standard load profile, a public history, a consented sample, or the noised demand that a public log
+shows, once the log was verified.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
-import numpy as np
+import typer
 from rich.console import Console
 
-from murmurate.commands.log_forecast import LogForecast, LogOptions, forecast_from_log
-from murmurate.commands.sample_ledger import record_spending
-from murmurate.errors import ModelError, PrivacyError
-from murmurate.lab.forecast_files import (
-    align_temperature,
-    read_h25,
-    read_history,
-    read_holidays,
-    utc_offsets,
-)
-from murmurate.prediction.calendar import CalendarSlots, locate_intervals
-from murmurate.prediction.forecast_sources import forecast_from_history, forecast_from_sample, forecast_from_table
-from murmurate.prediction.private_sample import PrivateSample, cast_votes, choose_layout, release_votes
-from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.privacy.noise import NoiseSampler, SystemNoise
-from murmurate.readings.imported_file import read_sample
+from murmurate.errors import ModelError, PrivacyError, require_extra
+from murmurate.operations.console import print_json
+from murmurate.operations.options import AsJson, LogPlans, optional_imports
 from murmurate.time_zones import load_time_zone
-from murmurate.units import FloatArray, parse_fraction
+from murmurate.units import SECONDS_PER_DAY
+
+with optional_imports():
+    import numpy as np
+
+    from murmurate.lab.forecast_files import align_temperature, read_h25, read_history, read_holidays, utc_offsets
+    from murmurate.operations.log_source import read_verified_zone, source_name
+    from murmurate.operations.sample_ledger import SampleSpending, record_spending
+    from murmurate.prediction.calendar import CalendarSlots, locate_intervals
+    from murmurate.prediction.forecast_sources import (
+        forecast_from_history,
+        forecast_from_noised_history,
+        forecast_from_sample,
+        forecast_from_table,
+    )
+    from murmurate.prediction.private_sample import cast_votes, choose_layout, release_votes
+    from murmurate.prediction.public_forecast import PublicForecast
+    from murmurate.privacy.noise import NoiseSampler, SystemNoise
+    from murmurate.public_log.noised_demand import DemandTerms, LoggedDemand, extract_demand
+    from murmurate.readings.imported_file import read_sample
+    from murmurate.units import FloatArray, parse_fraction
+
+MIN_LOG_DAYS = 35  # four weeks to begin with, and one to measure the error on
+H25 = Annotated[
+    float | None, typer.Option("--h25", help="From the German standard load profile: kWh a household and year.")
+]
+Profile = Annotated[
+    Path | None, typer.Option(help="With --h25: h25.csv or the wheel of demandlib; else the installed package.")
+]
+History = Annotated[
+    Path | None, typer.Option(help="From a public history: CSV start,kwh[,temperature_c], five weeks or more.")
+]
+Sample = Annotated[
+    Path | None, typer.Option(help="From households that agreed: readings from murmurate import, a week or more.")
+]
+SampleEpsilon = Annotated[
+    str | None, typer.Option(help="With --sample: what each of its households spends, for example 1.")
+]
+MaxDay = Annotated[
+    float, typer.Option(help="With --sample: what a household uses a day at most; more is cut off.", min=1)
+]
+Weather = Annotated[
+    Path | None, typer.Option(help="With --sample or --log: CSV start,temperature_c, for the response to cold.")
+]
+PublicLog = Annotated[
+    str | None,
+    typer.Option(help="From a public log of predicted prices, as verify takes it: a file, a folder, - or a URL."),
+]
+Clock = Annotated[
+    str | None, typer.Option(help="Whose clocks people live by.", show_default="UTC; with --log that of the plan")
+]
+Interval = Annotated[
+    int | None, typer.Option(help="Length of an interval.", min=1, show_default="15; with --log that of the log")
+]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastOptions:
-    """What the command was asked for."""
-
-    h25_kwh: float | None
-    profile: Path | None
-    history: Path | None
-    households: int | None
-    sample: Path | None
-    epsilon: str | None
-    max_day_kwh: float
-    temperature: Path | None
-    holidays: Path | None
-    time_zone: str
-    interval_minutes: int
-    log: LogOptions | None = None
-
-
-def make_forecast(options: ForecastOptions, out: Path, noise: NoiseSampler | None = None) -> None:
-    """Make a forecast from one source, write it, and say what it is worth. `noise` is that of a sample."""
-    sources = {"--h25": options.h25_kwh, "--history": options.history, "--sample": options.sample, "--log": options.log}
+def make_forecast(
+    h25: H25 = None,
+    profile: Profile = None,
+    history: History = None,
+    households: Annotated[int | None, typer.Option(help="With --history: whose demand it is.")] = None,
+    sample: Sample = None,
+    epsilon: SampleEpsilon = None,
+    max_day_kwh: MaxDay = 25.0,
+    temperature: Weather = None,
+    log: PublicLog = None,
+    zone: Annotated[str | None, typer.Option(help="With --log: whose noised demand is taken.")] = None,
+    plans: LogPlans = None,
+    key: Annotated[str | None, typer.Option(help="With --log: the key that must have opened the chain.")] = None,
+    holidays: Annotated[Path | None, typer.Option(help="Dates that count as Sundays, one a line.")] = None,
+    time_zone: Clock = None,
+    interval_minutes: Interval = None,
+    out: Annotated[Path, typer.Option(help="Where the forecast is written.", dir_okay=False)] = Path("forecast.json"),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Make a forecast from one source, write it, and say what it is worth."""
+    sources = {"--h25": h25, "--history": history, "--sample": sample, "--log": log}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
         allowed = "must be one of --h25 3500, --history demand.csv, --sample readings.parquet and --log log.jsonl"
         raise ModelError("source", " and ".join(given) or "missing", allowed)
-    if options.interval_minutes < 1 or 1440 % options.interval_minutes:
-        raise ModelError("interval-minutes", options.interval_minutes, "must divide a day, for example 15")
-    load_time_zone(options.time_zone)
-    holidays = () if options.holidays is None else read_holidays(options.holidays)
-    console = Console(width=None if Console().is_terminal else 100, highlight=False)
-    if options.sample is not None:
-        made = _from_sample(options, options.sample, holidays, out, noise or SystemNoise(), console)
-        _print_forecast(made, out, None, console)
-        return
-    logged: LogForecast | None = None
-    if options.log is not None:
-        logged = forecast_from_log(options.log, None if options.holidays is None else holidays, options.temperature)
-        made = logged.forecast
-    elif options.h25_kwh is not None:
-        made = _from_h25(options, holidays)
+    days = None if holidays is None else read_holidays(holidays)
+    calendar = ForecastCalendar(time_zone or "UTC", days or (), interval_minutes or 15, temperature)
+    if 1440 % calendar.minutes:
+        raise ModelError("interval-minutes", calendar.minutes, "must divide a day, for example 15")
+    load_time_zone(calendar.time_zone)
+    console = Console(width=None if Console().is_terminal else 100, highlight=False, stderr=as_json)
+    spent, zone_lines = None, list[str]()
+    if sample is not None:
+        require_extra("service", "pyarrow")
+        made, spent = forecast_from_readings(sample, epsilon, max_day_kwh, calendar, out, SystemNoise(), console)
+        notes = ["Its error was not measured: that would cost more epsilon. Deviations are taken as usual."]
+    elif log is not None:
+        logged = _read_demand(log, zone, plans or [], key, interval_minutes)
+        public = None if logged.last.prediction is None else logged.last.prediction.model.public
+        if days is None and public is not None:
+            calendar = calendar._replace(holidays=public.holidays)
+        calendar = calendar._replace(
+            time_zone=time_zone or logged.last.time_zone, minutes=SECONDS_PER_DAY // logged.slots_per_day // 60
+        )
+        made, notes = _forecast_from_log(logged, f"zone {zone} in {source_name(log)}", calendar)
+        if key is None:
+            notes.append("The first key of the log was trusted; --key 3b6a27bc.. takes that of the operator only.")
+        zone_lines = _zone_lines(logged.last)
+    elif h25 is not None:
+        made = _forecast_from_h25(h25, profile, calendar)
+        notes = ["Its error was not measured: a profile has no history. Deviations are taken as usual."]
     else:
-        made = _from_history(options, options.history or Path(), holidays)
-    out.write_text(made.to_json(), encoding="utf-8")
-    _print_forecast(made, out, logged, console)
+        made = _forecast_from_history(history or Path(), households, calendar)
+        notes = [f"On weeks that it had not seen it was {100 * (made.error or 0):.1f} % off (rms, rolling origin)."]
+    if spent is None:
+        out.write_text(made.to_json(), encoding="utf-8")
+    _print_forecast(made, notes, zone_lines, spent, out, None if as_json else console)
 
 
-def _from_h25(options: ForecastOptions, holidays: tuple[int, ...]) -> PublicForecast:
-    table = read_h25(options.profile, options.h25_kwh or 0)
-    per_interval, left = divmod(options.interval_minutes, 15)
+class ForecastCalendar(NamedTuple):
+    """Whose clocks and holidays a forecast has, its intervals, and how cold it was."""
+
+    time_zone: str
+    holidays: tuple[int, ...]
+    minutes: int  # length of an interval
+    temperature: Path | None
+
+    def locate(self, first: int, count: int) -> CalendarSlots:
+        """Return the types of day and slots of intervals."""
+        slots = 1440 // self.minutes
+        offsets = utc_offsets(self.time_zone, first, count, slots)
+        return locate_intervals(np.arange(first, first + count), slots, offsets, self.holidays)
+
+    def read_temperature(self, first: int, count: int) -> FloatArray | None:
+        """Return the temperature in each of these intervals [°C], if there is a file."""
+        if self.temperature is None:
+            return None
+        return align_temperature(read_history(self.temperature, ("temperature_c",), 1440 // self.minutes), first, count)
+
+
+def _forecast_from_h25(year_kwh: float, profile: Path | None, calendar: ForecastCalendar) -> PublicForecast:
+    table = read_h25(profile, year_kwh)
+    per_interval, left = divmod(calendar.minutes, 15)
     if left or 96 % per_interval:
-        raise ModelError("interval-minutes", options.interval_minutes, "must be 15, 30 or 60 with --h25")
+        raise ModelError("interval-minutes", calendar.minutes, "must be 15, 30 or 60 with --h25")
     whole = table.reshape(*table.shape[:2], -1, per_interval).sum(axis=3)
-    source = f"BDEW standard load profile H25, {options.h25_kwh:g} kWh a year"
-    return forecast_from_table(whole, source=source, time_zone=options.time_zone, holidays=holidays)
+    source = f"BDEW standard load profile H25, {year_kwh:g} kWh a year"
+    return forecast_from_table(whole, source=source, time_zone=calendar.time_zone, holidays=calendar.holidays)
 
 
-def _from_history(options: ForecastOptions, path: Path, holidays: tuple[int, ...]) -> PublicForecast:
-    if options.households is None or options.households < 1:
-        given = "missing" if options.households is None else options.households
+def _forecast_from_history(path: Path, households: int | None, calendar: ForecastCalendar) -> PublicForecast:
+    if households is None or households < 1:
+        given = "missing" if households is None else households
         raise ModelError("--households", given, "must say whose demand it is, for example --households 1000")
-    slots = 1440 // options.interval_minutes
-    found = read_history(path, ("kwh",), slots)
-    when = _locate(options, found.first, len(found.columns["kwh"]), holidays)
+    found = read_history(path, ("kwh",), 1440 // calendar.minutes)
     return forecast_from_history(
         1000 * found.columns["kwh"],
-        when,
+        calendar.locate(found.first, len(found.columns["kwh"])),
         found.columns.get("temperature_c"),
-        households=options.households,
-        source=f"demand of {options.households:,} households in {path.name}",
-        time_zone=options.time_zone,
-        holidays=holidays,
+        households=households,
+        source=f"demand of {households:,} households in {path.name}",
+        time_zone=calendar.time_zone,
+        holidays=calendar.holidays,
     )
 
 
-def _from_sample(
-    options: ForecastOptions, path: Path, holidays: tuple[int, ...], out: Path, noise: NoiseSampler, console: Console
-) -> PublicForecast:
-    """Publish what a sample shows, with noise, and write the forecast that follows from it.
+def forecast_from_readings(
+    path: Path,
+    epsilon_text: str | None,
+    max_day_kwh: float,
+    calendar: ForecastCalendar,
+    out: Path,
+    noise: NoiseSampler,
+    console: Console,
+) -> tuple[PublicForecast, SampleSpending]:
+    """Publish what a consented sample shows, with noise, and write the forecast that follows from it.
 
     `out` must not exist: what it holds has cost epsilon. It is created, and the run stands in the ledger of the sample,
     before any noise is drawn.
     """
-    if options.epsilon is None:
+    if epsilon_text is None:
         raise PrivacyError("epsilon", "missing", "must say what each household of the sample spends: --epsilon 1")
-    epsilon = parse_fraction(options.epsilon, "epsilon", PrivacyError)
-    slots, interval_s = 1440 // options.interval_minutes, 60 * options.interval_minutes
-    sample = read_sample(path, interval_s, needs_occupancy=False)
-    energy_wh, first = sample.energy_wh, sample.first_s // interval_s
-    temperature: FloatArray | None = None
-    if options.temperature is not None:
-        history = read_history(options.temperature, ("temperature_c",), slots)
-        temperature = align_temperature(history, first, len(energy_wh))
+    epsilon = parse_fraction(epsilon_text, "epsilon", PrivacyError)
+    sample = read_sample(path, 60 * calendar.minutes, needs_occupancy=False)
+    energy_wh, first = sample.energy_wh, sample.first_s // (60 * calendar.minutes)
+    when = calendar.locate(first, len(energy_wh))
     layout = choose_layout(
-        _locate(options, first, len(energy_wh), holidays),
-        temperature,
-        max_day_wh=round(1000 * options.max_day_kwh),
+        when,
+        calendar.read_temperature(first, len(energy_wh)),
+        max_day_wh=round(1000 * max_day_kwh),
         epsilon=epsilon,
         households=energy_wh.shape[1],
     )
@@ -132,60 +212,111 @@ def _from_sample(
         try:
             spent = record_spending(path, command="forecast", epsilon=epsilon, out=out)
             released = release_votes(votes, layout, epsilon=epsilon, noise=noise)
-            _print_release(released, options.max_day_kwh, console)
-            console.print(str(spent))
+            heat = ", and how much more on a colder day" if len(layout.colder_mk) else ""
+            console.print(
+                f"Took {released.households:,} households that agreed, {len(when) / when.slots_per_day:.0f} days: "
+                f"what they use in {layout.periods} periods of the day, for {layout.day_types} types of day, and by "
+                f"size of reading{heat}. What one uses beyond {max_day_kwh:g} kWh a day is cut off."
+            )
+            effect = f"Its noise moves the use of a period by {100 * released.period_noise:.1f} % (rms). "
+            spent.print(epsilon, console, effect)
             made = forecast_from_sample(
                 released,
                 spent=spent.epsilon,
                 source=f"{released.households:,} households that agreed, in {path.name}",
-                time_zone=options.time_zone,
-                holidays=holidays,
+                time_zone=calendar.time_zone,
+                holidays=calendar.holidays,
             )
             file.write(made.to_json())
         except BaseException:
             out.unlink()
             raise
-    return made
+    return made, spent
 
 
-def _print_release(released: PrivateSample, max_day_kwh: float, console: Console) -> None:
-    layout = released.layout
-    days = len(layout.when) / layout.when.slots_per_day
-    heat = ", and how much more on a colder day" if len(layout.colder_mk) else ""
-    console.print(
-        f"Took {released.households:,} households that agreed, {days:.0f} days: "
-        f"what they use in {layout.periods} periods of the day, for {layout.day_types} types of day, and by size of "
-        f"reading{heat}. What one uses beyond {max_day_kwh:g} kWh a day is cut off."
+def _read_demand(
+    source: str, zone: str | None, plans: list[Path], key: str | None, interval_minutes: int | None
+) -> LoggedDemand:
+    """Verify the log and return the noised demand of the zone, if there is enough of it."""
+    if zone is None:
+        raise ModelError("zone", "missing", "must name the zone of the log: --zone harbour")
+    found = read_verified_zone(source, zone, plans, key)
+    logged = extract_demand(
+        found.releases, {digest: DemandTerms.from_json(text) for digest, text in found.plans.items()}
     )
-    console.print(
-        f"Spent epsilon {released.epsilon} of each of these households (pure, whatever the others do). Its noise moves "
-        f"the use of a period by {100 * released.period_noise:.1f} % (rms). A second run on the same sample draws new "
-        "noise and spends as much again: keep the file."
+    minutes = SECONDS_PER_DAY // logged.slots_per_day // 60
+    if interval_minutes not in {None, minutes}:
+        raise ModelError("interval-minutes", interval_minutes, f"must be {minutes} as in the log, or left out")
+    days = logged.measured / logged.slots_per_day
+    if days < MIN_LOG_DAYS:
+        shown = f"{days:.1f} days with a noised demand ({logged.measured:,} of {logged.decided:,} intervals)"
+        allowed = f"must have {MIN_LOG_DAYS} days or more; make a forecast from --history or --h25 until then"
+        raise ModelError(f"log of zone {zone}", shown, allowed)
+    return logged
+
+
+def _forecast_from_log(logged: LoggedDemand, name: str, calendar: ForecastCalendar) -> tuple[PublicForecast, list[str]]:
+    """Return a forecast from the noised demand of a zone, and what a person should know about it."""
+    load_time_zone(calendar.time_zone)
+    count, days = len(logged.history.demand_wh), logged.measured / logged.slots_per_day
+    made, error = forecast_from_noised_history(
+        logged.history,
+        calendar.locate(logged.first, count),
+        calendar.read_temperature(logged.first, count),
+        source=f"noised demand of {name}, {logged.measured:,} intervals",
+        time_zone=calendar.time_zone,
+        holidays=calendar.holidays,
     )
-
-
-def _locate(options: ForecastOptions, first: int, count: int, holidays: tuple[int, ...]) -> CalendarSlots:
-    slots = 1440 // options.interval_minutes
-    offsets = utc_offsets(options.time_zone, first, count, slots)
-    return locate_intervals(np.arange(first, first + count), slots, offsets, holidays)
-
-
-def _print_forecast(made: PublicForecast, out: Path, logged: LogForecast | None, console: Console) -> None:
-    day_kwh = float(made.demand.mean_wh.mean()) * made.demand.slots_per_day / 1000
-    console.print(f"[bold]Forecast[/] from {made.source}: {day_kwh:.1f} kWh a household and day, in the mean.")
-    if logged is not None:
-        for note in logged.notes:
-            console.print(note, markup=False)
-    elif made.sample is not None:
-        console.print("Its error was not measured: that would cost more epsilon. Deviations are taken as usual.")
-    elif made.error is None:
-        console.print("Its error was not measured: a profile has no history. Deviations are taken as usual.")
+    if logged.last.prediction is not None:  # its sensor and volatility come from the plan
+        made = replace(made, sample=logged.last.prediction.model.public.sample)
+    used, with_noise = f"{logged.measured:,} of its {logged.decided:,} intervals", f"{100 * error.with_noise:.1f} %"
+    notes = [
+        f"The log holds. {used} have a noised demand: {days:.0f} days.",
+        f"On weeks that it had not seen it was {with_noise} off the noised demand (rms, rolling origin).",
+        f"The noise alone is {100 * error.noise:.1f} %, as the plan states.",
+    ]
+    if error.measured:
+        notes.append(f"So it was {100 * error.error:.1f} % off the demand itself, which is stored.")
     else:
-        console.print(f"On weeks that it had not seen it was {100 * made.error:.1f} % off (rms, rolling origin).")
-    if len(made.sensors) > 1:
-        bounds = ", ".join(f"{sensor.bound_wh:,}" for sensor in made.sensors)
+        notes.append(
+            f"The noise hides the error against the demand itself: at most about {100 * error.error:.1f} %, which is "
+            "stored. Deviations are taken as usual. A longer log shows more."
+        )
+    return made, notes
+
+
+def _zone_lines(last: DemandTerms) -> list[str]:
+    """What a zone file must say so that the answer to prices, which was taken out, is put in again."""
+    if last.prediction is None or not last.prediction.price_response.elasticity:
+        return []
+    response = last.prediction.price_response
+    price = float(response.reference_ticks * last.terms.curve.tick)
+    return [f"elasticity = {response.elasticity:g}", f'reference_price = "{price:.10g}"']
+
+
+def _print_forecast(
+    made: PublicForecast,
+    notes: list[str],
+    zone_lines: list[str],
+    spent: SampleSpending | None,
+    out: Path,
+    console: Console | None,
+) -> None:
+    """Print what a forecast is worth: on a console, or as JSON without one."""
+    day_kwh = float(made.demand.mean_wh.mean()) * made.demand.slots_per_day / 1000
+    bounds_wh = [sensor.bound_wh for sensor in made.sensors] if len(made.sensors) > 1 else []
+    lines = ["[forecast]", f'file = "{out.name}"', *zone_lines]
+    if console is None:
+        found = {"file": str(out), "source": made.source, "day_kwh": day_kwh, "error": made.error}
+        cost = {"spent": None, "runs": None} if spent is None else {"spent": str(spent.epsilon), "runs": spent.runs}
+        print_json(found | cost | {"bounds_wh": bounds_wh, "notes": notes, "zone_lines": lines})
+        return
+    console.print(f"[bold]Forecast[/] from {made.source}: {day_kwh:.1f} kWh a household and day, in the mean.")
+    for note in notes:
+        console.print(note, markup=False)
+    if bounds_wh:
+        bounds = ", ".join(f"{bound:,}" for bound in bounds_wh)
         console.print(f"It knows how sums of readings that are cut off show the demand, for bounds of {bounds} Wh.")
     else:
         console.print("It knows nothing about single readings: take a bound that few of them exceed, or --sample.")
-    lines = ["[forecast]", f'file = "{out.name}"', *(() if logged is None else logged.zone_lines)]
     console.print(f"\nWritten to {out}. Name it in a zone file:\n\n" + "\n".join(lines), markup=False)

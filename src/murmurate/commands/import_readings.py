@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from rich.console import Console
+import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from murmurate.commands.json_output import print_json
-from murmurate.errors import MurmurateError, ReadingError
-from murmurate.planning.household_bounds import round_household_count
-from murmurate.planning.plan_prediction import recommended_promise
-from murmurate.readings.cell_values import DateOrder, DecimalMark, EnergyUnit
-from murmurate.readings.columns import ColumnNames
-from murmurate.readings.file_import import FileOptions
-from murmurate.readings.import_run import METERS_NAME, READINGS_NAME, ImportOutput, ImportSummary, run_import
-from murmurate.readings.imported_file import MIN_DAYS
-from murmurate.readings.meter_columns import MeterPlace
+from murmurate.errors import MurmurateError, ReadingError, require_extra
+from murmurate.operations.console import print_json, stderr, stdout
+from murmurate.operations.options import AsJson, optional_imports
 from murmurate.time_zones import load_time_zone
 from murmurate.types import check_zone_name
 from murmurate.units import SECONDS_PER_DAY
+
+with optional_imports():
+    from murmurate.lab.sample_homes import SAMPLE_HOMES, SAMPLE_ZONE, write_sample
+    from murmurate.planning.household_bounds import round_household_count
+    from murmurate.planning.plan_prediction import recommended_promise
+    from murmurate.readings.cell_values import DateOrder, DecimalMark, EnergyUnit
+    from murmurate.readings.columns import ColumnNames
+    from murmurate.readings.file_import import FileOptions
+    from murmurate.readings.import_run import METERS_NAME, READINGS_NAME, ImportOutput, ImportSummary, run_import
+    from murmurate.readings.imported_file import MIN_DAYS
 
 Choice = TypeVar("Choice")
 _LONG_FILE_BYTES = 5_000_000  # from which a bar is shown
@@ -59,38 +62,102 @@ home = {{ uniform_to = {home_wh} }}
 occupancy = "resident"
 """
 
+FileZone = Annotated[
+    str | None,
+    typer.Option("--timezone", help="Whose clocks times without an offset are read on: UTC, Europe/Zurich, ..."),
+]
+SourceMinutes = Annotated[
+    int | None,
+    typer.Option(min=1, max=60, show_default="from the times", help="Length of an interval of the files."),
+]
+DateText = Annotated[
+    str | None, typer.Option(help="Order of dates with slashes: dmy or mdy.", show_default="from the first rows")
+]
+HouseholdColumn = Annotated[
+    str | None,
+    typer.Option(help="Name of the column of the household or customer: meters with the same value are one household."),
+]
+MeterBound = Annotated[
+    int | None,
+    typer.Option(min=1, show_default="1000 a quarter hour", help="The most that a meter may add to an interval."),
+]
+ExampleFolder = Annotated[
+    Path | None, typer.Option("--example", help="Write a made file of 200 homes to this folder, and stop.")
+]
 
-def make_file_options(
+
+def import_files(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="CSV, Parquet or Green Button (XML).", exists=True, dir_okay=False, show_default=False),
+    ] = None,
+    time_zone: FileZone = None,
+    unit: Annotated[str | None, typer.Option(help="kWh or Wh.", show_default="from the header")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the outputs.", file_okay=False)] = Path("imported"),
+    interval_minutes: Annotated[int, typer.Option(help="Length of an interval of the zone.", min=1, max=1440)] = 15,
+    source_minutes: SourceMinutes = None,
+    stamps: Annotated[str, typer.Option(help="Whether a time is the start or the end of its interval.")] = "start",
+    decimal: Annotated[str | None, typer.Option(help="point or comma.", show_default="from the first rows")] = None,
+    dates: DateText = None,
+    meter_column: Annotated[str | None, typer.Option(help="Name of the column of the meter.")] = None,
+    time_column: Annotated[str | None, typer.Option(help="Name of the column of the time or day.")] = None,
+    energy_column: Annotated[str | None, typer.Option(help="Name of the column of the energy.")] = None,
+    household_column: HouseholdColumn = None,
+    zone_column: Annotated[str | None, typer.Option(help="Name of the column of the zone, instead of --zone.")] = None,
+    kind_column: Annotated[str | None, typer.Option(help="Name of the column of the kind of household.")] = None,
+    zone: Annotated[str, typer.Option(help="Zone of the meters, for meters.csv and zone.toml.")] = "imported",
+    bound_wh: MeterBound = None,
+    show: Annotated[int, typer.Option(help="Places shown for each reason.", min=1, max=1000)] = 5,
+    example: ExampleFolder = None,
     *,
-    clock: tuple[str | None, str, str | None],
-    minutes: tuple[int, int | None],
-    unit: str | None,
-    decimal: str | None,
-    names: ColumnNames,
-) -> FileOptions:
-    """Return how files are read, from the options of the command line.
-
-    `clock` is time zone, stamps and order of dates, `minutes` the interval of the zone and of the files. Raises
-    MurmurateError for a value that is not allowed.
-    """
-    time_zone, stamps, dates = clock
-    interval_minutes, source_minutes = minutes
-    if time_zone is not None:
-        load_time_zone(time_zone)
-    if SECONDS_PER_DAY % (60 * interval_minutes) or (60 % interval_minutes and interval_minutes % 60):
-        raise ReadingError("--interval-minutes", interval_minutes, "must divide an hour, or be hours that divide a day")
-    units = {each.value.lower(): each for each in EnergyUnit}
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a cell was refused.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Import files with a progress bar, and print what was taken and what not."""
+    if example is not None:
+        require_extra("service", "scipy")
+        path = write_sample(example)
+        stdout.print(f"{path}: half hours of {SAMPLE_HOMES} simulated homes, on the clocks of {SAMPLE_ZONE}. Next:")
+        stdout.print(f"murmurate readings import {path} --timezone {SAMPLE_ZONE} --out imported")
+        return 0
+    if not files:
+        raise MurmurateError("the file", "missing", "murmurate readings import --example . writes one to begin with")
+    require_extra("service", "pyarrow")
+    _check_names(time_zone, interval_minutes, zone)
     marks = {"point": DecimalMark.POINT, "comma": DecimalMark.COMMA}
-    return FileOptions(
+    options = FileOptions(
         interval_s=60 * interval_minutes,
         time_zone=time_zone,
-        unit=_choose("--unit", unit, units, "kWh or Wh"),
+        unit=_choose("--unit", unit, {each.value.lower(): each for each in EnergyUnit}, "kWh or Wh"),
         decimal=_choose("--decimal", decimal, marks, "point or comma"),
         date_order=_choose("--dates", dates, {each.value: each for each in DateOrder}, "dmy or mdy"),
         source_length_s=None if source_minutes is None else 60 * source_minutes,
         is_end=_choose("--stamps", stamps, {"start": False, "end": True}, "start or end") is True,
-        names=names,
+        names=ColumnNames(meter_column, time_column, energy_column, household_column, zone_column, kind_column),
     )
+    output = ImportOutput(out, zone, bound_wh or max(_USUAL_BOUND_WH * interval_minutes // 15, 1))
+    size = sum(path.stat().st_size for path in files)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, transient=True, disable=size < _LONG_FILE_BYTES) as bar:
+        task = bar.add_task("reading", total=size)
+        summary = import_readings(files, options, output, show, lambda done: bar.advance(task, done))
+    if as_json:
+        print_json(summary.to_document() | {"folder": str(out)})
+    else:
+        _print_summary(summary, options, output)
+    return 1 if strict and summary.refused.total else 0
+
+
+def _check_names(time_zone: str | None, interval_minutes: int, zone: str) -> None:
+    """Raise MurmurateError for a time zone, an interval or a zone that no zone can have."""
+    if time_zone is not None:
+        load_time_zone(time_zone)
+    if SECONDS_PER_DAY % (60 * interval_minutes) or (60 % interval_minutes and interval_minutes % 60):
+        raise ReadingError("--interval-minutes", interval_minutes, "must divide an hour, or be hours that divide a day")
+    try:
+        check_zone_name(zone)
+    except MurmurateError as error:
+        raise ReadingError("--zone", error.value, error.allowed) from None
 
 
 def _choose(option: str, text: str | None, known: Mapping[str, Choice], allowed: str) -> Choice | None:
@@ -99,15 +166,6 @@ def _choose(option: str, text: str | None, known: Mapping[str, Choice], allowed:
     if text.lower() not in known:
         raise ReadingError(option, text, f"must be {allowed}")
     return known[text.lower()]
-
-
-def make_output(folder: Path, zone: str, interval_minutes: int, bound_wh: int | None) -> ImportOutput:
-    """Return folder, zone and bound of the outputs. Raises MurmurateError for a name that no zone can have."""
-    try:
-        check_zone_name(zone)
-    except MurmurateError as error:
-        raise ReadingError("--zone", error.value, error.allowed) from None
-    return ImportOutput(folder, zone, bound_wh or max(_USUAL_BOUND_WH * interval_minutes // 15, 1))
 
 
 def import_readings(
@@ -119,79 +177,55 @@ def import_readings(
 ) -> ImportSummary:
     """Import files, and write readings, meter table and a zone file for each zone."""
     summary = run_import(files, options, output, check_zone_name, max_places=max_places, advance=advance)
-    minutes, time_zone = options.interval_s // 60, options.time_zone or "UTC"
     zones = sorted({place.zone for place in summary.places})
     summary.zone_files = ["zone.toml"] if len(zones) == 1 else [f"{zone}.toml" for zone in zones]
+    laws = {"away_wh": 3 * output.bound_wh // 10, "home_wh": 6 * output.bound_wh // 10}
     for zone, name in zip(zones, summary.zone_files, strict=True):
         places = [place for place in summary.places if place.zone == zone]
-        text = _write_zone_file(zone, places, minutes, time_zone, output.bound_wh)
+        homes = round_household_count(len({place.household or place.meter for place in places}))
+        kinds = [
+            _KIND_TEXT.format(name=json.dumps(kind, ensure_ascii=False), meters=METERS_NAME, **laws)
+            for kind in sorted({place.kind for place in places})
+        ]
+        text = _ZONE_TEXT.format(
+            name=json.dumps(zone, ensure_ascii=False),
+            minutes=options.interval_s // 60,
+            time_zone=json.dumps(options.time_zone or "UTC"),
+            promise=recommended_promise(homes),
+            alpha=f"{0.16 / homes:.6f}",
+            kinds="".join(kinds),
+        )
         (output.folder / name).write_text(text, encoding="utf-8")
     return summary
 
 
-def _write_zone_file(zone: str, places: Sequence[MeterPlace], minutes: int, time_zone: str, bound_wh: int) -> str:
-    """Return a zone file to begin with, which names the meter table."""
-    homes = round_household_count(len({place.household or place.meter for place in places}))
-    laws = {"away_wh": 3 * bound_wh // 10, "home_wh": 6 * bound_wh // 10}
-    kinds = [
-        _KIND_TEXT.format(name=json.dumps(kind, ensure_ascii=False), meters=METERS_NAME, **laws)
-        for kind in sorted({place.kind for place in places})
-    ]
-    return _ZONE_TEXT.format(
-        name=json.dumps(zone, ensure_ascii=False),
-        minutes=minutes,
-        time_zone=json.dumps(time_zone),
-        promise=recommended_promise(homes),
-        alpha=f"{0.16 / homes:.6f}",
-        kinds="".join(kinds),
-    )
-
-
-def import_files(
-    files: Sequence[Path], options: FileOptions, output: ImportOutput, *, max_places: int, as_json: bool
-) -> ImportSummary:
-    """Import files with a progress bar, and print what was taken and what not."""
-    size = sum(path.stat().st_size for path in files)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=size < _LONG_FILE_BYTES)
-    with bar:
-        task = bar.add_task("reading", total=size)
-        summary = import_readings(files, options, output, max_places, lambda done: bar.advance(task, done))
-    if as_json:
-        print_json(summary.to_document() | {"folder": str(output.folder)})
-    else:
-        _print_summary(summary, options, output)
-    return summary
-
-
 def _print_summary(summary: ImportSummary, options: FileOptions, output: ImportOutput) -> None:
-    console = Console(highlight=False, soft_wrap=True, markup=False)
     for file in summary.files:
-        console.print(_describe_file(file))
+        stdout.print(_describe_file(file))
     found = summary.to_document()
     column = "" if summary.household_column is None else f" (column {summary.household_column})"
-    console.print(
+    stdout.print(
         f"Taken: {summary.readings:,} readings of {options.interval_s // 60} minutes from {len(summary.meters):,} "
         f"meters of {summary.households:,} households{column}, {found['first']} to {found['last']}."
     )
     for sentence in summary.warnings:
-        console.print(f"Warning: {sentence}")
+        stdout.print(f"Warning: {sentence}")
     days = (summary.last_s + options.interval_s - summary.first_s) / SECONDS_PER_DAY
     if days < MIN_DAYS:
-        console.print(
+        stdout.print(
             f"That is {days:.1f} days: evaluate and forecast need {MIN_DAYS}. Import the weeks before it as well."
         )
     if summary.repeated:
-        console.print(f"{summary.repeated:,} were there more than once and count once.")
+        stdout.print(f"{summary.repeated:,} were there more than once and count once.")
     if summary.above_bound:
         share = 100 * summary.above_bound / summary.readings
-        console.print(f"{share:.2g} % are above --bound-wh {output.bound_wh}: the service counts them as the bound.")
-    console.print(f"Not taken: {summary.refused.total:,} cells." if summary.refused.total else "Nothing was refused.")
+        stdout.print(f"{share:.2g} % are above --bound-wh {output.bound_wh}: the service counts them as the bound.")
+    stdout.print(f"Not taken: {summary.refused.total:,} cells." if summary.refused.total else "Nothing was refused.")
     for reason, count in sorted(summary.refused.counts.items(), key=lambda item: (-item[1], item[0])):
         places = summary.refused.places[reason]
         more = " ..." if count > len(places) else ""
-        console.print(f"  {count:,} {reason}\n    {'; '.join(places)}{more}")
-    console.print(f"Written to {output.folder}/: {READINGS_NAME}, {METERS_NAME}, {', '.join(summary.zone_files)}.")
+        stdout.print(f"  {count:,} {reason}\n    {'; '.join(places)}{more}")
+    stdout.print(f"Written to {output.folder}/: {READINGS_NAME}, {METERS_NAME}, {', '.join(summary.zone_files)}.")
 
 
 def _describe_file(file: dict[str, object]) -> str:

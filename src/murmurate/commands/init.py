@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Annotated
 
-from murmurate.commands.console import stderr, stdout, warn_of_open_schemas
-from murmurate.commands.json_output import print_json
+import typer
+
 from murmurate.errors import MurmurateError
-from murmurate.service.keyring import create_keyring, has_keys
-from murmurate.service.landing.layout import Landing
-from murmurate.service.storage.databases import Databases, mask_database_errors
-from murmurate.service.storage.migrate import create_roles, migrate_database
+from murmurate.operations.console import print_json, stderr, stdout
+from murmurate.operations.options import AsJson, Log, State, optional_imports
 from murmurate.units import SECONDS_PER_DAY
+
+with optional_imports():
+    from murmurate.operations.publishing import migrate_databases
+    from murmurate.service.keyring import create_keyring, has_keys
+    from murmurate.service.landing.layout import Landing
+    from murmurate.service.storage.databases import Databases, mask_database_errors
+    from murmurate.service.storage.migrate import create_roles
 
 
 def initialize(
-    folder: Path,
-    databases: Databases | None,
+    folder: Annotated[Path, typer.Argument(help="Folder of the service: gets keys/ and landing/.", file_okay=False)] = (
+        Path()
+    ),
+    state: State = "",
+    log: Log = "",
+    minutes: Annotated[int, typer.Option(help="Length of an interval.", min=1)] = 15,
+    shard_meters: Annotated[int, typer.Option(help="Meters that share a folder of the landing.", min=1)] = 131_072,
     *,
-    minutes: int,
-    shard_meters: int,
-    with_roles: bool = False,
-    as_json: bool = False,
+    with_roles: Annotated[
+        bool, typer.Option("--roles", help="Also create a database role for each process, with the least rights.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """`murmurate init`: create what is missing. What is there already stays as it is."""
+    """Create what is missing. What is there already stays as it is."""
+    databases = Databases.from_dsns(state=state, log=log) if state or log or with_roles else None
     if SECONDS_PER_DAY % (60 * minutes):
         raise MurmurateError("--minutes", minutes, "must divide a day, such as 5, 15, 30 or 60")
     if databases is not None:
@@ -56,10 +68,9 @@ def initialize(
 
 def prepare_databases(databases: Databases, *, with_roles: bool = False) -> dict[str, list[str]]:
     """Bring both databases to this version. Return the roles of each: none if none are wanted."""
-    roles: dict[str, list[str]] = {}
     with mask_database_errors():
-        for database in (databases.state, databases.log):
-            migrate_database(database.dsn, database.store)
-            roles[database.store] = list(create_roles(database.dsn, database.store)) if with_roles else []
-        warn_of_open_schemas(databases)
-    return roles
+        migrate_databases(databases)
+        return {
+            database.store: list(create_roles(database.dsn, database.store)) if with_roles else []
+            for database in (databases.state, databases.log)
+        }

@@ -4,78 +4,104 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-import numpy as np
-from rich.console import Console
+import typer
 
-from murmurate.audit.adversary import auc_bound
-from murmurate.commands.json_output import print_json
-from murmurate.commands.plan_documents import load_plan_file
-from murmurate.commands.zone_inputs import read_forecast_file, read_meter_summary
-from murmurate.errors import ZoneFileError
+from murmurate.errors import MurmurateError, ZoneFileError, require_extra
 from murmurate.files import read_text
-from murmurate.lab.report import Report, make_console
-from murmurate.planning.bound_choice import BoundChoice, choose_bound
-from murmurate.planning.plan import Plan, make_plan, prove_plan
-from murmurate.planning.plan_prediction import (
-    A_YEAR,
-    MIN_HOMES_FOR_A_YEAR,
-    compare_promises,
-    forecast_errors,
-    recommended_promise,
-    usual_day,
-)
-from murmurate.planning.privacy_cost import kind_events
-from murmurate.planning.promise_text import describe_promises
-from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
-from murmurate.planning.utility import DAYS_PER_YEAR, plan_utility
-from murmurate.planning.zone import Zone
-from murmurate.planning.zone_file import parse_zone
-from murmurate.prediction.sensor import find_highest_as_good
-from murmurate.prediction.zone_prediction import ZonePrediction
-from murmurate.privacy.accountant import PldAccountant, count_events
-from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
-from murmurate.translations.language import ENGLISH
+from murmurate.operations.console import print_json, stderr
+from murmurate.operations.options import AsJson, optional_imports
+from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
+
+with optional_imports():
+    import numpy as np
+
+    from murmurate.audit.adversary import auc_bound
+    from murmurate.lab.report import Report, make_console
+    from murmurate.operations.plan_files import load_plan_file, read_forecast_file, read_meter_summary
+    from murmurate.operations.registry_entry import write_registry_entry
+    from murmurate.planning.bound_choice import BoundChoice, choose_bound
+    from murmurate.planning.plan import Plan, make_plan, prove_plan
+    from murmurate.planning.plan_prediction import (
+        A_YEAR,
+        MIN_HOMES_FOR_A_YEAR,
+        compare_promises,
+        forecast_errors,
+        recommended_promise,
+        usual_day,
+    )
+    from murmurate.planning.privacy_cost import kind_events
+    from murmurate.planning.promise_text import describe_promises
+    from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
+    from murmurate.planning.utility import DAYS_PER_YEAR, plan_utility
+    from murmurate.prediction.sensor import find_highest_as_good
+    from murmurate.prediction.zone_prediction import ZonePrediction
+    from murmurate.privacy.accountant import PldAccountant, count_events
+    from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
+    from murmurate.translations.language import ENGLISH
 
 MIN_USEFUL_SHARE = 0.2  # of what exact data add to a forecast
 
 
-def plan_zone(zone_file: Path, out: Path, noise_of: Path | None = None, *, as_json: bool = False) -> Plan:
-    """Return the plan of a zone file. Print its report, write `plan.json`. `noise_of` is a plan whose noise to take."""
-    zone, choice = _read_zone(zone_file, may_choose=noise_of is None)
-    with Console(stderr=True).status("planning") as status:
-        if noise_of is None:
-            made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
-        else:
-            noise = load_plan_file(noise_of).noise
-            made = prove_plan(zone, noise.distribution, noise.scale_wh, noise.core_wh)
-    out.write_text(made.to_json(), encoding="utf-8")
-    if as_json:
-        print_json(plan_numbers(made) | {"file": str(out)})
-        return made
-    console = make_console()
-    make_plan_report(made, choice).print_brief(console)
-    console.print(f"\nWritten to {out}. Anybody can prove it again from that file alone.", markup=False)
-    return made
-
-
-def _read_zone(zone_file: Path, *, may_choose: bool) -> tuple[Zone, BoundChoice | None]:
-    """Return the zone of a file, and how its bound was chosen if the file asks for that."""
-    text = read_text(zone_file)
+def plan_zone(
+    zone_file: Annotated[Path | None, typer.Argument(help="The zone file (TOML).", dir_okay=False)] = None,
+    out: Annotated[Path, typer.Option(help="Where the plan is written.", dir_okay=False)] = Path("plan.json"),
+    noise_plan_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--noise-of", help="Use the noise of this plan.json, not the least: to promise less now and change later."
+        ),
+    ] = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write an entry of the OpenDP deployments registry, such as harbour.yaml.", dir_okay=False
+        ),
+    ] = None,
+    *,
+    example: Annotated[bool, typer.Option("--example", help="Print a zone file to start from.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan a zone file, print the report, write `plan.json`."""
+    if example:
+        typer.echo(EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST, nl=False)
+        return
+    if zone_file is None:
+        remedy = "murmurate plan --example > zone.toml writes one to begin with"
+        raise MurmurateError("the zone file", "missing", remedy)
+    require_extra("plan", "scipy", "opendp")
+    if registry is not None and registry.exists():
+        raise MurmurateError(str(registry), "there already", "it may hold what you filled in; name another file")
+    text, choice = read_text(zone_file), None
     read_zone = partial(
         parse_zone,
         read_meters=lambda name, zone, kind: read_meter_summary(zone_file.parent / name, zone, kind),
         read_forecast=lambda name: read_forecast_file(zone_file.parent / name),
     )
     try:
-        choice = None
-        if may_choose:
-            with Console(stderr=True).status("choosing a bound") as status:
+        if noise_plan_file is None:
+            with stderr.status("choosing a bound") as status:
                 choice = choose_bound(text, read_zone, lambda what: status.update(f"choosing a bound: {what}"))
-        return read_zone(text if choice is None else choice.zone_text), choice
+        zone = read_zone(text if choice is None else choice.zone_text)
     except ZoneFileError as error:
         error.file = str(zone_file)
         raise
+    if noise_plan_file is None:
+        with stderr.status("planning") as status:
+            made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
+    else:
+        noise = load_plan_file(noise_plan_file).noise
+        made = prove_plan(zone, noise.distribution, noise.scale_wh, noise.core_wh)
+    out.write_text(made.to_json(), encoding="utf-8")
+    if as_json:
+        print_json(plan_numbers(made) | {"file": str(out)})
+    else:
+        console = make_console()
+        make_plan_report(made, choice).print_brief(console)
+        console.print(f"\nWritten to {out}. Anybody can prove it again from that file alone.", markup=False)
+    if registry is not None:
+        write_registry_entry(made, registry, as_json=as_json)
 
 
 def plan_numbers(plan: Plan) -> dict[str, object]:

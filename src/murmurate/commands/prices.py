@@ -9,23 +9,22 @@ from __future__ import annotations
 import csv
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from io import StringIO
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from rich.console import Console
+import typer
 
-from murmurate.commands.json_output import format_utc, print_json
-from murmurate.commands.log_source import fetch_bytes
-from murmurate.commands.price_text import format_cents, price_unit
-from murmurate.commands.verify import read_verified_zone
 from murmurate.errors import MurmurateError
+from murmurate.operations.console import format_cents, format_utc, price_unit, print_json, stdout
+from murmurate.operations.log_source import fetch_bytes, read_verified_zone
+from murmurate.operations.options import AsJson, LogPlans
 from murmurate.public_log.noised_demand import DemandTerms
 from murmurate.public_log.tile import RowKind
 from murmurate.service.public_api.local_days import steps_of_day
@@ -40,18 +39,65 @@ _NO_ZONE = "is there a zone of this name, and has it a price yet? /zones lists t
 _NO_SERVICE = "is no answer of a murmurate service about a zone"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceOptions:
-    """Which prices, and how they are shown."""
-
-    zone: str | None = None
-    day: date | None = None  # None: today, or the last ones
-    last: int | None = None
-    verify: bool = False
-    key: str | None = None
-    plans: Sequence[Path] = ()
-    time_zone: str | None = None  # None: that of the zone
-    as_json: bool = False
+def show_prices(
+    source: Annotated[
+        str, typer.Argument(help="Address of a zone, or a log as verify takes it: file, folder, - or URL.")
+    ],
+    zone: Annotated[str | None, typer.Option(help="Zone, where the source does not name it.")] = None,
+    day: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help="Local day; by default today.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(help="The last N prices instead of a day.", min=1)] = None,
+    time_zone: Annotated[str | None, typer.Option("--timezone", help="Clock to show; by default the zone's.")] = None,
+    key: Annotated[str | None, typer.Option(help="The key that must have opened the log; implies --verify.")] = None,
+    plans: LogPlans = None,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check the log of an address first; others always are.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the prices of a local day, or the last ones that were decided."""
+    now_s, wanted = time.time(), None if day is None else day.date()
+    address = _find_zone_address(source, zone)
+    if address is not None:
+        source, zone = f"{address}/log.jsonl", unquote(address.rpartition("/")[2])
+    elif zone is None:
+        raise MurmurateError("--zone", "missing", "name the zone of this log, for example --zone harbour")
+    if address is not None and not verify and key is None:
+        found = _fetch_prices(address, zone, wanted)
+    else:
+        found = _read_log(source, zone, plans or [], key, now_s)
+    if time_zone is not None:
+        found = replace(found, time_zone=load_time_zone(time_zone))
+    wanted = wanted or found.local(now_s).date()
+    if last is not None:
+        shown = [price for price in found.prices if price.kind != EXPECTED][-last:]
+    else:
+        intervals = steps_of_day(found.time_zone, wanted, found.interval_s)
+        shown = [price for price in found.prices if price.start_s // found.interval_s in intervals]
+    if not shown:
+        where = f"; the log has prices until {format_utc(found.prices[-1].end_s)}" if found.prices else ""
+        raise MurmurateError(f"zone {zone}", f"without a price on {wanted}", f"name another --day{where}")
+    found = replace(found, prices=tuple(shown))
+    if not as_json:
+        print_prices(found, None if last else wanted, now_s)
+        return
+    columns = ("start", "end", "price", "price_ticks", "tick", "currency", "kind")
+    rows = ((format_utc(price.start_s), format_utc(price.end_s), *price[2:]) for price in shown)
+    print_json(
+        {
+            "zone": zone,
+            "currency": found.currency,
+            "unit": "kWh",
+            "timezone": found.time_zone.key,
+            "interval_s": found.interval_s,
+            "verified": found.is_verified,
+            "key_given": found.is_key_given,
+            "cheapest_hours": [format_utc(at_s) for at_s in find_cheapest(shown)],
+            "prices": [dict(zip(columns, row, strict=True)) for row in rows],
+        }
+    )
 
 
 class ShownPrice(NamedTuple):
@@ -82,36 +128,6 @@ class ZonePrices:
         return datetime.fromtimestamp(at_s, UTC).astimezone(self.time_zone)
 
 
-def show_prices(source: str, options: PriceOptions) -> None:
-    """Print the prices of a local day, or the last ones that were decided."""
-    now_s = time.time()
-    address = _find_zone_address(source, options.zone)
-    if address is not None and not options.verify:
-        found = _fetch_prices(address, options.day)
-    elif address is not None:
-        found = _read_log(f"{address}/log.jsonl", unquote(address.rpartition("/")[2]), options, now_s)
-    elif options.zone is not None:
-        found = _read_log(source, options.zone, options, now_s)
-    else:
-        raise MurmurateError("--zone", "missing", "name the zone of this log, for example --zone harbour")
-    if options.time_zone is not None:
-        found = replace(found, time_zone=load_time_zone(options.time_zone))
-    day = options.day or found.local(now_s).date()
-    if options.last is not None:
-        shown = [price for price in found.prices if price.kind != EXPECTED][-options.last :]
-    else:
-        intervals = steps_of_day(found.time_zone, day, found.interval_s)
-        shown = [price for price in found.prices if price.start_s // found.interval_s in intervals]
-    if not shown:
-        where = f"; the log has prices until {format_utc(found.prices[-1].end_s)}" if found.prices else ""
-        raise MurmurateError(f"zone {found.zone}", f"without a price on {day}", f"name another --day{where}")
-    found = replace(found, prices=tuple(shown))
-    if options.as_json:
-        print_json(_document(found))
-    else:
-        print_prices(found, None if options.last else day, now_s)
-
-
 def _find_zone_address(source: str, zone: str | None) -> str | None:
     """Return the address of the zone's page, if the source is the address of a zone or of a service.
 
@@ -140,7 +156,7 @@ def _fetch(address: str) -> bytes:
         raise
 
 
-def _fetch_prices(address: str, day: date | None) -> ZonePrices:
+def _fetch_prices(address: str, zone: str, day: date | None) -> ZonePrices:
     """Return what a server says, without a check: the last week or one day, and after it what the plan expects."""
     try:
         time_zone = load_time_zone(json.loads(_fetch(f"{address}/days"))["timezone"])
@@ -159,7 +175,6 @@ def _fetch_prices(address: str, day: date | None) -> ZonePrices:
         raise MurmurateError("source", address, f"has no price: {_NO_ZONE}") from None
     except (KeyError, TypeError, ValueError, RecursionError):
         raise MurmurateError("source", address, _NO_SERVICE) from None
-    zone = unquote(address.rpartition("/")[2])
     return ZonePrices(zone, rows[0].currency, time_zone, interval_s, tuple(rows), is_verified=False)
 
 
@@ -183,9 +198,9 @@ def _parse_time(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
 
 
-def _read_log(source: str, zone: str, options: PriceOptions, now_s: float) -> ZonePrices:
+def _read_log(source: str, zone: str, plan_files: list[Path], key: str | None, now_s: float) -> ZonePrices:
     """Return the prices of a zone in a log, once the log was verified; after them what the last plan expects."""
-    logged = read_verified_zone(source, zone, options.plans, options.key)
+    logged = read_verified_zone(source, zone, plan_files, key)
     if not logged.releases:
         raise MurmurateError(f"zone {zone}", "without a price", "it has just been opened; wait for its first interval")
     plans = {digest: DemandTerms.from_json(text) for digest, text in logged.plans.items()}
@@ -207,26 +222,10 @@ def _read_log(source: str, zone: str, options: PriceOptions, now_s: float) -> Zo
     for at in range(first, min(end, first + 3 * SECONDS_PER_DAY // step_s)):
         expected = int(last.terms.forecast_ticks[last.terms.slot_of_day(at - header.lead)])
         prices.append(price_at(at, step_s, last, expected, EXPECTED))
-    time_zone, is_key_given = load_time_zone(last.time_zone), options.key is not None
+    time_zone, is_key_given = load_time_zone(last.time_zone), key is not None
     return ZonePrices(
         zone, last.terms.currency, time_zone, step_s, tuple(prices), is_verified=True, is_key_given=is_key_given
     )
-
-
-def _document(found: ZonePrices) -> dict[str, Any]:
-    columns = ("start", "end", "price", "price_ticks", "tick", "currency", "kind")
-    rows = ((format_utc(price.start_s), format_utc(price.end_s), *price[2:]) for price in found.prices)
-    return {
-        "zone": found.zone,
-        "currency": found.currency,
-        "unit": "kWh",
-        "timezone": found.time_zone.key,
-        "interval_s": found.interval_s,
-        "verified": found.is_verified,
-        "key_given": found.is_key_given,
-        "cheapest_hours": [format_utc(at_s) for at_s in find_cheapest(found.prices)],
-        "prices": [dict(zip(columns, row, strict=True)) for row in rows],
-    }
 
 
 def find_cheapest(prices: Iterable[ShownPrice], from_s: float = float("-inf")) -> list[int]:
@@ -244,9 +243,8 @@ def find_cheapest(prices: Iterable[ShownPrice], from_s: float = float("-inf")) -
 
 def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
     """Print one line for each interval, by the clock of the zone, with a bar from the cheapest to the dearest."""
-    console = Console(highlight=False, soft_wrap=True, markup=False)
     when = f"the last {len(found.prices):,} prices" if day is None else f"{day:%A}, {day.day} {day:%B %Y}"
-    console.print(f"{found.zone}: {when}, {found.time_zone.key}, in {price_unit(found.currency)}", style="bold")
+    stdout.print(f"{found.zone}: {when}, {found.time_zone.key}, in {price_unit(found.currency)}", style="bold")
     offsets = {found.local(price.start_s).utcoffset() for price in (found.prices[0], found.prices[-1])}
     layout = ("%H:%M" if day is not None else "%a %H:%M") + (" %Z" if len(offsets) > 1 else "")  # the clock changes
 
@@ -256,7 +254,7 @@ def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
     cheapest = find_cheapest(found.prices)
     values = [price.price for price in found.prices if price.price is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
-    block = "█" if console.encoding.lower().startswith("utf") else "#"
+    block = "█" if stdout.encoding.lower().startswith("utf") else "#"
     for price in found.prices:
         amount, length, mark = "withheld", 0, ""
         if price.price is not None:
@@ -267,11 +265,11 @@ def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
         now = "<- now" if price.start_s <= now_s < price.end_s else ""
         bar = f"{block * length:<{_BAR_WIDTH}}"
         line = f"{label(price.start_s)}  {amount:>8}  {bar}  {price.kind:<9} {mark:<5} {now}"
-        console.print(line.rstrip(), style="green" if mark else "dim" if price.kind == EXPECTED else None)
+        stdout.print(line.rstrip(), style="green" if mark else "dim" if price.kind == EXPECTED else None)
     if cheapest:
-        console.print(f"Cheapest hours: {', '.join(map(label, cheapest))}.")
+        stdout.print(f"Cheapest hours: {', '.join(map(label, cheapest))}.")
     if found.prices[0].start_s <= now_s and (coming := find_cheapest(found.prices, now_s)):
-        console.print(f"Cheapest of those to come: {', '.join(map(label, coming))}.")
+        stdout.print(f"Cheapest of those to come: {', '.join(map(label, coming))}.")
     meanings = {
         "fallback": "fallback: decided without a measurement, from the plan's forecast.",
         "withheld": "withheld: decided too late; the tariff says what is paid then.",
@@ -285,4 +283,4 @@ def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
     else:
         notes.append("Not verified: this is what the server says. --verify checks its signed log first.")
     for note in notes:
-        console.print(note)
+        stdout.print(note)

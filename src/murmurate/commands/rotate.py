@@ -5,17 +5,21 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from murmurate.commands.console import outcome_document, publish, report_outcome, stdout, zones_word
-from murmurate.commands.json_output import print_json
 from murmurate.errors import MurmurateError
-from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, Change, DesiredState
-from murmurate.service.keyring import add_signing_key, load_keyring
-from murmurate.service.storage.databases import Databases, mask_database_errors
-from murmurate.service.worker.publisher_context import PublisherContext
+from murmurate.operations.console import print_json, stdout, zones_word
+from murmurate.operations.options import AsJson, Keys, Log, State, optional_imports
+
+with optional_imports():
+    from murmurate.operations.publishing import outcome_document, publish, report_outcome
+    from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, Change, DesiredState
+    from murmurate.service.keyring import add_signing_key, load_keyring
+    from murmurate.service.storage.databases import Databases, mask_database_errors
+    from murmurate.service.worker.publisher_context import PublisherContext
 
 
-def rotate_keys(databases: Databases, keys: Path, *, as_json: bool = False) -> int:
-    """`murmurate keys rotate`: a new signing key for every zone. A rotation that was not finished is finished first."""
+def rotate_keys(state: State = "", log: Log = "", keys: Keys = Path("keys"), *, as_json: AsJson = False) -> int:
+    """Make a new signing key for every zone. A rotation that was not finished is finished first."""
+    databases = Databases.from_dsns(state=state, log=log)
     databases.check_reachable()
     with mask_database_errors(), closing(PublisherContext.from_databases(databases, keys)) as context:
         heads = context.log.read_heads(context.state.shards())
@@ -36,7 +40,7 @@ def rotate_keys(databases: Databases, keys: Path, *, as_json: bool = False) -> i
     total = sum(len(heads[shard].table) for shard in desired)
     if as_json:
         print_json({"public_key": new, "zones": total, "signed": zones} | outcome_document(outcome))
-        return report_outcome(outcome, failed)
-    stdout.print(f"{zones:,} of {total:,} {zones_word(range(total))} now signed by {new}")
-    stdout.print("Keep the new file with the old ones, on every machine that publishes. Old keys are still needed.")
+    else:
+        stdout.print(f"{zones:,} of {total:,} {zones_word(range(total))} now signed by {new}")
+        stdout.print("Keep the new file with the old ones, on every machine that publishes. Old keys are still needed.")
     return report_outcome(outcome, failed)

@@ -6,25 +6,60 @@ import logging
 import os
 import signal
 import time
+from importlib.resources import files
 from pathlib import Path
 from threading import Thread
+from typing import Annotated
+
+import typer
 
 from murmurate.errors import MurmurateError
 from murmurate.files import describe_os_error
-from murmurate.service.processes import run_private, run_public, run_worker
-from murmurate.service.settings import load_settings
-from murmurate.service.storage.databases import Database, Databases
-from murmurate.service.supervisor import PROCESSES, run_all_processes
-from murmurate.service.watchdog import PARENT_VARIABLE
+from murmurate.operations.options import Log, State, complete_words
+from murmurate.service.logging_setup import configure_logging
 
 logger = logging.getLogger(__name__)
 
 
-def run_service(settings_file: Path, state: str, log: str, only: str | None) -> int:
+def run_service(
+    settings_file: Annotated[
+        Path | None, typer.Argument(metavar="[SETTINGS]", help="Settings of the service (TOML).", dir_okay=False)
+    ] = None,
+    state: State = "",
+    log: Log = "",
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Run only this process: private, worker or public.",
+            autocompletion=complete_words("private", "worker", "public"),
+        ),
+    ] = None,
+    *,
+    example: Annotated[bool, typer.Option("--example", help="Print settings to start from.")] = False,
+    alerts: Annotated[bool, typer.Option("--alerts", help="Print alert rules for Prometheus.")] = False,
+) -> int:
     """Run one of the processes here, or all of them as children until a signal ends them.
 
-    Returns the exit status. An error is a line of the log, as everything is that a service has to say.
+    Returns the exit status. An error is a line of the log, as all messages of a service are.
     """
+    if alerts:
+        rules = files("murmurate.service.operator_api") / "alerts.yml"
+        typer.echo(rules.read_text(encoding="utf-8"), nl=False)
+        return 0
+    if settings_file is None and not example:
+        remedy = "murmurate serve --example > service.toml writes some to begin with"
+        raise MurmurateError("the settings file", "missing", remedy)
+    if not example:
+        configure_logging(only or "supervisor")  # before other modules are loaded: they may warn
+    from murmurate.service.processes import run_private, run_public, run_worker  # noqa: PLC0415
+    from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings  # noqa: PLC0415
+    from murmurate.service.storage.databases import Database, Databases  # noqa: PLC0415
+    from murmurate.service.supervisor import PROCESSES, run_all_processes  # noqa: PLC0415
+    from murmurate.service.watchdog import PARENT_VARIABLE  # noqa: PLC0415
+
+    if settings_file is None:
+        typer.echo(EXAMPLE_SETTINGS, nl=False)
+        return 0
     try:
         settings = load_settings(settings_file)
         if parent := os.environ.get(PARENT_VARIABLE):

@@ -1,4 +1,11 @@
-"""`murmurate log verify`: a public log checked from public data alone, and a report that a resident can read."""
+"""`murmurate log verify`: a public log checked from public data alone, and a report that a resident can read.
+
+With `--known` it is a check that runs each day: a file keeps the last tile of each shard that was found right, and when
+the whole log was checked. A check begins with those tiles. They must still be there with the same hash, so a log that
+was set back is found as well. Once a week, and where something seems wrong (a change of plan is judged by what was
+released before it), it begins with the first tiles. Tiles that were archived since were checked before: the tile that
+is known follows them.
+"""
 
 from __future__ import annotations
 
@@ -6,54 +13,69 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import islice, product
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from murmurate.commands.json_output import format_utc, print_json
-from murmurate.commands.log_source import open_log_source, source_name
-from murmurate.commands.plan_documents import read_plan_document
-from murmurate.commands.scheduled_check import CheckedTiles, write_metrics
 from murmurate.errors import MurmurateError
-from murmurate.verification.releases import LoggedZone, read_zone_history
-from murmurate.verification.report import MisbehaviourProof, VerificationReport, ZoneSummary
-from murmurate.verification.sources import ItemKind, LogSource, read_items
+from murmurate.files import read_text
+from murmurate.operations.console import print_json
+from murmurate.operations.log_source import open_log_source, require_log, show_verification_progress, source_name
+from murmurate.operations.options import AsJson, LogPlans
+from murmurate.operations.plan_files import read_plan_document
+from murmurate.verification.report import LogFinding, VerificationReport, ZoneSummary
+from murmurate.verification.sources import ItemKind, LogItem, LogSource, peek_place, read_items
 from murmurate.verification.verifier import check_log
 
 EXIT_VALID, EXIT_INVALID, EXIT_INCOMPLETE = 0, 1, 3
 MAX_ZONES_PRINTED = 20
+WHOLE_EVERY_S = 7 * 86_400
 NOT_VERIFIED = (
     "whether tiles are missing at the end: compare the last interval with the clock, or with another copy",
     "whether the demand was measured and added up rightly: only the operator sees it",
     "whether the noise was drawn at random, and whether other values were given to other readers",
     "what the promise itself does not cover: docs/explanation/limits.md",
 )
+_METRICS = """\
+# HELP murmurate_verification_timestamp_seconds When the public log was last verified.
+# TYPE murmurate_verification_timestamp_seconds gauge
+murmurate_verification_timestamp_seconds {at_s}
+# HELP murmurate_verification_failed Whether that has found something wrong.
+# TYPE murmurate_verification_failed gauge
+murmurate_verification_failed {failed:d}
+"""  # the text format of Prometheus
 
 
 def verify_logs(
-    sources: Sequence[str],
-    plans: Sequence[Path],
-    key: str | None,
-    zones: Sequence[str],
-    out: Path,
+    sources: Annotated[list[str], typer.Argument(help="Logs to check, the fullest first: files, folders, - or URLs.")],
+    plans: LogPlans = None,
+    key: Annotated[str | None, typer.Option(help="The key that must have opened each chain.")] = None,
+    zones: Annotated[list[str] | None, typer.Option("--zone", help="Check this zone only.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for proofs of misbehaviour, should there be any.")] = Path(),
+    known: Annotated[
+        Path | None,
+        typer.Option(help="File of the last check that held: only what is newer is checked; once a week all."),
+    ] = None,
+    metrics: Annotated[Path | None, typer.Option(help="File for the result as metrics of Prometheus.")] = None,
     *,
-    known: Path | None = None,
-    metrics: Path | None = None,
-    as_json: bool = False,
+    as_json: AsJson = False,
 ) -> int:
     """Check, print the report, write the proofs; return the exit status."""
     now_s = time.time()
     checked = CheckedTiles() if known is None else CheckedTiles.load(known, now_s)
     if key is not None and not re.fullmatch("[0-9a-fA-F]{64}", key):
         raise MurmurateError("--key", key, "must be 64 hexadecimal digits, as murmurate init has printed them")
-    texts = [read_plan_document(path) for path in plans]
+    texts = [read_plan_document(path) for path in plans or ()]
     report = _check_sources(sources, checked, texts, key, zones)
     if not report.is_valid and not checked.is_whole:
         checked = checked.check_all(now_s)
@@ -62,27 +84,26 @@ def verify_logs(
         what = f"zone {', '.join(zones)}" if zones else "log"
         remedy = "no record to check; murmurate log export log.tar writes a log, and --zone must name one of its zones"
         raise MurmurateError(what, "not in " + ", ".join(map(source_name, sources)), remedy)
-    if metrics is not None:
-        write_metrics(metrics, report, now_s)
-    if known is not None and report.is_valid and report.is_complete:
+    holds = report.is_valid and report.is_complete
+    if metrics is not None:  # for the textfile collector of node_exporter
+        _write_replacing(metrics, _METRICS.format(at_s=int(now_s), failed=not holds))
+    if known is not None and holds:
         checked.save(known, report)
-    proofs = _write_proofs(report, out)
+    proofs = {out / f"misbehaviour-{number}.json": proof for number, proof in enumerate(report.proofs, 1)}
+    for path, proof in proofs.items():
+        path.write_text(json.dumps(proof._asdict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:
         print_json(verification_document(report, proofs))
     else:
-        console = Console(width=None if Console().is_terminal else 100, highlight=False, soft_wrap=True)
-        print_report(report, console, trust_on_first_use=key is None)
-        for path, proof in proofs.items():
-            _print_proof(proof, path, console)
-        console.print(f"[bold]{_verdict(report)}[/]")
+        _print_report(report, [*proofs], trust_on_first_use=key is None)
     return EXIT_INVALID if not report.is_valid else EXIT_VALID if report.is_complete else EXIT_INCOMPLETE
 
 
 def _check_sources(
-    sources: Sequence[str], checked: CheckedTiles, plans: Sequence[str], key: str | None, zones: Sequence[str]
+    sources: Sequence[str], checked: CheckedTiles, plans: Sequence[str], key: str | None, zones: Sequence[str] | None
 ) -> VerificationReport:
     """Check the sources from where `checked` says, and whether what it knows is still there."""
-    with _show_progress() as show_records:
+    with show_verification_progress() as show_records:
         opened = {
             source_name(name): checked.trim(source_name(name), open_log_source(name, checked.first_seq))
             for name in sources
@@ -93,7 +114,7 @@ def _check_sources(
             opened,
             plans=plans,
             expected_key=key,
-            zones=set(zones) or None,
+            zones=set(zones or ()) or None,
             progress=show_records,
             known_tiles=None if checked.is_whole else checked.tiles,
         )
@@ -101,51 +122,75 @@ def _check_sources(
     return report
 
 
-@contextmanager
-def _show_progress() -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many records are done: a function takes the number."""
-    error = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
-        task = bar.add_task("reading the log")
-        yield lambda done: bar.update(task, description=f"verifying the log: {done:,} records")
+@dataclass(frozen=True, slots=True)
+class CheckedTiles:
+    """The last tile of each shard that was found right, and when the whole log was checked [s of UTC]."""
+
+    whole_s: float = 0.0
+    tiles: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # by shard: number and hash
+    is_whole: bool = True  # whether the check begins with the first tiles
+    _seen: set[tuple[str, str]] = field(default_factory=set)  # sources and shards in which the known tile was read
+
+    @classmethod
+    def load(cls, path: Path, now_s: float) -> CheckedTiles:
+        """What a check that held has written; nothing where there was none."""
+        if not path.exists():
+            return cls(now_s)
+        try:
+            document = json.loads(read_text(path))
+            tiles = {str(shard): (int(seq), str(digest)) for shard, (seq, digest) in document["tiles"].items()}
+            whole_s = float(document["whole_s"])
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise MurmurateError("--known", path, "is no file of an earlier check; delete it to check all") from None
+        found = cls(whole_s, tiles, is_whole=False)
+        return found.check_all(now_s) if whole_s + WHOLE_EVERY_S <= now_s else found
+
+    def check_all(self, now_s: float) -> CheckedTiles:
+        """The same, for a check that begins with the first tiles."""
+        return CheckedTiles(now_s, self.tiles)
+
+    def first_seq(self, shard: str) -> int:
+        return 0 if self.is_whole else self.tiles.get(shard, (0, ""))[0]
+
+    def trim(self, name: str, source: LogSource) -> LogSource:
+        """The source without the tiles before the one that its check begins with."""
+
+        def read() -> Iterator[LogItem]:
+            for item in read_items(source):
+                if self.tiles and item.kind is ItemKind.TILE:
+                    shard, seq, _ = peek_place(item.data)
+                    if seq is not None and seq < self.first_seq(shard):
+                        continue
+                    if (seq, sha256(item.header_line).hexdigest()) == self.tiles.get(shard):
+                        self._seen.add((name, shard))
+                yield item
+
+        return read
+
+    def report_lost(self, report: VerificationReport, sources: Iterable[str]) -> None:
+        """Add a finding for each source that lacks the last tile of a shard that was found right.
+
+        Releases that were archived before that tile were checked before. Where it was archived itself, some were not.
+        """
+        begins = {shard: beginning.seq for shard, beginning in report.unchecked_beginnings.items()}
+        for name, (shard, (seq, _)) in product(sources, self.tiles.items()):
+            if begins.get(shard, 0) > seq:
+                continue
+            report.unchecked_beginnings.pop(shard, None)
+            if (name, shard) not in self._seen:
+                words = "was there when the log was last verified, and is missing now"
+                report.add_finding(LogFinding(shard, seq, "", "gap", words, name))
+
+    def save(self, path: Path, report: VerificationReport) -> None:
+        tiles = {**self.tiles, **report.last_tiles}
+        _write_replacing(path, json.dumps({"whole_s": self.whole_s, "tiles": tiles}, indent=1) + "\n")
 
 
-def read_verified_zone(source: str, zone: str, plans: Sequence[Path] = (), key: str | None = None) -> LoggedZone:
-    """Verify a log and return what it holds about a zone. `source` is as `murmurate log verify` takes it.
-
-    Raises MurmurateError where anything is wrong, a plan is missing or the zone is not there.
-    """
-    name, texts = source_name(source), [read_plan_document(path) for path in plans]
-    opened = open_log_source(source)
-    require_log(name, opened, is_only=True)
-    with _show_progress() as show_records:
-        report = check_log({name: opened}, plans=texts, expected_key=key, zones={zone}, progress=show_records)
-    found = read_zone_history(opened, zone, texts) if report.is_valid and report.is_complete else None
-    del opened  # closes the log, also where something is raised
-    if not report.is_valid:
-        first = report.findings[0]
-        words = f"not right ({report.finding_count:,} findings; the first is {first.rule}: {first.message})"
-        remedy = f"nothing is made from it. murmurate log verify {name} lists everything; take another copy of the log"
-        raise MurmurateError(f"log {name}", words, remedy)
-    for digest in report.missing_plans:
-        raise MurmurateError("plan", f"{digest}, which {name} does not hold", "must be given: --plan plan.json")
-    if found is None:
-        remedy = "must be whole: murmurate log export log.tar --archive FOLDER writes such a copy"
-        raise MurmurateError(f"log {name}", "without its first releases, which are in the archive", remedy)
-    if zone not in report.zones:
-        raise MurmurateError(
-            f"zone {zone}", f"not in {name}", "must be one that murmurate log verify shows for this log"
-        )
-    return found
-
-
-def _write_proofs(report: VerificationReport, out: Path) -> dict[Path, MisbehaviourProof]:
-    """Write each proof of misbehaviour to a file of its own."""
-    proofs = {out / f"misbehaviour-{number}.json": proof for number, proof in enumerate(report.proofs, 1)}
-    for path, proof in proofs.items():
-        path.write_text(json.dumps(proof._asdict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return proofs
+def _write_replacing(path: Path, text: str) -> None:
+    """Write a file that a reader finds whole, before or after."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 def verification_document(report: VerificationReport, proofs: Iterable[Path]) -> dict[str, object]:
@@ -158,7 +203,21 @@ def verification_document(report: VerificationReport, proofs: Iterable[Path]) ->
         "valid": report.is_valid,
         "complete": report.is_complete,
         "sources": sources,
-        "zones": {zone.zone: _zone_members(zone) for zone in report.zones.values()},
+        "zones": {
+            zone.zone: {
+                "records": zone.records,
+                "kinds": dict(zone.kinds),
+                "interval_s": zone.interval_s,
+                "first_interval": zone.first_interval,
+                "last_interval": zone.last_interval,
+                "closed_after": zone.closed_after,
+                "epsilon": zone.total_epsilon_micro / 1e6,
+                "rho": zone.total_rho_micro / 1e6,
+                "first_key": zone.first_key,
+                "findings": zone.finding_count,
+            }
+            for zone in report.zones.values()
+        },
         "plans": {plan.digest: list(plan.promises) for plan in report.plans.values()},
         "missing_plans": list(report.missing_plans),
         "unchecked_beginnings": {shard: each._asdict() for shard, each in report.unchecked_beginnings.items()},
@@ -168,52 +227,17 @@ def verification_document(report: VerificationReport, proofs: Iterable[Path]) ->
     }
 
 
-def _zone_members(zone: ZoneSummary) -> dict[str, object]:
-    return {
-        "records": zone.records,
-        "kinds": dict(zone.kinds),
-        "interval_s": zone.interval_s,
-        "first_interval": zone.first_interval,
-        "last_interval": zone.last_interval,
-        "closed_after": zone.closed_after,
-        "epsilon": zone.total_epsilon_micro / 1e6,
-        "rho": zone.total_rho_micro / 1e6,
-        "first_key": zone.first_key,
-        "findings": zone.finding_count,
-    }
-
-
-def require_log(name: str, source: LogSource, *, is_only: bool) -> None:
-    """Raise MurmurateError for what is no log; that says nothing about the operator.
-
-    Nothing in it is a tile, a document or a line of a zone; or it is one tile, and there is nothing to compare it with.
-    """
-    kinds = (item.kind for item in read_items(source))
-    first = next(kinds, None)
-    if is_only and first is ItemKind.TILE and next(kinds, None) is None:
-        raise MurmurateError("source", name, "is a single tile; give the log first, and this tile after it")
-    if first is ItemKind.UNKNOWN and all(kind in {ItemKind.UNKNOWN, ItemKind.PLAN} for kind in kinds):
-        where = "the log of a zone is at …/zones/<zone>/log.jsonl, the whole log at the address of the service"
-        raise MurmurateError("source", name, f"is no public log; {where}")
-
-
-def print_report(report: VerificationReport, console: Console, *, trust_on_first_use: bool) -> None:
+def _print_report(report: VerificationReport, proofs: Sequence[Path], *, trust_on_first_use: bool) -> None:
     """What was checked, what is wrong, and what no check of this kind shows."""
+    console = Console(width=None if Console().is_terminal else 100, highlight=False, soft_wrap=True)
     records = report.records_by_source
     shown = ", ".join(
         f"{records[source]:,} in {count:,} {'tile' if count == 1 else 'tiles'} of {escape(source)}"
         for source, count in report.tiles_by_source.items()
     )
     console.print(f"[bold]Records:[/] {shown or 'none'}.")
-    console.print(_zones_table(list(report.zones.values())[:MAX_ZONES_PRINTED]))
-    for zone in [zone for zone in report.zones.values() if zone.closed_after is not None][:MAX_ZONES_PRINTED]:
-        console.print(
-            f"{escape(zone.zone)}: closed after interval {zone.closed_after}, final total {_cost_text(zone)}.\n"
-        )
-    if len(report.zones) > MAX_ZONES_PRINTED:
-        console.print(f"and {len(report.zones) - MAX_ZONES_PRINTED:,} zones more. --zone shows one of them.\n")
-    _print_keys(report, console, trust_on_first_use=trust_on_first_use)
-    _print_promises(report, console)
+    _print_zones(list(report.zones.values()), console)
+    _print_keys_and_plans(report, console, trust_on_first_use=trust_on_first_use)
     _print_beginnings(report, console)
     if report.is_valid:
         console.print("Each tile is signed and follows the one before. Each record is the only one of its zone and")
@@ -224,30 +248,45 @@ def print_report(report: VerificationReport, console: Console, *, trust_on_first
     for line in NOT_VERIFIED:
         console.print(f"  - {line}")
     console.print()
+    for path, proof in zip(proofs, report.proofs, strict=True):
+        about = f"shard {proof.shard}" if not proof.zone else f"zone {proof.zone}"
+        console.print("[bold]Proof of misbehaviour[/]")
+        console.print(f"  The holder of key {proof.key} signed both of these. They cannot both stand: they are")
+        console.print(f"  different, and both are {proof.contradicts} of {escape(about)}. Anyone can check that.")
+        for line in proof.lines or proof.headers:
+            console.print(line, soft_wrap=True, markup=False)
+        console.print(f"  Written to {path}. Keep it, and show it.\n")
+    verdict = "Everything holds."
+    if not report.is_valid:
+        verdict = "This log is not right."
+    elif not report.is_complete:
+        missing = "a plan is missing" if report.missing_plans else "the first releases are missing"
+        verdict = f"Everything holds that could be checked, but {missing}."
+    console.print(f"[bold]{verdict}[/]")
 
 
-def _zones_table(zones: Sequence[ZoneSummary]) -> Table:
+def _print_zones(zones: Sequence[ZoneSummary], console: Console) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("zone")
     table.add_column("intervals decided (UTC)")
     for name in ("measured", "fallback", "withheld", "cost so far"):
         table.add_column(name, justify="right")
-    for zone in zones:
+    for zone in zones[:MAX_ZONES_PRINTED]:
+        decided = "none yet"
+        if zone.first_interval is not None and zone.last_interval is not None:
+            ends = zone.first_interval, zone.last_interval + 1
+            times = [time for at in ends if (time := _format_interval(at, zone.interval_s))]
+            decided = " to ".join(times) if len(times) == 2 else f"{zone.first_interval} to {zone.last_interval}"
         kinds = (f"{zone.kinds[kind]:,}" for kind in ("measured", "fallback", "withheld"))
-        table.add_row(escape(zone.zone), _interval_range(zone), *kinds, _cost_text(zone))
-    return table
-
-
-def _interval_range(zone: ZoneSummary) -> str:
-    if zone.first_interval is None or zone.last_interval is None:
-        return "none yet"
-    try:
-        times = (
-            datetime.fromtimestamp(at * zone.interval_s, UTC) for at in (zone.first_interval, zone.last_interval + 1)
+        table.add_row(escape(zone.zone), decided, *kinds, _cost_text(zone))
+    console.print(table)
+    closed = (zone for zone in zones if zone.closed_after is not None)
+    for zone in islice(closed, MAX_ZONES_PRINTED):
+        console.print(
+            f"{escape(zone.zone)}: closed after interval {zone.closed_after}, final total {_cost_text(zone)}.\n"
         )
-        return " to ".join(f"{time:%Y-%m-%d %H:%M}" for time in times)
-    except (OverflowError, OSError, ValueError):
-        return f"{zone.first_interval} to {zone.last_interval}"
+    if len(zones) > MAX_ZONES_PRINTED:
+        console.print(f"and {len(zones) - MAX_ZONES_PRINTED:,} zones more. --zone shows one of them.\n")
 
 
 def _cost_text(zone: ZoneSummary) -> str:
@@ -255,7 +294,15 @@ def _cost_text(zone: ZoneSummary) -> str:
     return ", ".join(f"{name} {micro / 1e6:,.4g}" for name, micro in costs.items() if micro) or "nothing"
 
 
-def _print_keys(report: VerificationReport, console: Console, *, trust_on_first_use: bool) -> None:
+def _format_interval(interval: int, interval_s: int) -> str | None:
+    """When an interval begins, in UTC. A log may name one that no calendar has."""
+    try:
+        return f"{datetime.fromtimestamp(interval * interval_s, UTC):%Y-%m-%d %H:%M}"
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def _print_keys_and_plans(report: VerificationReport, console: Console, *, trust_on_first_use: bool) -> None:
     first = Counter(zone.first_key for zone in report.zones.values() if zone.first_key)
     for key, count in first.most_common(MAX_ZONES_PRINTED):
         console.print(f"[bold]Key[/] {escape(key)} opened {count:,} {'chain' if count == 1 else 'chains'}.")
@@ -266,14 +313,11 @@ def _print_keys(report: VerificationReport, console: Console, *, trust_on_first_
         console.print("  It was trusted because it came first. Compare it with the one the operator shows elsewhere,")
         console.print("  or give that one with --key.")
     console.print()
-
-
-def _print_promises(report: VerificationReport, console: Console) -> None:
-    for plan in list(report.plans.values())[:MAX_ZONES_PRINTED]:
-        console.print(f"[bold]Plan[/] {plan.digest}, made for {escape(plan.zone)}, proven anew:")
+    for plan in islice(report.plans.values(), MAX_ZONES_PRINTED):
+        console.print(f"[bold]Plan[/] {plan.digest}, made for {escape(plan.zone)}, proven again:")
         for promise in plan.promises:
             console.print(f"  {escape(promise)}")
-    for digest, name in list(report.missing_plans.items())[:MAX_ZONES_PRINTED]:
+    for digest, name in islice(report.missing_plans.items(), MAX_ZONES_PRINTED):
         console.print(
             f"[bold]Plan[/] {escape(digest)} was not given. It is named by {escape(name)}; give it with --plan."
         )
@@ -282,13 +326,10 @@ def _print_promises(report: VerificationReport, console: Console) -> None:
 
 def _print_beginnings(report: VerificationReport, console: Console) -> None:
     """From where on shards were checked whose first releases were not given, and what that leaves open."""
-    for shard, (seq, interval, interval_s) in list(report.unchecked_beginnings.items())[:MAX_ZONES_PRINTED]:
-        try:
-            begins = format_utc(interval * interval_s)
-        except (OverflowError, OSError, ValueError):
-            begins = f"interval {interval}"
+    for shard, (seq, interval, interval_s) in islice(report.unchecked_beginnings.items(), MAX_ZONES_PRINTED):
+        begins = _format_interval(interval, interval_s) or f"interval {interval}"
         console.print(
-            f"[bold]Shard[/] {escape(shard)} was checked from tile {seq:,} on, which is {begins}. Its keys were"
+            f"[bold]Shard[/] {escape(shard)} was checked from tile {seq:,} on, which is {begins} UTC. Its keys were"
         )
         console.print("  followed from its first tile. The releases before were not given: whether they hold, and")
         console.print("  whether the totals at that time are their sums, is not shown. Give the archive as well:")
@@ -314,22 +355,3 @@ def _print_findings(report: VerificationReport, console: Console) -> None:
     if report.finding_count > len(report.findings):
         console.print(f"  and {report.finding_count - len(report.findings):,} more.")
     console.print("What each rule means: docs/how-to/verify.md\n")
-
-
-def _print_proof(proof: MisbehaviourProof, path: Path, console: Console) -> None:
-    about = f"shard {proof.shard}" if not proof.zone else f"zone {proof.zone}"
-    console.print("[bold]Proof of misbehaviour[/]")
-    console.print(f"  The holder of key {proof.key} signed both of these. They cannot both stand: they are")
-    console.print(f"  different, and both are {proof.contradicts} of {escape(about)}. Anyone can check that.")
-    for line in proof.lines or proof.headers:
-        console.print(line, soft_wrap=True, markup=False)
-    console.print(f"  Written to {path}. Keep it, and show it.\n")
-
-
-def _verdict(report: VerificationReport) -> str:
-    if not report.is_valid:
-        return "This log is not right."
-    if not report.is_complete:
-        missing = "a plan is missing" if report.missing_plans else "the first releases are missing"
-        return f"Everything holds that could be checked, but {missing}."
-    return "Everything holds."

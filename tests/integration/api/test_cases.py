@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from murmurate.commands.log_source import open_log_source
+from murmurate.operations.log_source import open_log_source
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import parse_tile

@@ -5,13 +5,13 @@ from datetime import date
 
 import pytest
 
-from murmurate.commands.prices import PriceOptions, show_prices
+from murmurate.commands.prices import show_prices
 from murmurate.errors import MurmurateError
 from tests.support.api_servers import WHOLE_DAYS
 
 
 def document(capsys, source, **options):
-    show_prices(source, PriceOptions(as_json=True, **options))
+    show_prices(source, as_json=True, **options)
     return json.loads(capsys.readouterr().out)
 
 
@@ -27,7 +27,7 @@ def test_what_the_server_says_is_what_its_log_says(apis, capsys):
     assert said["prices"] == proven["prices"]
     other = document(capsys, apis.url("public"), zone="harbour", last=3)
     assert len(other["prices"]) == 3
-    show_prices(address, PriceOptions(day=day))
+    show_prices(address, day=day)
     printed = capsys.readouterr().out
     assert printed.count("\n02:00 CE") == 2
     assert "Not verified: this is what the server says." in printed
@@ -35,6 +35,6 @@ def test_what_the_server_says_is_what_its_log_says(apis, capsys):
 
 def test_a_zone_that_is_not_there_is_named(apis):
     with pytest.raises(MurmurateError, match="was not found; is there a zone of this name"):
-        show_prices(f"{apis.url('public')}/zones/nowhere", PriceOptions())
+        show_prices(f"{apis.url('public')}/zones/nowhere")
     with pytest.raises(MurmurateError, match="must be the address of a zone"):
-        show_prices(apis.url("public"), PriceOptions())
+        show_prices(apis.url("public"))

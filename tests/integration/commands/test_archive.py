@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -10,11 +11,10 @@ import pytest
 from murmurate.commands import archive as archive_command
 from murmurate.commands.archive import archive_tiles
 from murmurate.commands.export import export_log
-from murmurate.commands.json_output import format_utc
-from murmurate.commands.log_source import open_log_source
 from murmurate.commands.repair import repair_log
 from murmurate.commands.verify import EXIT_INCOMPLETE, verify_logs
 from murmurate.errors import MurmurateError
+from murmurate.operations.log_source import open_log_source
 from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import TileKind, parse_tile
 from murmurate.publisher.desired_state import Change, ZoneOpening
@@ -105,7 +105,7 @@ def test_what_a_plan_still_promises_about_stays_whatever_is_asked_for(databases,
 def test_archive_and_export_verify_as_one_chain_and_an_export_alone_says_where_it_begins(databases, tmp_path):
     folder, tar = tmp_path / "archive", tmp_path / "log.tar"
     archive_until(databases, folder, FIRST + 29)
-    export_log(databases.log, tar, None)
+    export_log(tar, databases.log.dsn)
     for sources in ([folder, tar], [tar, folder]):
         report = check_log({str(path): open_log_source(str(path)) for path in sources})
         assert (report.findings, report.is_complete) == ([], True)
@@ -282,14 +282,14 @@ def test_a_log_is_repaired_from_the_mirror_and_what_was_archived_from_the_archiv
     archive_until(databases, folder, FIRST + 29)
     kept = numbers(databases.log.dsn)
     lose_tiles(databases.log.dsn, 100)
-    assert repair_log(databases) == 0
+    assert repair_log(databases.state.dsn, databases.log.dsn) == 0
     assert numbers(databases.log.dsn) == kept
 
     lose_tiles(databases.log.dsn, 0)
     with pytest.raises(MurmurateError, match="--from FOLDER"):
-        repair_log(databases)
+        repair_log(databases.state.dsn, databases.log.dsn)
     assert numbers(databases.log.dsn) == []
-    assert repair_log(databases, str(folder)) == 0
+    assert repair_log(databases.state.dsn, databases.log.dsn, str(folder)) == 0
     assert f"{len(bodies):,} tiles restored" in capsys.readouterr().out
     assert [head.tile.to_bytes() for head in checked_heads(written.log, SHARD)] == bodies
     again = archive_until(databases, folder, FIRST + 29)
@@ -299,32 +299,33 @@ def test_a_log_is_repaired_from_the_mirror_and_what_was_archived_from_the_archiv
 
 def test_a_copy_beyond_an_archived_log_is_taken(databases, written, tmp_path):
     """Both stores were set back: only a copy can tell what was public."""
-    export_log(databases.log, tmp_path / "copy.tar", None)
+    export_log(tmp_path / "copy.tar", databases.log.dsn)
     kept_until = 150
     with psycopg.connect(databases.state.dsn) as state:
         state.execute("DELETE FROM curator.tile WHERE seq >= %s", (kept_until,))
         state.execute("UPDATE curator.shard SET seq = %s", (kept_until - 1,))
     archive_until(databases, tmp_path / "archive", FIRST + 29)
     lose_tiles(databases.log.dsn, kept_until)
-    assert repair_log(databases, str(tmp_path / "copy.tar")) == 0
+    assert repair_log(databases.state.dsn, databases.log.dsn, str(tmp_path / "copy.tar")) == 0
     assert numbers(databases.log.dsn)[-1] == written.heads[-1].tile.header.seq
 
 
 def test_an_export_is_whole_with_the_archive_and_a_zone_needs_it(databases, written, tmp_path, capsys):
     before, folder = tmp_path / "before.tar", tmp_path / "archive"
-    export_log(databases.log, before, None)
+    export_log(before, databases.log.dsn)
     archive_until(databases, folder, FIRST + 29)
-    export_log(databases.log, tmp_path / "part.tar", None)
+    export_log(tmp_path / "part.tar", databases.log.dsn)
     assert "--archive FOLDER adds them" in capsys.readouterr().out
-    export_log(databases.log, tmp_path / "whole.tar", None, folder)
+    export_log(tmp_path / "whole.tar", databases.log.dsn, archive=folder)
     assert (tmp_path / "whole.tar").read_bytes() == before.read_bytes()
     with pytest.raises(MurmurateError, match="--archive FOLDER"):
-        export_log(databases.log, tmp_path / "zone.jsonl", ZONE)
-    export_log(databases.log, tmp_path / "zone.jsonl", ZONE, folder)
+        export_log(tmp_path / "zone.jsonl", databases.log.dsn, ZONE)
+    export_log(tmp_path / "zone.jsonl", databases.log.dsn, ZONE, folder)
     report = check_log({"zone": open_log_source(str(tmp_path / "zone.jsonl"))})
     assert (report.is_valid, report.is_complete, report.zones[ZONE].records) == (True, True, RELEASES)
     assert verify_logs([str(tmp_path / "part.tar")], [], None, [], tmp_path) == EXIT_INCOMPLETE
     shown = capsys.readouterr().out
-    assert f"was checked from tile 33 on, which is {format_utc((FIRST + 30) * 900)}" in shown
+    begins = datetime.fromtimestamp((FIRST + 30) * 900, UTC)
+    assert f"was checked from tile 33 on, which is {begins:%Y-%m-%d %H:%M} UTC" in shown
     assert "but the first releases are missing." in shown
     assert written.heads

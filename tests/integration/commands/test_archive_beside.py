@@ -13,9 +13,9 @@ import pytest
 
 from murmurate.commands.archive import archive_tiles
 from murmurate.commands.export import export_log
-from murmurate.commands.log_source import open_log_source
 from murmurate.commands.repair import repair_log
 from murmurate.commands.verify import verify_logs
+from murmurate.operations.log_source import open_log_source
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms, compact_plan
 from murmurate.planning.zone_file import parse_zone
@@ -93,10 +93,10 @@ def numbers(dsn):
 def test_a_zone_that_was_closed_in_the_archived_part_is_closed_for_every_reader(databases, writer, tmp_path):
     folder, tar, lines = tmp_path / "archive", tmp_path / "log.tar", tmp_path / "late.jsonl"
     archive_old(databases, folder)
-    export_log(databases.log, tar, None)
+    export_log(tar, databases.log.dsn)
     alone = check_log({"log": open_log_source(str(tar))})
     both = check_log({str(path): open_log_source(str(path)) for path in (folder, tar)})
-    export_log(databases.log, lines, LATE, folder)
+    export_log(lines, databases.log.dsn, LATE, folder)
     of_zone = check_log({"zone": open_log_source(str(lines))})
     for report, is_complete in ((alone, False), (both, True), (of_zone, True)):
         assert (report.findings, report.is_complete) == ([], is_complete)
@@ -149,12 +149,12 @@ def test_a_forged_tile_is_set_aside_after_an_archive(databases, writer, tmp_path
         mirror_shard(databases.state.dsn, writer, {writer.terms[ZONE].plan_digest: plan_of(ZONE)})
     archive_old(databases, tmp_path / "archive")
     before, last = numbers(databases.log.dsn), writer.head.tile.header.seq
-    assert repair_log(databases) == 0
+    assert repair_log(databases.state.dsn, databases.log.dsn) == 0
     smuggle_bodies(databases.log.dsn, [forged_release(writer.head)])
-    assert repair_log(databases) == 1
+    assert repair_log(databases.state.dsn, databases.log.dsn) == 1
     assert f"{SHARD}: no reader accepts tile {last + 1}: signature" in capsys.readouterr().out
-    assert repair_log(databases, set_aside=True) == 0
-    assert f"tile {last + 1} set aside as evidence. The shard goes on after tile {last}." in capsys.readouterr().out
+    assert repair_log(databases.state.dsn, databases.log.dsn, set_aside=True) == 0
+    assert f"tile {last + 1} set aside as evidence. The shard continues after tile {last}." in capsys.readouterr().out
     assert numbers(databases.log.dsn) == before
     writer.write(1, 400_000)
     with Reader(databases.log.dsn) as reader:

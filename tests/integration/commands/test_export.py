@@ -7,11 +7,10 @@ import psycopg
 import pytest
 
 from murmurate.commands.export import export_log
-from murmurate.commands.log_source import open_log_source
 from murmurate.commands.verify import verify_logs
 from murmurate.errors import MurmurateError
+from murmurate.operations.log_source import open_log_source
 from murmurate.planning.release_terms import compact_plan
-from murmurate.service.storage.databases import Database
 from murmurate.verification.verifier import check_log
 from tests.support.sample_logs import DIGEST, FIRST, OTHER, PLAN, ShardLog, log, zone_row
 
@@ -45,7 +44,7 @@ def test_an_exported_log_holds_in_a_file_a_packed_file_a_folder_and_from_the_dat
     store(log_dsn, log(), ShardLog("west", ("mill",)).release())
     (tmp_path / "folder").mkdir()
     for name in ("log.tar", "log.tar.gz", "folder"):
-        export_log(Database("log", log_dsn), tmp_path / name, None)
+        export_log(tmp_path / name, log_dsn)
         assert f"28 records written to {tmp_path / name}." in capsys.readouterr().out
         assert verify_logs([str(tmp_path / name)], [], None, [], tmp_path) == 0
         assert "Records: 28 in 14 tiles" in capsys.readouterr().out
@@ -62,7 +61,7 @@ def test_the_lines_of_one_zone_are_exported_from_where_it_entered(log_dsn, tmp_p
     west = ShardLog("west", ("mill",)).release(times=3)
     west = west.enter([*west.table.rows, zone_row("hill", DIGEST, FIRST + 3)]).release(times=2)
     store(log_dsn, ShardLog("east", ("harbour",)).release(times=3), west)
-    export_log(Database("log", log_dsn), tmp_path / name, "hill")
+    export_log(tmp_path / name, log_dsn, "hill")
     assert f"2 records written to {tmp_path / name}." in capsys.readouterr().out
     report = check_log({"log": open_log_source(str(tmp_path / name))})
     assert (report.is_valid, report.is_complete) == (True, True)
@@ -72,9 +71,9 @@ def test_the_lines_of_one_zone_are_exported_from_where_it_entered(log_dsn, tmp_p
 
 def test_nothing_to_export_is_said_and_leaves_no_file(log_dsn, tmp_path):
     with pytest.raises(MurmurateError, match="nothing to export yet"):
-        export_log(Database("log", log_dsn), tmp_path / "log.tar", None)
+        export_log(tmp_path / "log.tar", log_dsn)
     store(log_dsn, log())
     for zone, name in (("nowhere", "zone.jsonl"), ("nowhere", "zone.jsonl.gz")):
         with pytest.raises(MurmurateError, match="nothing to export yet"):
-            export_log(Database("log", log_dsn), tmp_path / name, zone)
+            export_log(tmp_path / name, log_dsn, zone)
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from murmurate.commands.zone_inputs import read_meter_summary
+from murmurate.operations.plan_files import read_meter_summary
 from murmurate.planning.plan import load_plan
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.landing.append import append_readings

@@ -5,14 +5,13 @@ import json
 import re
 import time
 
+import numpy as np
 import pytest
-from typer.main import get_command
 
-from murmurate.cli import app
-from tests.support.command_names import leaf_commands
+from murmurate.cli import COMMANDS
+from tests.support.labeled_samples import write_labeled_sample
 from tests.support.operator_cli import DOCS, PAYING, STEP_S, made_plan, operator, small_zone  # noqa: F401
 
-COMMANDS = {name: {each.name for each in command.params} for name, command in leaf_commands(get_command(app))}
 PAGE = DOCS / "reference" / "json-output.md"
 
 
@@ -72,6 +71,7 @@ def test_a_script_gets_what_the_page_names(operator, run):  # noqa: F811
     assert verified["valid"]
     assert rotated["public_key"] in (operator.folder / "log.tar").read_bytes().decode(errors="replace")
     assert verified["zones"]["harbour"]["kinds"]["measured"] >= 10
+    assert run("log repair")["restored"] == 0
     assert run("prices log.tar --zone harbour --last 5")["verified"]
     assert run("status", status=1)["zone_list"][0]["kind"] == "measured"  # no client may send readings any more
     assert str(PAYING) not in operator.shown
@@ -97,6 +97,20 @@ def test_readings_and_their_sums(operator, run):  # noqa: F811
     assert summed["purged"] == 0
 
 
-def test_every_command_with_json_has_its_section():
+def test_what_is_learned_from_a_history_and_from_a_sample(operator, run):  # noqa: F811
+    hours = [f"{np.datetime64(1_736_121_600 + 3600 * n, 's')}Z,{100 + n % 24}" for n in range(24 * 36)]
+    operator.write("history.csv", "\n".join(["start,kwh", *hours]))
+    made = run("forecast --history history.csv --households 500 --interval-minutes 60")
+    assert made["error"] < 0.1
+    assert made["zone_lines"] == ["[forecast]", 'file = "forecast.json"']
+    write_labeled_sample(operator.folder / "sample.parquet", households=500, days=7, seed=3)
+    learned = run("habits sample.parquet --epsilon 20 --interval-minutes 60")
+    assert (learned["households"], learned["spent"], learned["runs"]) == (500, "20", 1)
+    assert [chance["from"] for chance in learned["chances"]] == ["06:00", "09:00", "16:00", "22:00"]
+
+
+def test_every_command_with_a_result_has_json_and_its_section():
     sections = set(re.findall(r"^## ([a-z]+(?: [a-z]+)?)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
-    assert {name for name, parameters in COMMANDS.items() if "as_json" in parameters} == sections
+    assert sections == COMMANDS.keys() - {"demo", "serve"}
+    for name in sections:
+        assert "as_json" in {each.name for each in COMMANDS[name].load().params}, name

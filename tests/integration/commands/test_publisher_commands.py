@@ -98,7 +98,7 @@ def test_what_was_measured_is_published_and_holds(published):
     kinds = decided_kinds(published.exported("log.tar"))
     assert kinds[:8] == ["open", *["measured"] * 7]
     assert set(kinds[8:]) == {"fallback"}
-    for words in ("Everything holds.", "proven anew", "any 24 h: epsilon 3", "What no such check shows"):
+    for words in ("Everything holds.", "proven again", "any 24 h: epsilon 3", "What no such check shows"):
         assert words in shown
     assert "trusted because it came first" not in shown
     for name in ("log.tar", "log.jsonl"):

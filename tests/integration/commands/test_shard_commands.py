@@ -8,7 +8,6 @@ import pytest
 
 from murmurate.commands.repair import repair_log
 from murmurate.public_log.tile import TileKind, parse_tile
-from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from tests.support.operator_cli import an_operator, open_zones, plan_zones, shard_zones
@@ -202,7 +201,6 @@ def test_all_shards_of_a_log_are_repaired(stores):
         connection.execute("SET session_replication_role = replica")
         connection.execute("TRUNCATE public_log.tile, public_log.head, public_log.claim")
         connection.execute("DELETE FROM public_log.document WHERE body LIKE '%murmurate_zones%'")
-    databases = Databases.from_dsns(state=stores.state_dsn, log=stores.log_dsn)
-    assert repair_log(databases) == 0
+    assert repair_log(stores.state_dsn, stores.log_dsn) == 0
     assert contents(stores.log_dsn) == before
     assert stores.publish(FIRST + 3).blocked == {}

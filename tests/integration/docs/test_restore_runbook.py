@@ -111,7 +111,7 @@ def log_holds_an_unsigned_tile(operator):
     assert f"signature is of tile {number}" in status
     assert "murmurate log repair names the tile; docs/how-to/restore.md says what to do" in status
     assert f"no reader accepts tile {number}: signature is of tile {number}" in named
-    assert f"tile {number} set aside as evidence. The shard goes on after tile {number - 1}." in set_aside
+    assert f"tile {number} set aside as evidence. The shard continues after tile {number - 1}." in set_aside
     assert operator.exported("after.tar")[:number] == before
 
 

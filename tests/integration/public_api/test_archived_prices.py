@@ -6,7 +6,7 @@ from tests.support.postgres_stores import ShardWriter
 from tests.support.sample_shards import NEW_KEY, OLD_KEY
 
 from murmurate.commands.archive import archive_tiles
-from murmurate.commands.log_source import open_log_source
+from murmurate.operations.log_source import open_log_source
 from murmurate.publisher.desired_state import Change
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.tile_archive import TileArchive

@@ -9,7 +9,6 @@ from tests.support.postgres_stores import ShardWriter
 from tests.support.waiting import wait_until
 
 from murmurate.commands.repair import repair_log
-from murmurate.service.storage.databases import Databases
 
 pytestmark = pytest.mark.slow
 
@@ -46,9 +45,8 @@ def test_readers_pass_over_an_unsigned_tile_and_go_on_when_it_is_set_aside(write
     assert client.get("/zones/harbour/now").status_code == 200
     assert not file.exists()
 
-    databases = Databases.from_dsns(state=state_dsn, log=writer.dsn)
-    assert repair_log(databases) == 1
-    assert repair_log(databases, set_aside=True) == 0
+    assert repair_log(state_dsn, writer.dsn) == 1
+    assert repair_log(state_dsn, writer.dsn, set_aside=True) == 0
     writer.write()
     honest = writer.head.tile.to_bytes()
     assert honest != forged.to_bytes()

@@ -13,7 +13,7 @@ from tests.support.api_servers import FIRST, NOW_S, SHARDS, plan_of, public_proc
 from tests.support.postgres_stores import ShardWriter
 from tests.support.waiting import wait_until
 
-from murmurate.commands.log_source import open_log_source
+from murmurate.operations.log_source import open_log_source
 from murmurate.public_log.tile import parse_header, parse_tile
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.public_api import static_files

@@ -89,7 +89,7 @@ def claim(stores, **claims):
 
 
 def repair(stores, **options):
-    return repair_log(Databases.from_dsns(state=stores.state_dsn, log=stores.log_dsn), **options)
+    return repair_log(stores.state_dsn, stores.log_dsn, **options)
 
 
 def query(dsn, text, *parameters):
@@ -177,14 +177,11 @@ def test_tiles_without_a_signature_are_named_and_set_aside_and_the_shard_goes_on
         assert f"{SHARD}: no reader accepts tile 2: " in printed
         assert "murmurate log repair --set-aside" in printed
         with pytest.raises(MurmurateError, match="run the command as the owner"):
-            repair_log(
-                Databases.from_dsns(state=stores.state_dsn, log=make_conninfo(stores.log_dsn, user="thief")),
-                set_aside=True,
-            )
+            repair_log(stores.state_dsn, make_conninfo(stores.log_dsn, user="thief"), set_aside=True)
         assert query(stores.log_dsn, "SELECT count(*) FROM public_log.evidence") == [(0,)]
 
         assert repair(stores, set_aside=True) == 0
-        assert f"{SHARD}: tile 2 set aside as evidence. The shard goes on after tile 1." in capsys.readouterr().out
+        assert f"{SHARD}: tile 2 set aside as evidence. The shard continues after tile 1." in capsys.readouterr().out
         kept = query(stores.log_dsn, "SELECT kind, shard, seq, body, taken < set_aside FROM public_log.evidence")
         body = forged if isinstance(forged, bytes) else forged.to_bytes()
         assert kept == [("tile", SHARD, 2, body, True)]
@@ -303,9 +300,8 @@ def test_a_claim_without_a_zone_is_named_and_set_aside(stores, capsys):
     printed = capsys.readouterr().out
     assert "zone quay is claimed for shard nowhere, which has never had it." in printed
     assert "murmurate log repair --unclaim ZONE" in printed
-    thief = Databases.from_dsns(state=stores.state_dsn, log=make_conninfo(stores.log_dsn, user="thief"))
     with pytest.raises(MurmurateError, match="run the command as the owner"):
-        repair_log(thief, unclaim="quay")
+        repair_log(stores.state_dsn, make_conninfo(stores.log_dsn, user="thief"), unclaim="quay")
     for zone in ("quay", "mole"):
         repair(stores, unclaim=zone)
     assert repair(stores) == 0

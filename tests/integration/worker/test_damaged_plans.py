@@ -7,7 +7,7 @@ import pytest
 from tests.support.interval_workers import GRACE_S
 from tests.support.operator_cli import STEP_S
 
-from murmurate.commands.open import open_zones
+from murmurate.operations.publishing import open_zones
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.operator_api.attention import find_attention
 from murmurate.service.operator_api.status import service_status
@@ -72,7 +72,7 @@ def test_it_is_said_before_a_restart_with_its_cause_after_it_and_opening_again_m
     assert "plan" in found["last price"][1]
 
     plan, keys = worker_setup.root / "plan.json", worker_setup.root / "keys"
-    open_zones([plan], worker_setup.databases, keys, lead_intervals=2, first=None, quiet=True)
+    open_zones([plan], worker_setup.databases, keys, lead_intervals=2)
     release(worker_setup, 3)
     assert worker_setup.kinds()[3:] == ["measured"]
     assert attention(worker_setup) == {}

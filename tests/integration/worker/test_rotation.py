@@ -10,7 +10,7 @@ def test_a_rotation_between_two_intervals_costs_no_price(worker_setup):
     worker_setup.report(0)
     worker_setup.at(0, GRACE_S)
     keys = worker_setup.root / "keys"
-    assert rotate_keys(worker_setup.databases, keys) == 0
+    assert rotate_keys(worker_setup.state_dsn, worker_setup.log_dsn, keys) == 0
     for number in (1, 2):
         worker_setup.report(number)
         worker_setup.at(number, GRACE_S)
@@ -26,7 +26,7 @@ def test_a_rotation_in_the_middle_of_a_release_costs_no_price(worker_setup, monk
     def rotated_meanwhile(*given, **options):
         desired = real(*given, **options)
         if len(load_keyring(worker_setup.root / "keys").signers) == 1:
-            assert rotate_keys(worker_setup.databases, worker_setup.root / "keys") == 0
+            assert rotate_keys(worker_setup.state_dsn, worker_setup.log_dsn, worker_setup.root / "keys") == 0
         return desired
 
     monkeypatch.setattr(

@@ -69,7 +69,7 @@ def test_a_closed_zone_is_not_aggregated_released_or_warned_of_although_its_mete
     worker_setup.report(0)
     worker_setup.at(0, GRACE_S)
     assert worker_setup.release_report()["share_reported"] == {"harbour": 1.0}
-    close_zones(["harbour"], worker_setup.databases, worker_setup.root / "keys")
+    close_zones(["harbour"], worker_setup.state_dsn, worker_setup.log_dsn, worker_setup.root / "keys")
     kinds = worker_setup.kinds()
     for number in (1, 2, 3):  # no reading comes any more
         worker_setup.at(number, GRACE_S)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from murmurate.cli.completion import complete_zone
+from murmurate.operations.options import complete_zone
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "murmurate"
 BARE_APP = "import typer; app = typer.Typer(); app.command()(lambda: None); app()"

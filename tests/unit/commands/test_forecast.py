@@ -7,34 +7,22 @@ import pytest
 from tests.support.predicted_zones import zone_text
 from tests.support.reading_dialects import write_imported
 
-from murmurate.commands.forecast import ForecastOptions, make_forecast
+from murmurate.commands.forecast import ForecastCalendar, forecast_from_readings, make_forecast
 from murmurate.commands.plan import plan_zone
-from murmurate.commands.sample_ledger import ledger_path
 from murmurate.errors import ModelError, MurmurateError, PrivacyError, ZoneFileError
 from murmurate.lab.forecast_files import read_h25, read_history, read_holidays
+from murmurate.operations.console import stdout
+from murmurate.operations.sample_ledger import ledger_path
 from murmurate.planning.plan import load_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
 from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
 from murmurate.prediction.public_forecast import PublicForecast
 
-NOTHING = {
-    "h25_kwh": None,
-    "profile": None,
-    "history": None,
-    "households": None,
-    "sample": None,
-    "epsilon": None,
-    "max_day_kwh": 25.0,
-    "temperature": None,
-    "holidays": None,
-    "time_zone": "Europe/Lisbon",
-    "interval_minutes": 15,
-}
 MONTHS = [f"month {number}" for number in range(12)]
 
 
 def run(path, **options):
-    make_forecast(ForecastOptions(**NOTHING | options), path / "forecast.json")
+    make_forecast(**{"time_zone": "Europe/Lisbon", "out": path / "forecast.json"} | options)
     return PublicForecast.from_json((path / "forecast.json").read_text(encoding="utf-8"))
 
 
@@ -62,7 +50,7 @@ def test_a_standard_load_profile_from_its_file_or_its_wheel(tmp_path, capsys):
         wheel.writestr("demandlib/bdew/bdew_data/h25.csv", h25_text())
     tables = [read_h25(tmp_path / name, 3500.0) for name in ("h25.csv", "demandlib.whl")]
     assert np.array_equal(*tables)
-    made = run(tmp_path, h25_kwh=3500.0, profile=tmp_path / "h25.csv", interval_minutes=30)
+    made = run(tmp_path, h25=3500.0, profile=tmp_path / "h25.csv", interval_minutes=30)
     assert made.demand.slots_per_day == 48
     winter, summer = (made.demand.mean_wh[month].mean() for month in (0, 6))
     assert winter > 1.3 * summer
@@ -118,26 +106,22 @@ def write_sample(path, homes, days=7, largest=500):
     return write_hours(path, energy_wh)
 
 
-MONDAY = {"interval_minutes": 60}
+HOURLY = ForecastCalendar("Europe/Lisbon", (), 60, None)
 
 
 def test_a_sample_of_one_household_is_refused_before_anything_is_spent(tmp_path):
     sample = write_sample(tmp_path / "sample.parquet", homes=1)
     with pytest.raises(PrivacyError, match="households is 1: must be 503 or more at epsilon 1; nothing was spent"):
-        run(tmp_path, sample=sample, epsilon="1", **MONDAY)
+        run(tmp_path, sample=sample, epsilon="1", interval_minutes=60)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sample.parquet"]
 
 
 def test_forecasts_of_a_sample_state_the_sum_of_what_was_spent_and_hold_no_largest_reading(tmp_path, capsys):
     sample = write_sample(tmp_path / "sample.parquet", homes=3, largest=7431)
     with pytest.raises(ZeroDivisionError):
-        make_forecast(
-            ForecastOptions(**NOTHING | MONDAY | {"sample": sample, "epsilon": "400"}),
-            tmp_path / "failed.json",
-            BrokenNoise(),
-        )
+        forecast_from_readings(sample, "400", 25, HOURLY, tmp_path / "failed.json", BrokenNoise(), stdout)
     assert not (tmp_path / "failed.json").exists()
-    made = run(tmp_path, sample=sample, epsilon="300", **MONDAY)
+    made = run(tmp_path, sample=sample, epsilon="300", interval_minutes=60)
     assert made.sample == (3, 700)
     assert "7431" not in made.to_json()
     assert {sensor.bound_wh for sensor in made.sensors} == set(SENSOR_BOUNDS_WH)
@@ -146,7 +130,7 @@ def test_forecasts_of_a_sample_state_the_sum_of_what_was_spent_and_hold_no_large
     assert "This sample has spent epsilon 700 in 2 runs, this one included." in shown
     written = (tmp_path / "forecast.json").read_text(encoding="utf-8")
     with pytest.raises(FileExistsError):
-        run(tmp_path, sample=sample, epsilon="300", **MONDAY)
+        run(tmp_path, sample=sample, epsilon="300", interval_minutes=60)
     assert (tmp_path / "forecast.json").read_text(encoding="utf-8") == written
     assert len(ledger_path(sample).read_text(encoding="utf-8").splitlines()) == 2
 
@@ -191,11 +175,11 @@ def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path,
     ("options", "says"),
     [
         ({}, "source is missing"),
-        ({"h25_kwh": 3500.0, "households": 3, "history": "x"}, "source is --h25 and --history"),
-        ({"h25_kwh": 0.0, "profile": "h25.csv"}, "h25 is 0"),
-        ({"h25_kwh": 3500.0, "profile": "h25.csv", "interval_minutes": 20}, "must be 15, 30 or 60"),
-        ({"h25_kwh": 3500.0, "interval_minutes": 17}, "must divide a day"),
-        ({"h25_kwh": 3500.0, "time_zone": "Mars/Crater"}, "Mars/Crater"),
+        ({"h25": 3500.0, "households": 3, "history": "x"}, "source is --h25 and --history"),
+        ({"h25": 0.0, "profile": "h25.csv"}, "h25 is 0"),
+        ({"h25": 3500.0, "profile": "h25.csv", "interval_minutes": 20}, "must be 15, 30 or 60"),
+        ({"h25": 3500.0, "interval_minutes": 17}, "must divide a day"),
+        ({"h25": 3500.0, "time_zone": "Mars/Crater"}, "Mars/Crater"),
         ({"history": "demand.csv"}, "--households 1000"),
         ({"sample": "sample.parquet"}, "epsilon is missing"),
         ({"sample": "h25.csv", "epsilon": "1"}, "h25.csv is not a Parquet file: .*murmurate readings import"),
@@ -248,7 +232,7 @@ def test_a_mistake_in_a_table_or_a_list_of_holidays_is_named(tmp_path):
 )
 def test_a_mistake_in_the_zone_file_is_found_in_its_line(tmp_path, forecast, says):
     (tmp_path / "h25.csv").write_text(h25_text(), encoding="utf-8")
-    run(tmp_path, h25_kwh=3500.0, profile=tmp_path / "h25.csv")
+    run(tmp_path, h25=3500.0, profile=tmp_path / "h25.csv")
     zone = tmp_path / "zone.toml"
     zone.write_text(f"{EXAMPLE_ZONE_FILE}\n[forecast]\n{forecast}\n", encoding="utf-8")
     with pytest.raises(ZoneFileError, match=says):
@@ -257,7 +241,7 @@ def test_a_mistake_in_the_zone_file_is_found_in_its_line(tmp_path, forecast, say
 
 def test_a_forecast_for_other_clocks_is_refused(tmp_path):
     (tmp_path / "h25.csv").write_text(h25_text(), encoding="utf-8")
-    run(tmp_path, h25_kwh=3500.0, profile=tmp_path / "h25.csv", time_zone="Europe/Berlin")
+    run(tmp_path, h25=3500.0, profile=tmp_path / "h25.csv", time_zone="Europe/Berlin")
     zone = tmp_path / "zone.toml"
     zone.write_text(f'{EXAMPLE_ZONE_FILE}\n[forecast]\nfile = "forecast.json"\n', encoding="utf-8")
     with pytest.raises(ZoneFileError, match="on those of Europe/Lisbon"):

@@ -14,8 +14,8 @@ import pytest
 from tests.support.labeled_samples import resident_chains, write_labeled_sample
 
 from murmurate.commands.habits import HabitOptions, learn_habits, make_cells
-from murmurate.commands.sample_ledger import ledger_path
 from murmurate.errors import ModelError, MurmurateError, PrivacyError, ReadingError, ZoneFileError
+from murmurate.operations.sample_ledger import ledger_path
 from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.privacy.leakage import periodic_leakage, with_periodic_prior
@@ -305,7 +305,7 @@ def test_only_the_households_of_a_kind_are_taken(tmp_path, capsys):
     kinds = ["flat"] * 5 + ["shop"]
     path = write_labeled_sample(tmp_path / "sample.parquet", households=6, days=1, seed=1, kinds=kinds)
     with pytest.raises(ReadingError, match="must be one of flat, shop"):
-        learn_habits(path, tmp_path / "h.toml", replace(OPTIONS, kind="farm"))
+        learn_habits(path, tmp_path / "h.toml", replace(OPTIONS, kind="farm"), UnusedNoise())
     with pytest.raises(PrivacyError, match="households is 5: "):
-        learn_habits(path, tmp_path / "h.toml", replace(OPTIONS, kind="flat"))
+        learn_habits(path, tmp_path / "h.toml", replace(OPTIONS, kind="flat"), UnusedNoise())
     assert capsys.readouterr().out == ""

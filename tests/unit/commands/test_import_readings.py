@@ -86,12 +86,6 @@ def test_a_mistake_ends_with_one_line_and_status_2(file):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_a_file_the_example_is_named():
-    done = run()
-    assert done.exit_code == 2
-    assert "murmurate readings import --example ." in done.output
-
-
 @pytest.mark.slow
 def test_the_made_file_imports_to_what_was_simulated(tmp_path):
     options = FileOptions(interval_s=1800, time_zone=SAMPLE_ZONE)

@@ -6,8 +6,8 @@ import pytest
 from tests.support.sample_logs import OTHER, PLAN, ShardLog, check_log, log
 from tests.support.web_server import web_server
 
-from murmurate.commands.log_source import open_log_source
 from murmurate.errors import MurmurateError
+from murmurate.operations.log_source import open_log_source
 
 
 def write_site(folder, *shards):

@@ -18,9 +18,9 @@ from tests.support.sample_logs import OLD
 from typer.testing import CliRunner
 
 from murmurate.cli import app
-from murmurate.commands.log_files import FolderWriter, document_name, tile_name
-from murmurate.commands.log_forecast import LogOptions, forecast_from_log
+from murmurate.commands.forecast import make_forecast
 from murmurate.errors import MurmurateError
+from murmurate.operations.log_files import FolderWriter, document_name, tile_name
 from murmurate.planning.plan import make_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.public_forecast import ConsentedSample, PublicForecast
@@ -89,7 +89,7 @@ def test_a_log_gives_the_forecast_of_the_demand_behind_it_with_the_command_of_th
     assert status == 0
     assert "854 of its 864 intervals have a noised demand: 36 days" in shown
     assert re.search(r"The noise alone is [\d.]+ %, as the plan states", shown)
-    assert re.search(r"So it was [\d.]+ % off beside the demand|The noise hides the error", shown)
+    assert re.search(r"So it was [\d.]+ % off the demand itself|The noise hides the error", shown)
     assert "elasticity = 0.1 reference_price = " in shown
     assert "first key of the log was trusted" in shown
     made = read_forecast(here)
@@ -178,7 +178,7 @@ def test_what_cannot_be_used_is_refused_with_what_to_do(here, prepare, options, 
 def test_what_is_no_log_is_refused(here):
     (here / "log.jsonl").write_text("no log\n", encoding="utf-8")
     with pytest.raises(MurmurateError, match="is no public log"):
-        forecast_from_log(LogOptions(source="log.jsonl", zone="harbour"), None, None)
+        make_forecast(log="log.jsonl", zone="harbour")
 
 
 def test_a_zone_must_be_named(here):

@@ -26,7 +26,7 @@ MISTAKES = [
     Mistake("murmurate audit plan.json --days ten", "'--days'", "valid integer"),
     Mistake("murmurate readings ingest late.csv", "Missing option '--landing'", HELP),
     # zone files
-    Mistake("murmurate plan", "a zone file is needed", "murmurate plan --example > zone.toml"),
+    Mistake("murmurate plan", "the zone file is missing", "murmurate plan --example > zone.toml"),
     Mistake("murmurate plan gone.toml", "gone.toml", NO_FILE),
     Mistake("murmurate plan folder", "is a directory", HELP),
     Mistake("murmurate plan utf16-right.toml", "utf16-right.toml is UTF-16", AS_UTF_8),
@@ -81,7 +81,7 @@ MISTAKES = [
     Mistake("murmurate habits letters.csv --epsilon 1", "not a Parquet file", "murmurate readings import letters.csv"),
     Mistake("murmurate habits day.parquet --epsilon 1", "households is 3", "must be 162 or more"),
     # import, ingest, aggregate
-    Mistake("murmurate readings import", "a file is needed", "murmurate readings import --example ."),
+    Mistake("murmurate readings import", "the file is missing", "murmurate readings import --example ."),
     Mistake("murmurate readings import import.csv", "times is without an offset", "--timezone Europe/Zurich"),
     Mistake(
         "murmurate readings import import.csv --timezone UTC --out short",

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from murmurate.commands.plan import make_plan_report
-from murmurate.commands.zone_inputs import read_meter_summary
 from murmurate.errors import MeterError
+from murmurate.operations.plan_files import read_meter_summary
 from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.plan import load_plan, make_plan, prove_plan
 from murmurate.planning.plan_prediction import forecast_errors

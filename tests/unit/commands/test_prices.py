@@ -1,16 +1,16 @@
 """`murmurate prices` on copies of a log: what it shows is verified, by the zone's clock, with the cheapest hours."""
 
 import json
-from datetime import date
+from datetime import UTC, datetime
 
 import pytest
 from tests.support.sample_logs import FIRST, OLD, OTHER, PLAN, UNKNOWN_SIGNER, edit_rows, log
 
-from murmurate.commands.prices import EXPECTED, PriceOptions, ShownPrice, find_cheapest, show_prices
+from murmurate.commands.prices import EXPECTED, ShownPrice, find_cheapest, show_prices
 from murmurate.errors import MurmurateError
 
 HOUR_S, LEAD = 3600, 2
-DAY = date(2024, 10, 4)  # on which the log begins, in UTC: interval 480,000 is its hour 0
+DAY = datetime(2024, 10, 4, tzinfo=UTC)  # on which the log begins, in UTC: interval 480,000 is its hour 0
 
 
 def copy_of(shard, path, zone="harbour"):
@@ -26,7 +26,7 @@ def source(tmp_path):
 
 
 def shown(capsys, source, **options):
-    show_prices(source, PriceOptions(zone="harbour", **options))
+    show_prices(source, zone="harbour", **options)
     return capsys.readouterr().out
 
 
@@ -63,20 +63,20 @@ def test_the_clock_of_another_place_shows_its_own_day(source, capsys):
     printed = shown(capsys, source, day=DAY, time_zone="Asia/Kolkata")
     assert printed.splitlines()[1].startswith("07:30")
     with pytest.raises(MurmurateError, match="without a price on 2024-10-02"):
-        shown(capsys, source, day=date(2024, 10, 2))
+        shown(capsys, source, day=datetime(2024, 10, 2, tzinfo=UTC))
 
 
 def test_a_log_that_is_not_right_shows_no_price(tmp_path, capsys):
     made = log()
     cheaper = edit_rows(made.tiles[3], made.table_of(made.tiles[3]), lambda rows: rows["price_ticks"].fill(1), OLD)
     with pytest.raises(MurmurateError, match="not right"):
-        show_prices(copy_of(made.cut(4).add(cheaper), tmp_path / "two.jsonl"), PriceOptions(zone="harbour", day=DAY))
+        show_prices(copy_of(made.cut(4).add(cheaper), tmp_path / "two.jsonl"), zone="harbour", day=DAY)
     assert capsys.readouterr().out == ""
     source = copy_of(made, tmp_path / "log.jsonl")
     with pytest.raises(MurmurateError, match="not the key you expect"):
-        show_prices(source, PriceOptions(zone="harbour", day=DAY, key=UNKNOWN_SIGNER.public_key))
+        show_prices(source, zone="harbour", day=DAY, key=UNKNOWN_SIGNER.public_key)
     with pytest.raises(MurmurateError, match="name the zone"):
-        show_prices(source, PriceOptions())
+        show_prices(source)
 
 
 def test_the_cheapest_hours_are_those_of_the_lowest_mean():

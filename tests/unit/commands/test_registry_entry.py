@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.commands.registry_entry import format_registry_entry, main_promise, write_registry_entry
+from murmurate.operations.registry_entry import format_registry_entry, main_promise, write_registry_entry
 from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.zone import LearnedHabits
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone

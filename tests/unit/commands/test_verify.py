@@ -21,10 +21,10 @@ from tests.support.sample_logs import (
     write_tar,
 )
 
-from murmurate.commands.log_files import FolderWriter, read_folder, tile_name
-from murmurate.commands.log_source import open_log_source
 from murmurate.commands.verify import verify_logs
 from murmurate.errors import MurmurateError
+from murmurate.operations.log_files import FolderWriter, read_folder, tile_name
+from murmurate.operations.log_source import open_log_source
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_an_epsilon_that_proves_nothing_is_no_number():
 def test_the_report_is_written_for_people_programs_and_eyes(tmp_path, capsys):
     path = tmp_path / "plan.json"
     path.write_text(plan(habits='["resident", "retired"]').to_json(), encoding="utf-8")
-    assert audit_plan(path, tmp_path / "out", 30, 20_000)
+    assert audit_plan(path, tmp_path / "out", 30, 20_000) == 0
     out = capsys.readouterr().out
     table = out[out.index("attack ") : out.index("\n- ")]
     assert max(map(len, table.splitlines())) <= 80

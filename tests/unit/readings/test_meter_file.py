@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurate.commands.zone_inputs import read_meter_summary
 from murmurate.errors import MeterError
+from murmurate.operations.plan_files import read_meter_summary
 from murmurate.planning.household_bounds import MeterSummary, round_household_count
 from murmurate.service.landing.meter_table import read_households_by_zone
 

@@ -88,7 +88,14 @@ def open_tar_writer(file: IO[bytes]) -> Iterator[TarWriter]:
 
 def read_folder(folder: Path) -> Iterator[LogItem]:
     """Yield the files of a copy: documents, then the tiles of each shard in order."""
-    for path in [*sorted(folder.glob("documents/*")), *sorted(folder.glob("tiles/*/*"), key=_tile_order)]:
+
+    def tile_order(path: Path) -> tuple[str, bool, int, str]:
+        """By shard and number, with or without leading zeros; after them any other file."""
+        digits = path.stem.partition("-")[0]
+        is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
+        return path.parent.name, not is_number, int(digits) if is_number else 0, path.name
+
+    for path in [*sorted(folder.glob("documents/*")), *sorted(folder.glob("tiles/*/*"), key=tile_order)]:
         if path.name.startswith(".") or not path.is_file():  # one that is being written
             continue
         if path.suffix == ".tar":
@@ -100,20 +107,13 @@ def read_folder(folder: Path) -> Iterator[LogItem]:
         yield LogItem(path.relative_to(folder).as_posix(), path.read_bytes())
 
 
-def _tile_order(path: Path) -> tuple[str, bool, int, str]:
-    """By shard and number, whether or not the number is filled up with zeros; then whatever else is there."""
-    digits = path.stem.partition("-")[0]
-    is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
-    return path.parent.name, not is_number, int(digits) if is_number else 0, path.name
-
-
 def is_tar(beginning: bytes) -> bool:
     """Whether a file with these first bytes is a tar archive."""
     return beginning[257:262] == b"ustar"
 
 
 def read_tar(source: str, stream: IO[bytes]) -> Iterator[LogItem]:
-    """Yield the files of a copy in a tar archive. Damage is an item that cannot be read, and the rest goes on."""
+    """Yield the files of a copy in a tar archive. Damage is an item that cannot be read; the rest follows."""
     position, in_damage = 0, False
     while block := stream.read(TAR_BLOCK_BYTES):
         at, position = position, position + len(block)
@@ -136,6 +136,6 @@ def read_tar(source: str, stream: IO[bytes]) -> Iterator[LogItem]:
 
 
 def is_log_file(name: str) -> bool:
-    """Whether a file of an archive belongs to the log, in whatever folder it was packed."""
+    """Whether a file of an archive belongs to the log, in any folder."""
     parts = PurePosixPath(name).parts
     return parts[-2:-1] == ("documents",) or parts[-3:-2] == ("tiles",)

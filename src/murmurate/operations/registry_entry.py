@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from murmurate import __version__
+from murmurate.operations.console import stderr, stdout
 from murmurate.planning.plan import Plan
 from murmurate.planning.promise_text import describe_promises
 from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
@@ -40,7 +40,7 @@ def write_registry_entry(plan: Plan, path: Path, *, as_json: bool = False) -> No
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
     open_lines = text.count("# fill in")
-    console = Console(stderr=as_json, highlight=False, soft_wrap=True, markup=False)
+    console = stderr if as_json else stdout
     console.print(f"Entry for the OpenDP deployments registry written to {path}. {open_lines} lines say # fill in.")
 
 
@@ -68,7 +68,7 @@ def format_registry_entry(plan: Plan) -> str:
     priced_demand = "the noised demand"
     if plan.prediction is not None:
         priced_demand = "the demand that is predicted from a public forecast and all noised demands so far"
-    template = files("murmurate.commands").joinpath("registry_entry.yaml.template").read_text(encoding="utf-8")
+    template = files("murmurate.operations").joinpath("registry_entry.yaml.template").read_text(encoding="utf-8")
     text = template.format(
         **_promise_values(promise, zone),
         zone=zone,

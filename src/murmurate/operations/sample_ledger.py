@@ -14,6 +14,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
+from rich.console import Console
+
 from murmurate.errors import PrivacyError
 from murmurate.units import parse_fraction
 
@@ -26,9 +28,14 @@ class SampleSpending(NamedTuple):
     epsilon: Fraction
     runs: int
 
-    def __str__(self) -> str:
+    def print(self, epsilon: Fraction, console: Console, effect: str = "") -> None:
+        """Print what this run has spent and, if it is known, what its noise does; then what all runs have spent."""
+        console.print(
+            f"Spent epsilon {epsilon} of each of these households (pure, for any data of the others). "
+            f"{effect}A second run on the same sample draws new noise and spends as much again: keep the file."
+        )
         runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
-        return f"This sample has spent epsilon {self.epsilon} in {runs}, this one included."
+        console.print(f"This sample has spent epsilon {self.epsilon} in {runs}, this one included.")
 
 
 def ledger_path(sample: Path) -> Path:
