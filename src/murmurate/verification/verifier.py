@@ -217,14 +217,15 @@ class _LogCheck:
     def _enter_table(self, chain: Chain, tile: Tile, table: ZoneTable, source: str, *, in_tiles: bool) -> None:
         """Prove the plans of a zone table, compare the table with them, and begin to count the rows under it."""
         context, header, is_chosen = self._context, tile.header, self._context.is_chosen
-        rows = [row for row in table.rows if is_chosen(row.zone)]
+        chosen = [at for at, row in enumerate(table.rows) if is_chosen(row.zone)]
+        rows = [table.rows[at] for at in chosen]
         zone_of_plan = {row.plan: row.zone for row in reversed(rows)}
         proven = {plan: context.prove_plan(header, plan, zone, source) for plan, zone in reversed(zone_of_plan.items())}
         self._terms[chain] = RowTerms(table.zones, [proven.get(row.plan) for row in table.rows])
         if in_tiles:
             self._tallies[chain].begin([], 0)
             return
-        summaries = [(at, context.report.zone_summary(row.zone)) for at, row in enumerate(table.rows) if row in rows]
+        summaries = [(at, context.report.zone_summary(table.rows[at].zone)) for at in chosen]
         self._tallies[chain].begin(summaries, len(table))
         for at, summary in summaries:
             summary.add_terms(key=header.key, plan=table.rows[at].plan, interval_s=header.interval_s)
