@@ -76,11 +76,6 @@ class MeterAttributes(NamedTuple):
     kind: IntArray  # [meter] position in `kinds`
     kinds: tuple[str, ...]  # the first is "": not said
 
-    def to_table(self) -> pa.Table:
-        """As `described` reads it."""
-        kind = pa.DictionaryArray.from_arrays(pa.array(self.kind, pa.int32()), pa.array(self.kinds, pa.string()))
-        return pa.table({"meter": self.number, "protected": self.protected, "kind": kind})
-
 
 def read_attributes(table: pa.Table) -> MeterAttributes:
     """From a table in the order of the meters' numbers: the operator's, or one that was kept."""
@@ -329,7 +324,10 @@ def _write_table(
     contents |= {"bounds": [each.bounds for each in households], "households": [each.number for each in households]}
     sink = pa.BufferOutputStream()
     packed = {"meter": "DELTA_BINARY_PACKED"}
-    pq.write_table(attributes.to_table(), sink, use_dictionary=["kind"], column_encoding=packed)
+    names = pa.array(attributes.kinds, pa.string())
+    kind = pa.DictionaryArray.from_arrays(pa.array(attributes.kind, pa.int32()), names)
+    kept = pa.table({"meter": attributes.number, "protected": attributes.protected, "kind": kind})
+    pq.write_table(kept, sink, use_dictionary=["kind"], column_encoding=packed)
     durable.write_file(part / _HOUSEHOLDS_FILE, memoryview(sink.getvalue()))
     durable.write_file(part / _CONTENTS_FILE, json.dumps(contents).encode())
     return part

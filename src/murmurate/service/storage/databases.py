@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from murmurate.errors import MurmurateError
 from murmurate.service.storage.migrate import check_origin
-from murmurate.service.storage.server_checks import StoreName, can_everyone_create, check_server
+from murmurate.service.storage.server_checks import StoreName, check_server
 from murmurate.service.storage.session import connect
 
 CREATE_DATABASES_SQL = """\
@@ -64,26 +64,6 @@ _FAILURES = {
     "57014": "a statement took too long; run the command again when the server is less busy",
 }
 _FAILING_OTHERWISE = "nothing is half done: see the server's own log, then run the command again"
-
-
-def connection_remedy(error: psycopg.Error, source: str) -> str:
-    """Return why there is no connection, and what to do. `source` names where the connection string comes from."""
-    text = str(error)
-    what = "role" if 'role "' in text else "database"
-    reason = next(reason for marker, reason in _CONNECTION_REASONS if marker in text)
-    return reason.format(source=source, what=what, sql=CREATE_DATABASES_SQL)
-
-
-def syntax_remedy(source: str) -> str:
-    """Return how a connection string is written."""
-    return f"write {source} as postgresql://role:password@host:5432/name; {_ESCAPES}"
-
-
-def failure_remedy(error: psycopg.Error) -> str:
-    """Return what to do about a statement that failed. The server's words are left out: they might quote a row."""
-    if error.sqlstate is None:
-        return f"the connection broke; {_FAILING_OTHERWISE}"
-    return _FAILURES.get(error.sqlstate, f"it reports error {error.sqlstate}; {_FAILING_OTHERWISE}")
 
 
 # Servers that were copied from one image have the same identifier; they were not started in the same microsecond.
@@ -141,7 +121,10 @@ class Database:
                 check_origin(connection, self.store)
                 row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (_MARKER_TABLES[self.store],)).fetchone()
         except psycopg.Error as error:
-            allowed = connection_remedy(error, self.source)
+            text = str(error)
+            reason = next(reason for marker, reason in _CONNECTION_REASONS if marker in text)
+            what = "role" if 'role "' in text else "database"
+            allowed = reason.format(source=self.source, what=what, sql=CREATE_DATABASES_SQL)
             raise DatabaseUnreachableError(f"the {self.store} database", "out of reach", allowed) from None
         if prepared and row != (True,):
             allowed = "has none of our tables yet; murmurate zone open plan.json prepares it"
@@ -152,7 +135,7 @@ class Database:
         try:
             conninfo_to_dict(self.dsn)
         except psycopg.ProgrammingError:
-            allowed = syntax_remedy(self.source)
+            allowed = f"write {self.source} as postgresql://role:password@host:5432/name; {_ESCAPES}"
             raise MurmurateError(f"the {self.store} database", "named by no connection string", allowed) from None
 
     def identity(self) -> tuple[object, ...]:
@@ -162,17 +145,21 @@ class Database:
 
     def can_everyone_create(self) -> bool:
         """Return whether every role may create objects in its schema public. Its owner may not be able to change it."""
+        query = "SELECT has_schema_privilege('public', 'public', 'CREATE') WHERE to_regnamespace('public') IS NOT NULL"
         with connect(self.dsn) as connection:
-            return can_everyone_create(connection)
+            return connection.execute(query).fetchone() == (True,)
 
 
 @contextmanager
 def mask_database_errors() -> Iterator[None]:
-    """A database that fails in the middle of a command: its name, never its words, which might quote a row."""
+    """A database that fails in the middle of a command: what to do, never its words, which might quote a row."""
     try:
         yield
     except psycopg.Error as error:
-        raise MurmurateError("a database", "failing", failure_remedy(error)) from None
+        remedy = _FAILURES.get(error.sqlstate or "", f"it reports error {error.sqlstate}; {_FAILING_OTHERWISE}")
+        if error.sqlstate is None:
+            remedy = f"the connection broke; {_FAILING_OTHERWISE}"
+        raise MurmurateError("a database", "failing", remedy) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

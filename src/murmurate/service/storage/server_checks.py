@@ -1,4 +1,4 @@
-"""What a PostgreSQL server must be, and must not do: its version, what it writes to its log, who may create objects."""
+"""What a PostgreSQL server must be, and must not do: its version, and what it writes to its log."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ _LOGGED_PARAMETERS = """
         CASE WHEN coalesce(current_setting('pgaudit.log_parameter', true), 'off') <> 'off'
             THEN 'pgaudit.log_parameter = off' END
     ], NULL)"""
-_WRITABLE_BY_ALL = """
-    SELECT has_schema_privilege('public', 'public', 'CREATE') WHERE to_regnamespace('public') IS NOT NULL"""
 
 
 def check_server(connection: Connection[Any], store: StoreName) -> None:
@@ -54,11 +52,6 @@ def hide_parameters(connection: Connection[Any]) -> None:
     """Keep the parameters of this session out of the server's log, as far as its role may."""
     connection.execute(_SET_WHERE_ALLOWED, (list(_SECRET_PARAMETERS), list(_SECRET_PARAMETERS.values())))
     connection.commit()
-
-
-def can_everyone_create(connection: Connection[Any]) -> bool:
-    """Return whether every role may create objects in schema public."""
-    return connection.execute(_WRITABLE_BY_ALL).fetchone() == (True,)
 
 
 def read_database_bytes(connection: Connection[Any]) -> int:

@@ -113,8 +113,13 @@ class PublisherContext:
         if self.keys is not None:
             self.keyring = load_keyring(self.keys)
 
-    def make_publisher(self) -> Publisher:
-        """A publisher that draws noise, signs tiles and appends them to the log."""
+    def publish(
+        self, desired: Mapping[str, DesiredState], timeout_s: float = PUBLISH_TIMEOUT_S
+    ) -> tuple[Outcome, set[str]]:
+        """Draw noise, sign tiles and append them to the log, until the shards are in their desired states.
+
+        Returns the outcome and the names of the errors on the way.
+        """
         signers = ReloadingSigners(self.keyring, self.keys)
         writer = TileWriter(terms_for_plan=self.state.terms_for_plan, signers=signers, noise=SystemNoise())
 
@@ -123,20 +128,15 @@ class PublisherContext:
             report_progress()
             self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())})
 
-        return Publisher(
+        publisher = Publisher(
             state=self.state,
             log=self.log,
             write_tiles=writer.write_tiles,
             wait_for_slot=ReleaseSlotClock(release_slot_s=self.release_slot_s).wait_for_slot,
             load_plans=load_plans,
         )
-
-    def publish(
-        self, desired: Mapping[str, DesiredState], timeout_s: float = PUBLISH_TIMEOUT_S
-    ) -> tuple[Outcome, set[str]]:
-        """Bring the shards to their desired states. Returns the outcome and the names of the errors on the way."""
         failed: set[str] = set()
-        return self.make_publisher().publish(desired, timeout_s=timeout_s, on_failure=failed.add), failed
+        return publisher.publish(desired, timeout_s=timeout_s, on_failure=failed.add), failed
 
     def explain_unfinished(self, desired: Mapping[str, DesiredState], outcome: Outcome) -> dict[str, str]:
         """Why the log has not taken a release, if its clock is the reason: by it an interval is not over."""
