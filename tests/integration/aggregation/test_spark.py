@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.spark_cluster import TIMEOUT_S, shared
+from tests.support.spark_cluster import TIMEOUT_S
 
 from murmurate.aggregation import Tally
 from murmurate.errors import ReadingError
@@ -32,16 +32,6 @@ ZONES = ("harbour", "hill", "mill")
 INT64 = st.integers(-(2**63), 2**63 - 1)
 HEAVY = ["cryptography", "dp_accounting", "matplotlib", "opendp", "pandas"]
 HEAVY += ["psycopg", "pyspark", "rich", "scipy", "typer"]
-
-
-@pytest.fixture(scope="session")
-def it(pytestconfig):
-    return shared(pytestconfig.add_cleanup)[0]
-
-
-@pytest.fixture(scope="session")
-def spark(pytestconfig):
-    return shared(pytestconfig.add_cleanup)[1]
 
 
 class SampleLanding:

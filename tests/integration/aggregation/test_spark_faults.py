@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.spark_cluster import TIMEOUT_S, shared
+from tests.support.spark_cluster import TIMEOUT_S
 from tests.support.waiting import wait_until
 
 from murmurate.errors import MeterError
@@ -27,16 +27,6 @@ SPAN = "2025-06-15T12:00Z/2025-06-15T12:30Z"
 SHARDS, SHARD_METERS = 16, 4096
 READINGS = 200_000  # in a file: many for each meter, of which the largest counts
 COPIES = 4  # of each file: enough that a job can be hit while it runs
-
-
-@pytest.fixture(scope="session")
-def it(pytestconfig):
-    return shared(pytestconfig.add_cleanup)[0]
-
-
-@pytest.fixture(scope="session")
-def spark(pytestconfig):
-    return shared(pytestconfig.add_cleanup)[1]
 
 
 class SampleLanding:

@@ -1,4 +1,4 @@
-"""Bodies that are parsed in a process of their own: the same result, bounded memory, and none ends the service."""
+"""Bodies that are parsed in separate processes: the same result, bounded memory, and none ends the service."""
 
 import os
 import resource

@@ -14,7 +14,7 @@ class Claims:
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
-    """Writes the table with so many meters of a zone, and returns how many ingest knows then."""
+    """Write the table with this many meters of a zone, and return how many ingest knows then."""
     monkeypatch.setattr(ingestor_module, "RELOAD_CHECK_S", 0.0)
     source = tmp_path / "meters.csv"
     ingestor = None

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.sample_landings import METERS, Meter, bounds_by_hand, in_households, meter_csv, meter_rows
+from tests.support.sample_landings import Meter, bounds_by_hand, in_households, meter_csv, meter_rows
 
 from murmurate.errors import MeterError
 from murmurate.service.landing.layout import Landing
@@ -141,10 +141,3 @@ def test_a_table_that_was_pinned_without_bounds_is_not_known_until_it_is_pinned_
     load_table.cache_clear()
     assert load_table(table.folder).bounds is None
     assert pin_table(landing, tmp_path / "meters.csv").bounds == table.bounds
-
-
-def test_bounds_stand_in_the_pinned_table_and_need_no_reading(tmp_path, landing):
-    table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
-    assert dict(zip(table.zones, table.bounds, strict=True)) == {
-        zone: bounds_by_hand([meter for meter in METERS if meter.zone == zone]) for zone in table.zones
-    }

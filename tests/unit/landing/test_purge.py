@@ -78,13 +78,6 @@ def test_intervals_from_the_limit_on_stay_as_they_are(sample_landing):
         assert demand_of(landing, table, start_s) == by_hand(METERS, HONEST)
 
 
-def test_an_interval_is_kept_until_its_begin_is_before_the_limit(sample_landing):
-    landing, _ = sample_landing
-    assert purge_intervals(landing, STARTS_S[0]) == 0
-    assert purge_intervals(landing, STARTS_S[0] + 1) == 1
-    assert landing.list_intervals()[0] == STARTS_S[1:]
-
-
 def test_nothing_of_a_reading_stays(sample_landing):
     """Neither a file nor the digest of one, from which a guessed reading could be confirmed."""
     landing, _ = sample_landing
