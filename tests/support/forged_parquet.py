@@ -55,7 +55,7 @@ def _zeros(prefix: bytes, count: int) -> bytes:
 
 
 def forged_parquet(name_mib: int) -> bytes:
-    """One reading of a meter whose name has so many MiB."""
+    """One reading of a meter whose name has this many MiB."""
     size = name_mib * 2**20
     columns = [
         (b"meter_id", _BYTE_ARRAY, _UTF8, size + 4, _zeros(size.to_bytes(4, "little"), size)),

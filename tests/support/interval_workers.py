@@ -99,6 +99,16 @@ class WorkerSetup:
         self.clock.now_s = FIRST_S + (number + 1) * STEP_S + after_s
         self.worker.run_once()
 
+    def release(self, *numbers: int) -> None:
+        """Have every home report these intervals, and run the worker at the deadline of each."""
+        for number in numbers:
+            self.report(number)
+            self.at(number, GRACE_S)
+
+    def events(self) -> list[str]:
+        """The events that were logged."""
+        return [event for event, _ in self.logged]
+
     def kinds(self) -> list[str]:
         return [kind for _, kind in released_kinds(self.log_dsn, "harbour")]
 

@@ -82,7 +82,7 @@ class MqttZone:
         assert wait_until(holds, pause_s=0.02), (self.ingestor.counts, self.logged)
 
     def let_fences_return(self, consumer: MqttConsumer) -> None:
-        """Move the clock to where it is, from so long ago that points without a time count."""
+        """Move the clock to where it is, from so far back that points without a time count."""
         now_s, fence = self.now_s, consumer.fence
         steps = int(fence.settle_s / fence.tolerance_s * 2)
         for step in range(steps, -1, -1):

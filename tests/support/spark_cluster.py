@@ -136,7 +136,7 @@ class Cluster:
             self.url = address[1]
 
     def add_workers(self, count: int = 1) -> None:
-        """More workers, in processes of their own, until the master knows each of them."""
+        """Start more workers, and wait until the master knows each of them."""
         arguments = ("--cores", self.cores, "--memory", self.memory, self.url)
         for number in range(self.started, self.started + count):
             worker = self._daemon(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *arguments)

@@ -1,6 +1,6 @@
 """Bare numbers of registers that waited somewhere: no energy is stored for an interval in which it was not drawn.
 
-A real broker, a real state, and a consumer in a process of its own, which is ended, stopped and cut off. Ten meters
+A real broker, a real state, and a consumer in another process, which is ended, stopped and cut off. Ten meters
 send a bare number each minute of the clock.
 """
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from tests.support.ingest_server import HARBOUR, QUAY, lines, reading, run_ingest_server
+from tests.support.waiting import wait_until
 
 from murmurate.service import auth
 from murmurate.service.auth import ApiClient, AuthError, AuthStore, TokenCache
@@ -33,31 +34,30 @@ def post_at_once(door, token, bodies):
         return list(clients.map(post, bodies))
 
 
-def await_waiting(door, requests):
-    """Wait until so many requests wait for a commit."""
-    end = time.monotonic() + 60
-    while len(door.ingestor()._commits._waiting) < requests:
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def test_requests_that_come_together_are_stored_together_each_with_its_own_receipt(door, monkeypatch):
-    """The first is stored alone; a broken one fails alone."""
-    first, may_go, real = threading.Event(), threading.Event(), append.append_readings
+@pytest.fixture
+def held_disk(monkeypatch):
+    """Two events: something is being stored; it may be."""
+    begun, may_go, real = threading.Event(), threading.Event(), append.append_readings
 
     def slow(*what):
-        first.set()
+        begun.set()
         assert may_go.wait(60)
         return real(*what)
 
     monkeypatch.setattr(append, "append_readings", slow)
+    return begun, may_go
+
+
+def test_requests_that_come_together_are_stored_together_each_with_its_own_receipt(door, held_disk):
+    """The first is stored alone; a broken one fails alone."""
+    first, may_go = held_disk
     token = door.bearer("north")
     bodies = [lines([reading(meter), reading(QUAY[meter])]) for meter in range(1, CLIENTS)] + [b"broken"]
     with ThreadPoolExecutor(2) as senders:
         begun = senders.submit(post_at_once, door, token, [lines([reading(0)])])
         assert first.wait(60)
         rest = senders.submit(post_at_once, door, token, bodies)
-        await_waiting(door, CLIENTS - 1)
+        assert wait_until(lambda: len(door.ingestor()._commits._waiting) >= CLIENTS - 1)
         assert not rest.done()
         assert door.ingestor.counts["accepted"] == 0, "nothing is acknowledged before it is on disk"
         may_go.set()
@@ -70,15 +70,8 @@ def test_requests_that_come_together_are_stored_together_each_with_its_own_recei
     assert door.counted().reported.tolist() == [CLIENTS, 0]
 
 
-def test_when_too_many_bodies_are_on_their_way_a_client_is_told_to_come_again(door, monkeypatch):
-    begun, may_go, real = threading.Event(), threading.Event(), append.append_readings
-
-    def slow(*what):
-        begun.set()
-        assert may_go.wait(60)
-        return real(*what)
-
-    monkeypatch.setattr(append, "append_readings", slow)
+def test_when_too_many_bodies_are_on_their_way_a_client_is_told_to_come_again(door, held_disk):
+    begun, may_go = held_disk
     door.api.max_bytes_in_flight = 10
     token = door.bearer("north")
     with ThreadPoolExecutor(1) as sender:

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from secrets import token_hex
-
 import psycopg
 import pytest
-from tests.support.databases import SERVER
 from tests.support.postgres_stores import SHARDS, ZONES
 from tests.support.sample_shards import FIRST
 
 CONFIDENTIAL = ("confidential.demand", "confidential.register", "confidential.seen", "access.client", "access.token")
-CURATORS = (
-    "curator.document",
-    "curator.shard",
-    "curator.zone",
-    "curator.tile",
-    "curator.heartbeat",
-    "curator.aggregation_attempt",
-)
-
-
-@pytest.fixture
-def plain_role():
-    """A role with a login and no other right."""
-    name = f"plain_role_{token_hex(4)}"
-    with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {name} LOGIN")
-        yield name
-        connection.execute(f"DROP ROLE {name}")
+CURATORS = [f"curator.{table}" for table in ("document", "shard", "zone", "tile", "heartbeat", "aggregation_attempt")]
 
 
 def as_role(dsn, name):
@@ -36,14 +16,14 @@ def as_role(dsn, name):
 
 
 @pytest.mark.parametrize("table", [*CONFIDENTIAL, *CURATORS])
-def test_nobody_but_the_curator_reads_the_state(stores, plain_role, table):
-    with as_role(stores.state_dsn, plain_role) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+def test_nobody_but_the_curator_reads_the_state(stores, stranger, table):
+    with as_role(stores.state_dsn, stranger) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute(f"SELECT * FROM {table}")  # noqa: S608
 
 
-def test_everybody_reads_the_log_and_nobody_writes_it(stores, plain_role):
+def test_everybody_reads_the_log_and_nobody_writes_it(stores, stranger):
     stores.publish(FIRST)
-    with as_role(stores.log_dsn, plain_role) as connection:
+    with as_role(stores.log_dsn, stranger) as connection:
         shards = {shard for (shard,) in connection.execute("SELECT shard FROM public_log.tile")}
         assert shards == set(SHARDS)
         zones = {zone for (zone,) in connection.execute("SELECT zone FROM public_log.claim")}

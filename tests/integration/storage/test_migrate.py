@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from secrets import token_hex
 
 import psycopg
 import pytest
-from tests.support.databases import SERVER, database
+from tests.support.databases import database
 
 from murmurate.errors import MurmurateError
 from murmurate.service.storage import migrate
@@ -16,16 +15,6 @@ from murmurate.service.storage.migrate import migrate_database, pending_migratio
 EARLIER_LOCK = 0x6D75726D
 NEXT = "9999_of_the_next_version.sql"
 BOTH = pytest.mark.parametrize("store", ["state", "log"])
-
-
-@pytest.fixture
-def stranger():
-    """A role with a login and no other right."""
-    name = f"stranger_{token_hex(4)}"
-    with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {name} LOGIN")
-        yield name
-        connection.execute(f"DROP ROLE {name}")
 
 
 def scripts_of_next_version(store, scripts=migrate._read_scripts):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from secrets import token_hex
-
 import psycopg
 import pytest
-from tests.support.databases import SERVER, database
+from tests.support.databases import database
 from tests.support.sample_shards import FIRST
 
 from murmurate.service.storage.databases import Database
@@ -20,16 +18,6 @@ BEGIN
     RETURN a::numeric OPERATOR(pg_catalog.<=) b;
 END $$;
 CREATE OPERATOR public.<= (LEFTARG = bigint, RIGHTARG = numeric, FUNCTION = public.trap)"""
-
-
-@pytest.fixture
-def stranger():
-    """A role with a login and no other right."""
-    name = f"stranger_{token_hex(4)}"
-    with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {name} LOGIN")
-        yield name
-        connection.execute(f"DROP ROLE {name}")
 
 
 def run(dsn, statement, **options):

@@ -12,6 +12,7 @@ import pytest
 from tests.support.databases import SERVER
 from tests.support.ingest_server import run_ingest_server
 from tests.support.postgres_cluster import clusters
+from tests.support.waiting import wait_until
 
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.session import MAX_WAITING_THREADS, POOL_TIMEOUT_S, Session, SessionPool
@@ -67,19 +68,15 @@ def test_threads_share_the_connections_and_never_open_more_than_allowed():
         counts, backends = zip(*threads.map(work, range(40)), strict=True)
     assert max(counts) == 4
     assert len(set(backends)) == 4
-    give_up = time.monotonic() + SLACK_S  # a server ends a closed connection's process in its own time
-    with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
-        while connection.execute(open_now, (name,)).fetchone() != (0,):
-            assert time.monotonic() < give_up
-            time.sleep(0.01)
+    with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:  # it ends processes in its own time
+        assert wait_until(lambda: connection.execute(open_now, (name,)).fetchone() == (0,))
 
 
 def test_a_full_pool_refuses_at_once_when_too_many_wait_already():
     with pool_of(f"{SERVER}/postgres", max_size=1) as pool, ThreadPoolExecutor(MAX_WAITING_THREADS + 1) as threads:
         with pool.transaction():
             waiting = [threads.submit(answer, pool) for _ in range(MAX_WAITING_THREADS)]
-            while len(pool._pool._waiting) < MAX_WAITING_THREADS:
-                time.sleep(0.01)
+            assert wait_until(lambda: len(pool._pool._waiting) == MAX_WAITING_THREADS, pause_s=0.01)
             begin = time.monotonic()
             with pytest.raises(psycopg.OperationalError):
                 answer(pool)

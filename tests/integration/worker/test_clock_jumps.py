@@ -17,19 +17,16 @@ def closed(setup):
 
 
 def test_a_machine_whose_clock_is_ahead_closes_nothing_too_early_and_loses_no_interval(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     worker_setup.clock.ahead_s = TEN_MINUTES_S
     worker_setup.at(0, GRACE_S + 20)
     assert closed(worker_setup) == [0]
     worker_setup.report(1)
     worker_setup.at(1, GRACE_S + 20)  # the clock of the state database is right, and known to a moment
     worker_setup.clock.ahead_s = 0
-    for number in (2, 3):
-        worker_setup.report(number)
-        worker_setup.at(number, GRACE_S)
+    worker_setup.release(2, 3)
     assert worker_setup.kinds() == ["measured"] * 4
-    events = [event for event, _ in worker_setup.logged]
+    events = worker_setup.events()
     assert events.count("clock ahead of the state database") == 1
     assert "clock agrees with the state database" in events
 
@@ -41,22 +38,19 @@ def test_how_far_the_clock_is_ahead_is_among_the_figures(worker_setup):
 
 
 def test_a_clock_that_is_back_for_a_while_loses_no_interval_that_is_still_in_time(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     worker_setup.report(1)
     worker_setup.clock.ahead_s = -TEN_MINUTES_S
     worker_setup.at(1, GRACE_S)
     assert worker_setup.kinds() == ["measured"]
     worker_setup.clock.ahead_s = 0
     worker_setup.at(1, GRACE_S + 75)
-    worker_setup.report(2)
-    worker_setup.at(2, GRACE_S)
+    worker_setup.release(2)
     assert worker_setup.kinds() == ["measured"] * 3
 
 
 def test_where_both_clocks_were_ahead_the_worker_goes_on_when_they_are_set_back(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     worker_setup.at(2, GRACE_S)  # both clocks agree, ten minutes ahead: two intervals are decided without a reading
     assert closed(worker_setup) == [0, 2]  # the one between came too late for a price, and was left open
     worker_setup.at(0, GRACE_S + 75)
@@ -66,7 +60,7 @@ def test_where_both_clocks_were_ahead_the_worker_goes_on_when_they_are_set_back(
         worker_setup.at(number, GRACE_S)
     assert worker_setup.kinds()[3:] == ["measured", "measured"]
     assert len(worker_setup.kinds()) == 5
-    assert "clock set back" in [event for event, _ in worker_setup.logged]
+    assert "clock set back" in worker_setup.events()
 
 
 def test_a_log_whose_clock_is_behind_is_named_as_the_cause(worker_setup):
@@ -79,11 +73,11 @@ def test_a_log_whose_clock_is_behind_is_named_as_the_cause(worker_setup):
     report = worker_setup.release_report()
     assert report["unfinished"] == 1
     assert "is behind: by it the interval is over in" in report["reasons"][LOG_CLOCK]
-    assert "the log's clock is behind" in [event for event, _ in worker_setup.logged]
-    assert "clock ahead of the log" in [event for event, _ in worker_setup.logged]
+    assert "the log's clock is behind" in worker_setup.events()
+    assert "clock ahead of the log" in worker_setup.events()
     assert abs(worker_setup.worker.figures.clock_difference_s["log"] - behind_s) < 60
     set_database_clock(worker_setup.log_dsn, 0)
     worker_setup.at(0, GRACE_S)
     assert worker_setup.kinds() == ["measured"]
     assert worker_setup.release_report()["reasons"] == {}
-    assert "clock agrees with the log" in [event for event, _ in worker_setup.logged]
+    assert "clock agrees with the log" in worker_setup.events()

@@ -47,23 +47,18 @@ def attention(setup):
     }
 
 
-def release(setup, number):
-    setup.report(number)
-    setup.at(number, GRACE_S)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_it_is_said_before_a_restart_with_its_cause_after_it_and_opening_again_mends_it(worker_setup, damage):
-    release(worker_setup, 0)
+    worker_setup.release(0)
     assert attention(worker_setup) == {}
     damage_plan(worker_setup, damage)
-    release(worker_setup, 1)
+    worker_setup.release(1)
     assert worker_setup.kinds() == ["measured"] * 2
     assert "murmurate zone open" in attention(worker_setup)["harbour"][0]
 
     worker_setup.worker = worker_setup.new_worker()  # as after a restart
-    release(worker_setup, 2)
+    worker_setup.release(2)
     assert worker_setup.kinds() == ["measured"] * 2 + ["withheld"]
     found = attention(worker_setup)
     assert found.keys() == {"harbour", "last price"}
@@ -73,7 +68,7 @@ def test_it_is_said_before_a_restart_with_its_cause_after_it_and_opening_again_m
 
     plan, keys = worker_setup.root / "plan.json", worker_setup.root / "keys"
     open_zones([plan], worker_setup.databases, keys, lead_intervals=2)
-    release(worker_setup, 3)
+    worker_setup.release(3)
     assert worker_setup.kinds()[3:] == ["measured"]
     assert attention(worker_setup) == {}
 

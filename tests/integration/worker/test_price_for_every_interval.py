@@ -42,7 +42,7 @@ def test_a_disk_that_is_full_for_three_seconds_at_the_deadline_costs_no_measurem
     worker_setup.at(0, GRACE_S + 3)
     assert worker_setup.kinds() == ["measured"]
     assert causes(worker_setup) == {}
-    assert [event for event, _ in worker_setup.logged].count("not aggregated yet") == 1
+    assert worker_setup.events().count("not aggregated yet") == 1
 
 
 def test_a_disk_that_stays_full_gives_the_forecast_before_the_price_is_due(worker_setup, monkeypatch):
@@ -53,8 +53,7 @@ def test_a_disk_that_stays_full_gives_the_forecast_before_the_price_is_due(worke
     assert worker_setup.kinds() == ["fallback"]
     assert causes(worker_setup) == {"disk": 1}
     disk.full = False
-    worker_setup.report(1)
-    worker_setup.at(1, GRACE_S)
+    worker_setup.release(1)
     assert worker_setup.kinds() == ["fallback", "measured"]
 
 
@@ -72,8 +71,7 @@ def test_any_error_in_aggregation_gives_the_forecast_on_the_same_beat(worker_set
         assert worker_setup.kinds() == ["fallback"] * (number + 1)
     assert causes(worker_setup) == {"other": 4, "disk": 1}
     assert "12345" not in str(worker_setup.logged)  # what an error of another library says may quote a reading
-    worker_setup.report(len(errors))
-    worker_setup.at(len(errors), GRACE_S)
+    worker_setup.release(len(errors))
     assert worker_setup.kinds()[-1] == "measured"
 
 
@@ -92,8 +90,7 @@ def test_readings_that_end_the_process_each_time_cost_a_measurement_and_no_price
         assert worker_setup.kinds() == []
         worker_setup.at(0, GRACE_S)
     assert worker_setup.kinds() == ["fallback"]
-    worker_setup.report(1)
-    worker_setup.at(1, GRACE_S)
+    worker_setup.release(1)
     assert worker_setup.kinds() == ["fallback", "measured"]
 
 
@@ -115,8 +112,7 @@ def test_attempts_of_several_workers_at_one_interval_add_up(worker_setup):
 def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worker_setup):
     """Each file of the landing's own folders in turn, emptied and made a stranger; retention goes on as well."""
     root, number, kinds = worker_setup.landing.root, 0, []
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     for folder in ("_closed", "_meters"):
         for path in sorted(each for each in (root / folder).rglob("*") if each.is_file()):
             for content in (b"", b'{"stranger": true}', b"PAR1 stranger PAR1"):
@@ -126,8 +122,7 @@ def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worke
                 worker_setup.worker = worker_setup.new_worker()
                 load_table.cache_clear()  # as after a restart
                 load_shard.cache_clear()
-                worker_setup.report(number)
-                worker_setup.at(number, GRACE_S)
+                worker_setup.release(number)
                 kinds = worker_setup.kinds()
                 assert len(kinds) == number + 1, path
                 if path.exists() and path.read_bytes() == content:
@@ -138,16 +133,14 @@ def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worke
 
 
 def test_stray_files_stop_neither_releases_nor_forgetting_and_are_named(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     strangers = ["_closed/notes.json", "_closed/odd/x.json", "_meters/notes", "_meters/old/households.parquet"]
     for stranger in strangers:
         path = worker_setup.landing.root / stranger
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
     (worker_setup.landing.root / os.fsdecode(b"_meters/\xff.txt")).write_text("a name that is not UTF-8")
-    worker_setup.report(1)
-    worker_setup.at(1, GRACE_S)
+    worker_setup.release(1)
     assert worker_setup.kinds() == ["measured", "measured"]
     assert "_meters/\\udcff.txt" in worker_setup.release_report()["warnings"]
     assert set(worker_setup.worker.figures.damage) - {"_meters/\\udcff.txt"} == {
@@ -166,9 +159,7 @@ def test_stray_files_stop_neither_releases_nor_forgetting_and_are_named(worker_s
 
 def test_each_damaged_closing_and_strange_folder_leaves_retention_as_it_is(worker_setup):
     """Readings, demand and claims go within an hour of their time, whatever lies beside them."""
-    for number in range(3):
-        worker_setup.report(number)
-        worker_setup.at(number, GRACE_S)
+    worker_setup.release(*range(3))
     closed = worker_setup.landing.root / "_closed"
     damaged, *_ = sorted(closed.glob("*.json"))
     damaged.write_text("{")
@@ -186,8 +177,7 @@ def test_a_layout_file_that_is_lost_is_written_again_so_that_the_next_start_find
     file = landing.root / "_layout.json"
     before = file.read_bytes()
     file.write_bytes(b"") if damage == "emptied" else file.unlink()
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     assert worker_setup.kinds() == ["measured"]
     assert file.read_bytes() == before
-    assert "layout of the landing restored" in [event for event, _ in worker_setup.logged]
+    assert "layout of the landing restored" in worker_setup.events()

@@ -7,13 +7,10 @@ from murmurate.service.keyring import add_signing_key, load_keyring
 
 
 def test_a_rotation_between_two_intervals_costs_no_price(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     keys = worker_setup.root / "keys"
     assert rotate_keys(worker_setup.state_dsn, worker_setup.log_dsn, keys) == 0
-    for number in (1, 2):
-        worker_setup.report(number)
-        worker_setup.at(number, GRACE_S)
+    worker_setup.release(1, 2)
     assert worker_setup.kinds() == ["measured"] * 3
     assert len(load_keyring(keys).signers) == 2
 
@@ -41,9 +38,8 @@ def test_a_damaged_key_beside_those_in_use_costs_no_price(worker_setup):
     (worker_setup.root / "keys" / "signing-002.key").write_text("no digits")
     worker_setup.at(0, GRACE_S)
     assert worker_setup.kinds() == ["measured"]
-    assert "keys not read" in [event for event, _ in worker_setup.logged]
+    assert "keys not read" in worker_setup.events()
     (worker_setup.root / "keys" / "signing-002.key").unlink()
     add_signing_key(worker_setup.root / "keys")
-    worker_setup.report(1)
-    worker_setup.at(1, GRACE_S)
+    worker_setup.release(1)
     assert worker_setup.kinds() == ["measured", "measured"]

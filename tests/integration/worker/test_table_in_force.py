@@ -14,56 +14,50 @@ def cause(setup):
     return None if problem is None else problem[0]
 
 
-def run(setup, *numbers):
-    for number in numbers:
-        setup.report(number)
-        setup.at(number, GRACE_S)
-
-
 def test_while_the_table_is_unreadable_the_one_before_is_in_force_also_after_a_restart(worker_setup):
-    run(worker_setup, 0)
+    worker_setup.release(0)
     (worker_setup.root / "meters.csv").write_text("meter,zone\n1,harbour\n")
-    run(worker_setup, 1)
+    worker_setup.release(1)
     assert cause(worker_setup) == "unreadable"
     (worker_setup.root / "meters.csv").unlink()
     worker_setup.worker = worker_setup.new_worker()
-    run(worker_setup, 2)
+    worker_setup.release(2)
     worker_setup.write_meters()
-    run(worker_setup, 3)
+    worker_setup.release(3)
     assert worker_setup.kinds() == ["measured"] * 4
     assert cause(worker_setup) is None
-    assert [event for event, _ in worker_setup.logged].count("meter table not in force") == 2
+    assert worker_setup.events().count("meter table not in force") == 2
 
 
 def test_a_table_that_loses_many_meters_waits_for_the_next_interval(worker_setup):
-    run(worker_setup, 0)
+    worker_setup.release(0)
     write_meters(worker_setup, int(0.6 * HOMES))  # half-written at the deadline
-    run(worker_setup, 1)
+    worker_setup.release(1)
     assert cause(worker_setup) == "loses meters"
     assert reported(worker_setup) == [HOMES, HOMES]
     worker_setup.write_meters()
-    run(worker_setup, 2)
+    worker_setup.release(2)
     assert cause(worker_setup) is None
     assert reported(worker_setup) == [HOMES] * 3
     write_meters(worker_setup, int(0.95 * HOMES))  # these homes have left
-    run(worker_setup, 3, 4)
+    worker_setup.release(3, 4)
     assert reported(worker_setup) == [HOMES] * 4 + [int(0.95 * HOMES)]
     assert worker_setup.kinds() == ["measured"] * 5
     assert cause(worker_setup) is None
 
 
 def test_a_table_that_loses_a_meter_in_a_hundred_is_in_force_at_once(worker_setup):
-    run(worker_setup, 0)
+    worker_setup.release(0)
     write_meters(worker_setup, HOMES - 8)
-    run(worker_setup, 1)
+    worker_setup.release(1)
     assert reported(worker_setup) == [HOMES, HOMES - 8]
 
 
 def test_a_zone_without_meters_is_said_in_log_and_report(worker_setup):
-    run(worker_setup, 0)
+    worker_setup.release(0)
     assert worker_setup.release_report()["zones_without_meters"] == 0
     write_meters(worker_setup, HOMES, zone="elsewhere")
-    run(worker_setup, 1, 2)
+    worker_setup.release(1, 2)
     assert worker_setup.kinds() == ["measured", "measured", "fallback"]
     said = [facts["zones"] for event, facts in worker_setup.logged if event == "zones without meters"]
     assert said == [["harbour"]]

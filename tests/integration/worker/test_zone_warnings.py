@@ -40,8 +40,7 @@ def test_a_grace_that_is_longer_than_the_lead_is_said_in_log_and_report(worker_s
 
 
 def test_a_right_number_of_homes_and_a_short_grace_are_not_warned_of(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     assert worker_setup.release_report()["zone_warnings"] == {}
     assert warn_of_household_counts({"a": 100, "b": 100, "d": 5}, {"a": 75, "b": 125, "c": 5, "d": 2}) == {}
     assert warn_of_household_counts({"a": 100, "b": 100}, {"a": 74, "b": 126}).keys() == {"a", "b"}
@@ -66,8 +65,7 @@ def test_the_grace_must_end_before_the_interval_that_pays_begins():
 
 
 def test_a_closed_zone_is_not_aggregated_released_or_warned_of_although_its_meters_stay_in_the_table(worker_setup):
-    worker_setup.report(0)
-    worker_setup.at(0, GRACE_S)
+    worker_setup.release(0)
     assert worker_setup.release_report()["share_reported"] == {"harbour": 1.0}
     close_zones(["harbour"], worker_setup.state_dsn, worker_setup.log_dsn, worker_setup.root / "keys")
     kinds = worker_setup.kinds()

@@ -1,0 +1,17 @@
+"""A role that owns nothing, for the tests of rights."""
+
+from secrets import token_hex
+
+import psycopg
+import pytest
+from tests.support.databases import SERVER
+
+
+@pytest.fixture
+def stranger():
+    """A role with a login and no other right."""
+    name = f"stranger_{token_hex(4)}"
+    with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN")
+        yield name
+        connection.execute(f"DROP ROLE {name}")
