@@ -107,11 +107,8 @@ def named(document):
     return {(path, method) for path, methods in document["paths"].items() for method in methods}
 
 
-def test_the_public_document_names_every_route_and_no_other(apis):
+def test_each_document_names_every_route_and_no_other(apis):
     assert named(PUBLIC) == served(apis.public_routes)
-
-
-def test_the_private_document_names_every_route_and_no_other(apis):
     assert named(PRIVATE) == served(apis.private_routes)
 
 

@@ -86,9 +86,3 @@ def test_history_and_verification_see_the_same(changed):
     lines = [json.loads(line) for line in client.get(f"/zones/{zone}/log.jsonl").text.splitlines()]
     measured = [line for line in lines if line.get("row") and line["tile"]["interval"] == first - LEAD]
     assert [line["row"]["price_ticks"] for line in measured] == [ticks[first]]
-
-
-def test_the_next_day_is_not_whole_and_so_not_there(changed):
-    zone, day, _, _, _, _, client = changed
-    after = (datetime.fromisoformat(day) + timedelta(days=1)).date().isoformat()
-    assert client.get(f"/zones/{zone}/days/{after}.json").status_code == 404

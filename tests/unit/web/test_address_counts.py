@@ -31,6 +31,7 @@ def test_one_network_of_ipv6_is_one_client_and_ipv4_is_the_same_over_ipv6():
     counts = AddressCounts(2)
     assert [counts.add(f"2001:db8::{n}") for n in (1, 2, 3)] == [1, 2, 3]
     assert counts.add("2001:db8:0:1::1") == 1
+    assert [counts.add(f"fe80::{n}%eth0") for n in (1, 2)] == [1, 2]
     assert [counts.add(address) for address in ("192.0.2.1", "::ffff:192.0.2.1")] == [1, 2]
 
 
