@@ -178,13 +178,12 @@ class HtmlPages:
                 self._opening_keys.clear()
             self._opening_keys[view.zone] = opening_key
         now_s = state.current_time()
-        at = view.interval_at(now_s)
-        oldest = at - longest_window(view.terms)
-        if max(view.row.since, oldest - 1) < view.shard.first:
-            view = replace(view, older_plans=await threads.run(state.archive.read_older_plans, view, oldest))
-        key = (make_page, view.zone, language.code)
+        at, key = view.interval_at(now_s), (make_page, view.zone, language.code)
         of, made_at, ready = self._page_cache.get(key, (None, 0, None))
         if ready is None or of is not view.shard or made_at != at:
+            oldest = at - longest_window(view.terms)
+            if max(view.row.since, oldest - 1) < view.shard.first:
+                view = replace(view, older_plans=await threads.run(state.archive.read_older_plans, view, oldest))
             page = await threads.run(make_page, view, now_s, state.settings.base_url, opening_key, language)
             ready = _html_response(page, state.clock.wall_at(view.start_s(at + 1)), language)
             if len(self._page_cache) >= _MAX_CACHED_PAGES:
