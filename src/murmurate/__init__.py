@@ -85,7 +85,7 @@ _NAMES_OF_MODULE = {
     "types": "Demand Meters Readings Release",
     "verification.verifier": "check_log",
 }
-_MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
+_MODULE_OF_NAME = {name: f"murmurate.{module}" for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Any:
         return import_module("murmurate.errors")
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'murmurate' has no attribute {name!r}")
-    value = getattr(import_module(f"murmurate.{_MODULE_OF_NAME[name]}"), name)
+    value = getattr(import_module(_MODULE_OF_NAME[name]), name)
     globals()[name] = value
     return value
 
