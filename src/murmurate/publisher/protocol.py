@@ -9,7 +9,7 @@ log) and in the log (what is public).
 
 Why at most one draw leaves for a zone and interval: a tile is sent only after it was saved as the shard's pending one;
 while it may still be appended (it follows the head) no other is written; the log creates at most one tile for each
-number of a shard; intervals only grow along a shard; a zone is in one shard for ever. A state that was set back has
+number of a shard; intervals only grow along a shard; a zone stays in one shard. A state that was set back has
 lost its pending tile, and may send a second one; the log takes one of the two. Proof and assumptions: `protocol.md`.
 """
 

@@ -138,7 +138,7 @@ class LogStore(Protocol):
         ...
 
     def claim(self, claims: Mapping[str, str]) -> dict[str, str]:
-        """Give each zone to a shard, durably and for ever, unless a shard has it; return the shard of each zone."""
+        """Give each zone to a shard, durably and for good, unless a shard has it; return the shard of each zone."""
         ...
 
     def append(self, offers: Mapping[str, Offer]) -> None:

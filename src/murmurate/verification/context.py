@@ -80,7 +80,7 @@ class CheckContext:
             self.add_unreadable(item, None, source)
 
     def prove_plan(self, header: TileHeader, digest: str, zone: str, source: str) -> ProvenPlan | None:
-        """Return a plan that was proven anew. One that is missing or no proof is noted in the report."""
+        """Return a plan that was proven again. One that is missing or no proof is noted in the report."""
         proven = self.plans.proven_plan(digest)
         if isinstance(proven, ProvenPlan):
             if digest not in self.report.plans:

@@ -76,7 +76,7 @@ class ZoneSummary:
 
 
 class PlanSummary(NamedTuple):
-    """A plan that a chain names, and whether it was proven anew."""
+    """A plan that a chain names, and whether it was proven again."""
 
     digest: str
     zone: str  # that it was made for

@@ -14,7 +14,7 @@ from murmurate.public_log.canonical import FORMAT_VERSION, canonical_json, parse
 from murmurate.public_log.tile import TileKind, parse_header
 
 READ_ERRORS = (ChainError, RecursionError, ValueError, OverflowError)
-NOTE_NAME = "archived.json"  # the file of a note, beside the tiles of its shard
+NOTE_NAME = "archived.json"  # the file of a note, in the folder of its shard
 
 
 class ItemKind(Enum):
