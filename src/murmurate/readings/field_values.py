@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Context, Decimal
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from murmurate.errors import ReadingError
 
 MAX_READING_LINE_BYTES = 4096  # bytes
 MAX_METER_NAME_LENGTH = 128  # characters of a meter's name
+_METER_NAME_LENGTHS = frozenset(range(1, MAX_METER_NAME_LENGTH + 1))
 MAX_UNIX_TIME_S = 253_402_300_800  # s of UTC: the year 10,000
 MAX_WH = 2**53 - 1  # whole numbers up to here are the same in every language
 NANOSECONDS_PER_SECOND = 10**9
@@ -25,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERAL_PATTERN = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE]([+-]?[0-9]+))?")
 _MAX_EXPONENT = 10**5  # no line has digits enough for a larger one to bring a number back between 1 and 2**63
 _EXACT_CONTEXT = Context(prec=2 * MAX_READING_LINE_BYTES)  # no line has a number with more digits
-_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
+_MIN_INT64, _MAX_INT64, _INT64_DIGITS = -(2**63), 2**63 - 1, 19
 
 
 def interval_start_s(start_ns: int, interval_s: int) -> int:
@@ -50,9 +52,11 @@ def floor_to_wh(field: str, value: object, power: int = 0) -> int:
     if not isinstance(number, Decimal):
         raise ReadingError(field, "no number", "must be a number")
     digits_before_point = number.adjusted() + power + 1
+    if not power and 0 < digits_before_point < _INT64_DIGITS:  # nearly every energy
+        return math.floor(number)
     if not number or digits_before_point < 1:
         return -1 if number < 0 else 0
-    if digits_before_point > len(str(_MAX_INT64)):
+    if digits_before_point > _INT64_DIGITS:
         return _MIN_INT64 if number < 0 else _MAX_INT64
     return min(max(math.floor(number.scaleb(power, _EXACT_CONTEXT) if power else number), _MIN_INT64), _MAX_INT64)
 
@@ -82,6 +86,16 @@ def parse_meter_name(value: object) -> str:
             "meter", "no name", f"must be 1 to {MAX_METER_NAME_LENGTH} printable characters, no space around them"
         )
     return name
+
+
+def parse_meter_names(values: Sequence[object]) -> list[str]:
+    """Return `parse_meter_name` of each: at once where they are texts without spaces."""
+    names: list[Any] = [str(value) if type(value) is int else value for value in values]
+    if {*map(type, names)} <= {str} and {*map(len, names)} <= _METER_NAME_LENGTHS:
+        together = "".join(names)
+        if " " not in together and together.isprintable():  # no other space is printable
+            return names
+    return [parse_meter_name(name) for name in names]
 
 
 def parse_time_ns(field: str, value: object) -> int:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -30,12 +31,13 @@ from murmurate.readings.field_values import (
     interval_start_s,
     parse_json,
     parse_meter_name,
+    parse_meter_names,
     parse_numeral,
     parse_time_ns,
 )
 
 _READING_MEMBERS = ("meter", "interval_start", "interval_end", "energy_wh", "signature")
-_MAX_SIGNATURE_DIGITS = 512
+_SIGNATURE_LENGTHS = frozenset(range(2, 514, 2))  # digits
 _LINE_TOO_LONG = ("line", "too long", f"must have at most {MAX_READING_LINE_BYTES} bytes")
 NOTHING_READABLE = "not JSON lines"  # the value of the error for a body of which no line can be read
 _NOT_CSV = ("line", "no CSV", "must have its quotes closed on the line")
@@ -54,8 +56,8 @@ class _JsonLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     signature: Any = msgspec.UNSET
 
 
-_LINE_DECODER = msgspec.json.Decoder(_JsonLine, float_hook=parse_numeral)
-_DECODER_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ReadingError)
+_LINE_DECODER = msgspec.json.Decoder(_JsonLine, float_hook=Decimal)  # exact; InvalidOperation: a huge exponent
+_DECODER_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ReadingError, InvalidOperation)
 
 
 def parse_json_lines(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:
@@ -82,20 +84,25 @@ def _without_mark(body: bytes) -> bytes:
 def _parse_json_columns(body: bytes, interval_s: int) -> ReadingBatch:
     """Parse a body without backslashes, empty lines, a member twice or a line to refuse; for another, raise an error.
 
-    Without backslashes a quoted name is a member or a whole value. So a member that the lines have as often as the body
-    has its quoted name is in no line twice. msgspec alone would keep the last one.
+    Without backslashes no text contains a quote. So the body has two quotes for each member and two for each text, and
+    more if a line has a member twice. msgspec alone would keep the last one.
     """
     if max(map(len, io.BytesIO(body)), default=0) > MAX_READING_LINE_BYTES or b"\\" in body:
         raise ReadingError(*_NOT_PLAIN)
     decode = _LINE_DECODER.decode
     rows = [decode(line) for line in io.BytesIO(body)]
     columns: dict[str, Sequence[Any]] = {}
+    quotes = 0
     for name in _READING_MEMBERS:
-        count = body.count(b'"%s"' % name.encode())
-        values = [getattr(row, name) for row in rows] if count else []
-        if len(values) - values.count(msgspec.UNSET) != count:
-            raise ReadingError(*_NOT_PLAIN)
-        columns[name] = [None if value is msgspec.UNSET else value for value in values] if count < len(rows) else values
+        values = [getattr(row, name) for row in rows]
+        types = Counter(map(type, values))
+        members = len(rows) - types[msgspec.UnsetType]
+        quotes += 2 * (members + types[str])
+        if members < len(rows):
+            values = [None if value is msgspec.UNSET else value for value in values] if members else []
+        columns[name] = values
+    if body.count(b'"') != quotes:
+        raise ReadingError(*_NOT_PLAIN)
     body.decode()
     return _batch_from_columns(columns, range(1, len(rows) + 1), interval_s)
 
@@ -141,16 +148,16 @@ def _batch_from_columns(columns: Mapping[str, Sequence[Any]], lines: Sequence[in
     ends = columns["interval_end"] or [None] * len(starts)
     if not {*map(type, starts), *map(type, ends)} <= _TIME_TYPES:  # true is equal to 1, and no time
         raise ReadingError(*_NOT_PLAIN)
-    times = list(zip(starts, ends, strict=True))
-    start_s = {each: _parse_times(*each, interval_s) for each in set(times)}
-    for signature in signatures:
-        _check_signature(signature)
+    start_s = {start: _parse_times(start, end, interval_s) for start, end in set(zip(starts, ends, strict=True))}
+    texts = [text for text in signatures if text is not None]
+    if {*map(type, texts)} - {str} or {*map(len, texts)} - _SIGNATURE_LENGTHS or not _is_hex("".join(texts)):
+        raise ReadingError(*_NOT_PLAIN)
     return ReadingBatch(
-        meter=[parse_meter_name(name) for name in columns["meter"]],
-        start_s=np.array([start_s[each] for each in times], np.int64),
+        meter=parse_meter_names(columns["meter"]),
+        start_s=np.array([start_s[start] for start in starts], np.int64),
         energy_wh=np.array([floor_to_wh("energy_wh", energy) for energy in columns["energy_wh"]], np.int64),
         line=np.array(lines, np.int64),
-        signature=list(signatures) if any(signatures) else None,
+        signature=list(signatures) if texts else None,
     )
 
 
@@ -166,11 +173,16 @@ def _parse_times(start: object, end: object, interval_s: int) -> int:
 def _check_signature(signature: object) -> str | None:
     if signature is None:
         return None
-    if isinstance(signature, str) and 0 < len(signature) <= _MAX_SIGNATURE_DIGITS:
-        with suppress(ValueError):
-            if 2 * len(bytes.fromhex(signature)) == len(signature):  # it skips spaces
-                return signature
+    if isinstance(signature, str) and len(signature) in _SIGNATURE_LENGTHS and _is_hex(signature):
+        return signature
     raise ReadingError("signature", "no signature", "must be hex, of at most 256 bytes")
+
+
+def _is_hex(text: str) -> bool:
+    try:
+        return 2 * len(bytes.fromhex(text)) == len(text)  # it skips spaces
+    except ValueError:
+        return False
 
 
 def parse_json_lines_strictly(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:

@@ -217,6 +217,16 @@ def test_a_body_with_a_few_wrong_bytes_is_what_the_strict_reader_makes_of_it(bod
         assert outcome(parse, bytes(damaged)) == outcome(strict, bytes(damaged))
 
 
+numerals = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,25})?", fullmatch=True)
+
+
+@given(st.lists(numerals, min_size=1, max_size=4))
+def test_any_numeral_of_json_is_rounded_down_exactly_as_by_the_strict_reader(energies):
+    """Exponents of 25 digits are beyond what a Decimal can hold, and must not be written out."""
+    body = "\n".join(f'{{"meter":"a","interval_start":{START_S},"energy_wh":{energy}}}' for energy in energies).encode()
+    assert outcome(parse_json_lines, body) == outcome(parse_json_lines_strictly, body)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("options", [{}, compact])
 @pytest.mark.parametrize("more", [{}, {"signature": "ab" * 64}, {"interval_end": "2026-01-01T00:15:00Z"}])
@@ -224,7 +234,8 @@ def test_what_a_program_writes_is_read_fast(monkeypatch, end, options, more):
     """Otherwise the properties above would hold for a fast reader that reads nothing."""
     monkeypatch.setattr(text_lines, "_batch_from_lines", lambda *_: pytest.fail("the strict reader was asked"))
     rows = [
-        {"meter": f"home-{n}", "interval_start": "2026-01-01T00:00:00Z", "energy_wh": n} | more for n in range(-20, 20)
+        {"meter": f"home-{n}", "interval_start": "2026-01-01T00:00:00Z", "energy_wh": n / 4 if n % 3 else n} | more
+        for n in range(-20, 20)
     ]
     body = end.join(json.dumps(row, **options) for row in rows).encode()
     assert len(parse_json_lines(body, interval_s=INTERVAL_S)[0]) == 40
