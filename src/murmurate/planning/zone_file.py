@@ -150,6 +150,10 @@ def parse_zone(
         promises = [parse_promise(str(entry), day) for entry in reader.require(top, (), "promise", list)]
         if not promises:
             raise MurmurateError("promise", "empty", "must have at least one promise")
+    with reader.locate_errors((), "noise"):
+        noise, known = reader.get(top, (), "noise", str, "best"), [each.value for each in NoiseDistribution]
+        if noise not in {"best", *known}:
+            raise MurmurateError("noise", repr(noise), f"must be best, or one of {', '.join(known)}")
     with reader.locate_errors((), "name"):
         return Zone(
             name=check_zone_name(reader.require(top, (), "name", str)),
@@ -158,21 +162,12 @@ def parse_zone(
             curve=_read_rate_curve(reader),
             kinds=tuple(kinds),
             promises=tuple(promises),
-            distribution=_read_noise(reader, top),
+            distribution=None if noise == "best" else NoiseDistribution(noise),
             predicted=_read_predicted_demand(reader, top, day, clock, read_forecast, kinds),
             clock=clock,
             learned=tuple(_read_learned(reader, top, name) for name in reader.get(top, (), "learned", dict, {})),
             source_text=text,
         )
-
-
-def _read_noise(reader: TomlReader, top: Mapping[str, Any]) -> NoiseDistribution | None:
-    with reader.locate_errors((), "noise"):
-        noise = reader.get(top, (), "noise", str, "best")
-        names = [distribution.value for distribution in NoiseDistribution]
-        if noise not in {"best", *names}:
-            raise MurmurateError("noise", repr(noise), f"must be best, or one of {', '.join(names)}")
-        return None if noise == "best" else NoiseDistribution(noise)
 
 
 def _read_rate_curve(reader: TomlReader) -> RateCurve:

@@ -165,31 +165,28 @@ def _find_time(
 
 
 def _find_slots(names: Sequence[str]) -> tuple[tuple[DaySlot, ...], bool]:
-    """Return the columns of a row a day, and whether they are named by the clock."""
-    clocks = [(column, match) for column, name in enumerate(names) if (match := _CLOCK_NAME.fullmatch(name))]
-    if len(clocks) >= _WHOLE_DAYS[0]:
-        return _clock_slots([(column, 60 * int(match[1]) + int(match[2]), match[3]) for column, match in clocks]), True
-    numbered = [(column, int(match[1])) for column, name in enumerate(names) if (match := _NUMBERED.fullmatch(name))]
-    if len(numbered) < _WHOLE_DAYS[0]:
-        return (), False
-    first = min(number for _, number in numbered)
-    return tuple(DaySlot(column, number - first) for column, number in numbered), False
+    """Return the columns of a row a day, and whether they are named by the clock.
 
-
-def _clock_slots(found: Sequence[tuple[int, int, str | None]]) -> tuple[DaySlot, ...]:
-    """Number the columns by their minutes. Where 00:30 is the first and 24:00 or 00:00 the last, they name ends."""
-    minutes = sorted({minute for _, minute, _ in found})
+    Where 00:30 is the first name and 24:00 or 00:00 the last, names are ends of intervals.
+    """
+    found = [(column, match) for column, name in enumerate(names) if (match := _CLOCK_NAME.fullmatch(name))]
+    if len(found) < _WHOLE_DAYS[0]:
+        found = [(column, match) for column, name in enumerate(names) if (match := _NUMBERED.fullmatch(name))]
+        first = min((int(match[1]) for _, match in found), default=0)
+        slots = [DaySlot(column, int(match[1]) - first) for column, match in found]
+        return tuple(slots) if len(slots) >= _WHOLE_DAYS[0] else (), False
+    clocks = [(column, 60 * int(match[1]) + int(match[2]), match[3]) for column, match in found]
+    minutes = sorted({minute for _, minute, _ in clocks})
     step = minutes[1] - minutes[0]
-    in_order = [minute for _, minute, again in found if not again]
-    are_ends = in_order[0] == step and in_order[-1] in {0, _MINUTES_PER_DAY}
-    shift = step if are_ends else 0
+    in_order = [minute for _, minute, again in clocks if not again]
+    shift = step if in_order[0] == step and in_order[-1] in {0, _MINUTES_PER_DAY} else 0
     seen: set[int] = set()
     slots = []
-    for column, minute, again in found:
+    for column, minute, again in clocks:
         number = (minute - shift) % _MINUTES_PER_DAY // step
         slots.append(DaySlot(column, number, is_repeated=bool(again) or minute in seen))
         seen.add(minute)
-    return tuple(slots)
+    return tuple(slots), True
 
 
 def _slot_length(slots: Sequence[DaySlot], *, by_clock: bool, place: str) -> int:

@@ -315,9 +315,13 @@ class _TableReader:
             return tuple(self._starts_by_clock(day, zone)), count
         midnight_s = local_midnight(day, zone)
         length = (local_midnight(day + timedelta(days=1), zone) - midnight_s) // self.length_s
-        change = count
+        change = count  # the first interval whose local time differs from that of other days, or occurs twice
         if length != SECONDS_PER_DAY // self.length_s:
-            change = self._first_after_change(midnight_s, length, zone)
+            starts_s = [midnight_s + number * self.length_s for number in range(length)]
+            offsets = [datetime.fromtimestamp(at_s, zone).utcoffset() or timedelta(0) for at_s in starts_s]
+            change = next((number for number, offset in enumerate(offsets) if offset != offsets[0]), length)
+            if change < length:
+                change -= max(int((offsets[0] - offsets[change]).total_seconds()) // self.length_s, 0)
         starts: list[int | str] = []
         for slot in columns.slots:
             is_open = count < length and slot.number >= change
@@ -336,15 +340,6 @@ class _TableReader:
                 yield moment.start_s + moment.later_s if moment.later_s else NO_SUCH_TIME
             else:
                 yield DAY_LENGTH if moment.later_s and slot.number not in repeated else moment.start_s
-
-    def _first_after_change(self, midnight_s: int, length: int, zone: ZoneInfo) -> int:
-        """Return the first interval of the day whose local time differs from that of other days, or occurs twice."""
-        starts_s = [midnight_s + number * self.length_s for number in range(length)]
-        offsets = [datetime.fromtimestamp(at_s, zone).utcoffset() or timedelta(0) for at_s in starts_s]
-        for number, later in enumerate(offsets):
-            if later != offsets[0]:
-                return number - max(int((offsets[0] - later).total_seconds()) // self.length_s, 0)
-        return length
 
 
 def _is_filled(cell: str) -> bool:

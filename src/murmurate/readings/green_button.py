@@ -69,9 +69,9 @@ _AtomEntries = Mapping[str, _AtomEntry]  # by link, or by the last part of it
 
 
 class _FeedParser:
-    """The handlers that expat calls."""
+    """The entries of a feed, from the handlers that expat calls. Raises ReadingError if it is not Green Button."""
 
-    def __init__(self) -> None:
+    def __init__(self, body: bytes) -> None:
         self.entries: list[_AtomEntry] = []
         self.readings = 0
         self._path: list[str] = []
@@ -79,6 +79,20 @@ class _FeedParser:
         self._entry = _AtomEntry()
         self._raw: list[str | None] = [None, None, None]
         self._text = ""
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = self.reject_doctype
+        parser.StartElementHandler, parser.EndElementHandler = self.start_element, self.end_element
+        parser.CharacterDataHandler = self.character_data
+        try:
+            parser.Parse(body, True)  # noqa: FBT003 - expat's parameter has no name
+        except (expat.ExpatError, ValueError, LookupError):
+            raise ReadingError("body", "not XML", "must be a well-formed Atom feed") from None
+
+    def reject_doctype(self, *_: object) -> NoReturn:
+        raise ReadingError(
+            "body", "with a DOCTYPE", "must have none: entities are how a small feed becomes a large one"
+        )
 
     def start_element(self, name: str, attributes: Mapping[str, str]) -> None:
         """Begin an element."""
@@ -155,7 +169,7 @@ def read_feed(body: bytes, interval_s: int | None) -> tuple[list[tuple[int, Batc
     A meter is the last part of the link of its UsagePoint. With `interval_s` None, a reading may have any length that
     divides an hour.
     """
-    feed = _parse_feed(body)
+    feed = _FeedParser(body)
     points, types = feed.entries_by_name("UsagePoint"), feed.entries_by_name("ReadingType")
     meters = {entry.link: entry for entry in feed.entries if entry.kind == "MeterReading"}
     readings: list[tuple[int, BatchRow]] = []
@@ -167,7 +181,7 @@ def read_feed(body: bytes, interval_s: int | None) -> tuple[list[tuple[int, Batc
             reason = "IntervalBlock is of no UsagePoint: must have a self link below a UsagePoint of the feed"
         else:
             try:
-                meter, power = parse_meter_name(name), _power_of_ten(_reading_type(block, meters, types))
+                meter, power = parse_meter_name(name), _power_of_ten(block, meters, types)
             except ReadingError as error:
                 reason = str(error)
         for line, raw in block.readings:
@@ -183,48 +197,27 @@ def read_feed(body: bytes, interval_s: int | None) -> tuple[list[tuple[int, Batc
     return readings, refused
 
 
-def _parse_feed(body: bytes) -> _FeedParser:
-    feed = _FeedParser()
-    parser = expat.ParserCreate(namespace_separator=" ")
-    parser.buffer_text = True
-    parser.StartDoctypeDeclHandler = _reject_doctype
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = (
-        feed.start_element,
-        feed.end_element,
-        feed.character_data,
-    )
-    try:
-        parser.Parse(body, True)  # noqa: FBT003 - expat's parameter has no name
-    except (expat.ExpatError, ValueError, LookupError):
-        raise ReadingError("body", "not XML", "must be a well-formed Atom feed") from None
-    return feed
+def _power_of_ten(block: _AtomEntry, meters: _AtomEntries, types: _AtomEntries) -> int:
+    """Return the power of ten of the type that the MeterReading of a block links to.
 
-
-def _reject_doctype(*_: object) -> NoReturn:
-    raise ReadingError("body", "with a DOCTYPE", "must have none: entities are how a small feed becomes a large one")
-
-
-def _reading_type(block: _AtomEntry, meters: _AtomEntries, types: _AtomEntries) -> _AtomEntry:
-    """Return the type that the MeterReading of a block links to; without a link, the only type of the feed."""
+    Without a link, it is the only type of the feed. Raises ReadingError unless it is energy [Wh], delivered, of one
+    interval.
+    """
     related = meters.get(block.parent_ids()[0], _AtomEntry()).related
     names = {link.rpartition("/")[2] for link in related if "/ReadingType/" in f"/{link}"} or set(types)
     if len(names) != 1 or not names <= types.keys():
         raise ReadingError("IntervalBlock", "of no ReadingType", "must have a MeterReading that links to its one type")
-    return types[names.pop()]
-
-
-def _power_of_ten(kind: _AtomEntry) -> int:
-    """Return the power of ten of a type. Raises ReadingError unless it is energy [Wh], delivered, of one interval."""
-    if kind.type_fields.get("uom") != _UOM_WH:
+    fields = types[names.pop()].type_fields
+    if fields.get("uom") != _UOM_WH:
         raise ReadingError("uom", "another unit", f"must be {_UOM_WH}, that is Wh")
-    if kind.type_fields.get("flowDirection") != _DELIVERED:
-        received = kind.type_fields.get("flowDirection") == _RECEIVED
+    if fields.get("flowDirection") != _DELIVERED:
+        received = fields.get("flowDirection") == _RECEIVED
         raise ReadingError("flowDirection", "received" if received else "another", "must be 1, that is delivered")
-    if kind.type_fields.get("accumulationBehaviour") != _DELTA_DATA:
-        totals = kind.type_fields.get("accumulationBehaviour") in _CUMULATIVE_BEHAVIOURS
+    if fields.get("accumulationBehaviour") != _DELTA_DATA:
+        totals = fields.get("accumulationBehaviour") in _CUMULATIVE_BEHAVIOURS
         hint = "must be 4, that is deltaData" + ("; send totals to the MQTT register topic" if totals else "")
         raise ReadingError("accumulationBehaviour", "cumulative" if totals else "another", hint)
-    power = kind.type_fields.get("powerOfTenMultiplier", "0")
+    power = fields.get("powerOfTenMultiplier", "0")
     if not INTEGER_PATTERN.fullmatch(power) or abs(int(power)) > _MAX_POWER_OF_TEN:
         raise ReadingError(
             "powerOfTenMultiplier", "out of range", f"must lie between -{_MAX_POWER_OF_TEN} and {_MAX_POWER_OF_TEN}"

@@ -26,13 +26,24 @@ def parse_parquet(body: bytes, *, interval_s: int, max_rows: int = 2_000_000) ->
     """Parse the columns meter (numbers) or meter_id (text), interval_start, energy_wh and, optionally, interval_end.
 
     Energy is any number: integers of any width, floats, decimals. It is rounded down; NaN is no number, like null.
-    Names are read as a dictionary: one name of a megabyte that a thousand rows share would else be a gigabyte.
+    Names are read as a dictionary: one name of a megabyte that a thousand rows share would else be a gigabyte. The
+    footer is checked before any of the file is decoded.
     """
     source = pa.BufferReader(body)
     try:
         metadata = pq.read_metadata(source)
-        _check_size(metadata, max_rows)
-        paths = {metadata.schema.column(i).path for i in range(metadata.num_columns)}
+        groups, columns = metadata.num_row_groups, metadata.num_columns
+        if not 0 <= metadata.num_rows <= max_rows:
+            raise ReadingError("body", "too long", f"must have at most {max_rows} rows")
+        if groups * columns > _MAX_COLUMN_CHUNKS:
+            raise ReadingError("body", "in too many pieces", f"must have at most {_MAX_COLUMN_CHUNKS} column chunks")
+        # Row groups are asked, never their columns: from `row_group(g).column(c)` of a spoiled footer Arrow ends the
+        # process.
+        sizes = [metadata.row_group(group).total_byte_size for group in range(groups)]
+        if sum(map(abs, sizes)) > _MAX_DECOMPRESSED_BYTES:
+            most = f"must be at most {_MAX_DECOMPRESSED_BYTES} bytes when decompressed"
+            raise ReadingError("body", "too large", most)
+        paths = {metadata.schema.column(i).path for i in range(columns)}
         parquet = pq.ParquetFile(
             source,
             metadata=metadata,
@@ -43,21 +54,6 @@ def parse_parquet(body: bytes, *, interval_s: int, max_rows: int = 2_000_000) ->
         return _decode_batches(parquet, interval_s, max_rows)
     except _CORRUPT_FILE_ERRORS:
         raise ReadingError("body", "unreadable", "must be a Parquet file") from None
-
-
-def _check_size(metadata: pq.FileMetaData, max_rows: int) -> None:
-    """Check the footer before any of the file is decoded.
-
-    Row groups are asked, never their columns: from `row_group(g).column(c)` of a spoiled footer Arrow ends the process.
-    """
-    groups, columns = metadata.num_row_groups, metadata.num_columns
-    if not 0 <= metadata.num_rows <= max_rows:
-        raise ReadingError("body", "too long", f"must have at most {max_rows} rows")
-    if groups * columns > _MAX_COLUMN_CHUNKS:
-        raise ReadingError("body", "in too many pieces", f"must have at most {_MAX_COLUMN_CHUNKS} column chunks")
-    sizes = [metadata.row_group(group).total_byte_size for group in range(groups)]
-    if sum(map(abs, sizes)) > _MAX_DECOMPRESSED_BYTES:
-        raise ReadingError("body", "too large", f"must be at most {_MAX_DECOMPRESSED_BYTES} bytes when decompressed")
 
 
 def _column_units(parquet: pq.ParquetFile) -> dict[str, int]:
@@ -78,17 +74,16 @@ def _column_units(parquet: pq.ParquetFile) -> dict[str, int]:
     is_decimal = types.is_decimal(energy) and energy.bit_width <= 128
     if not (types.is_integer(energy) or types.is_floating(energy) or is_decimal):
         raise ReadingError("energy_wh", "of another type", "must be numbers: integers, floats or decimals of 38 digits")
-    return {name: _units_per_second(parquet, name) if name.startswith("interval") else 1 for name in columns}
-
-
-def _units_per_second(parquet: pq.ParquetFile, name: str) -> int:
+    units = dict.fromkeys(columns, 1)
     leaves = [parquet.schema.column(i) for i in range(len(parquet.schema))]
-    if any(leaf.path == name and leaf.physical_type == "INT96" for leaf in leaves):
-        return _UNITS_PER_SECOND["us"]  # how Spark writes UTC unless it is told otherwise; read as µs
-    kind = parquet.schema_arrow.field(name).type
-    if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit not in _UNITS_PER_SECOND:
-        raise ReadingError(name, "of another type", "must be a timestamp in UTC, in s, ms or us")
-    return _UNITS_PER_SECOND[kind.unit]
+    int96 = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}  # how Spark writes UTC; read as µs
+    for name in (name for name in columns if name.startswith("interval")):
+        time = schema.field(name).type
+        is_utc = types.is_timestamp(time) and time.tz == "UTC" and time.unit in _UNITS_PER_SECOND
+        if not is_utc and name not in int96:
+            raise ReadingError(name, "of another type", "must be a timestamp in UTC, in s, ms or us")
+        units[name] = _UNITS_PER_SECOND["us" if name in int96 else time.unit]
+    return units
 
 
 def _decode_batches(parquet: pq.ParquetFile, interval_s: int, max_rows: int) -> tuple[ReadingBatch, Refusals]:

@@ -51,10 +51,6 @@ def open_table(path: Path, file: BinaryIO) -> Table:
         raise ReadingError(str(path), packed, "must be unpacked, or saved as CSV, first")
     if head.startswith(b"PAR1"):
         return _open_parquet(path, file)
-    return _open_csv(path, file, head)
-
-
-def _open_csv(path: Path, file: BinaryIO, head: bytes) -> Table:
     encoding, encoding_text = detect_encoding(head)
     text = io.TextIOWrapper(file, encoding, errors="replace", newline="")
     first = text.readline()
