@@ -65,12 +65,6 @@ class OccupancyChains:
             object.__setattr__(self, name, as_int64_array(getattr(self, name), name, ModelError))
         for name in ("initial", "transition"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
-        self._check_shapes()
-        _check_distribution("initial", (), self.initial)
-        for row, state in np.ndindex(self.transition.shape[:2]):
-            _check_distribution("transition", (row, state), self.transition[row, state])
-
-    def _check_shapes(self) -> None:
         states, kinds, periods = 2 ** len(self.members), self.initial.shape[-1], len(self.transition)
         expected: tuple[int, ...] = (states, kinds)
         if self.initial.shape != expected:
@@ -86,6 +80,9 @@ class OccupancyChains:
             raise ModelError("period", "empty", "must name a row of transition for each interval of the day")
         for name, values, limit in (("kind", self.kind, kinds), ("period", self.period, periods)):
             raise_where((values < 0) | (values >= limit), name, values, f"must be below {limit}", ModelError)
+        _check_distribution("initial", (), self.initial)
+        for row, state in np.ndindex(self.transition.shape[:2]):
+            _check_distribution("transition", (row, state), self.transition[row, state])
 
     @property
     def group_size(self) -> int:

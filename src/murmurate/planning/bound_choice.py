@@ -64,7 +64,7 @@ def choose_bound(text: str, read_zone: ReadZone, progress: PlanProgress = lambda
         allowed = f"needs a forecast that knows single readings ({_MAKE_FORECAST}); or state a number"
         raise ZoneFileError(line, _KEY, repr(CHOOSE), allowed)
     # All promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search serves all
-    # bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound anew.
+    # bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound itself.
     one_search = zone.private_kinds == (sensed,)
     searched: dict[int, NoiseSchedule] = {}  # by bound
 

@@ -137,7 +137,7 @@ def gaussian_deviation(promise: WindowPromise) -> float:
     """Return the standard deviation of Gaussian noise on the line that keeps a window with a delta, for sensitivity 1.
 
     T releases of deviation s are one with mu = sqrt(T)/s, whose curve is delta = Phi(mu/2 - epsilon/mu) - e^epsilon
-    Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018). Nothing is proven by it: noise on the lattice is composed anew.
+    Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018). It proves nothing: noise on the lattice is composed by itself.
     """
     epsilon, delta = float(promise.epsilon), float(promise.delta)
 

@@ -94,7 +94,7 @@ def forecast_errors(zone: Zone, prediction: ZonePrediction, noise: NoiseSchedule
 def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
     """Raise PrivacyError unless a plan predicts what its zone file says. Gains are taken as they stand in the plan.
 
-    Which gains are best promises nothing about privacy, and takes long for many plans; the costs are proven anew.
+    Which gains are best promises nothing about privacy, and takes long for many plans; the costs are proven again.
     """
     predicted = zone.predicted
     if predicted is None or stated is None:

@@ -224,7 +224,7 @@ def forecast_from_noised_history(
         sensors=(unknown_sensor(forecast),),
         cold_k=mild_and_cold(temperature_c),
     )
-    if history.sensor is not None and history.clipped_wh is not None:  # that the releases were made with, fitted anew
+    if history.sensor is not None and history.clipped_wh is not None:  # that the releases were made with, fitted again
         (clipped,) = fit_forecasts(history.clipped_wh[:, None], when, temperature_c)
         above = replace(made.sensors[0], bound_wh=history.sensor.bound_wh + 1)
         made = replace(made, sensors=(replace(history.sensor, forecast=clipped), above))
