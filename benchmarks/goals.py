@@ -1,4 +1,4 @@
-"""Figures beside their goals: a line each, in one form, with the word MISSED where a goal is missed.
+"""Figures with their goals: a line each, in one form, with the word MISSED where a goal is missed.
 
 one release each:                                             11.2 s  at most 20
 """

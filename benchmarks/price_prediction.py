@@ -1,4 +1,4 @@
-"""What a predicted price is worth in simulated regions, beside a forecast, an echo, and exact data.
+"""What a predicted price is worth in simulated regions, compared with a forecast, an echo and exact data.
 
 Two worlds: one as usual, one with other seeds and shocks 1.5 times as large. For zones of each size the share of what
 exact data, predicted, add to a public forecast; and how a wrong forecast, homes that change and demand that answers

@@ -115,8 +115,14 @@ def public_log_ratio(
         )
     surplus, sigma = (published - mean).ravel(), np.sqrt(variance).ravel()
 
-    def log_density(noise_wh: FloatArray, rows: slice) -> FloatArray:
-        return _log_normal_laplace(noise_wh, sigma[rows, None], scale_wh)
+    def log_density(deviation_wh: FloatArray, rows: slice) -> FloatArray:
+        standard = deviation_wh / sigma[rows, None]
+        if scale_wh == 0:
+            normal: FloatArray = -(standard**2) / 2 - np.log(sigma[rows, None]) - np.log(2 * np.pi) / 2
+            return normal
+        up, down = ((sigma[rows, None] / scale_wh - side) / np.sqrt(2) for side in (standard, -standard))
+        both: FloatArray = np.logaddexp(_log_erfcx(up), _log_erfcx(down)) - standard**2 / 2 - np.log(4 * scale_wh)
+        return both
 
     away, home = (_log_mixture(surplus, _log(pmf), log_density) for pmf in (away_pmf, home_pmf))
     return (home - away).reshape(published.shape)
@@ -216,17 +222,6 @@ def _log_mixture(surplus_wh: Any, log_pmf: FloatArray, log_noise: Callable[[Any,
         highest = np.where(np.isfinite(highest), highest, 0.0)
         mixture[rows] = _log(np.exp(terms - highest).sum(axis=1)) + highest[:, 0]
     return mixture
-
-
-def _log_normal_laplace(deviation: FloatArray, sigma: FloatArray, scale: float) -> FloatArray:
-    """The log density of a centred normal plus a Laplace variable (formula: `public_log_ratio`)."""
-    standard = deviation / sigma
-    if scale == 0:
-        normal: FloatArray = -(standard**2) / 2 - np.log(sigma) - np.log(2 * np.pi) / 2
-        return normal
-    up, down = ((sigma / scale - side) / np.sqrt(2) for side in (standard, -standard))
-    both: FloatArray = np.logaddexp(_log_erfcx(up), _log_erfcx(down)) - standard**2 / 2 - np.log(4 * scale)
-    return both
 
 
 def _log_erfcx(z: FloatArray) -> FloatArray:

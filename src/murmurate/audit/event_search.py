@@ -52,7 +52,18 @@ def count_values(away: Any, home: Any) -> CellCounts:
     of each sample, where the support of a distribution may end.
     """
     samples = as_sample(away, "away", MIN_AUDIT_SAMPLES), as_sample(home, "home", MIN_AUDIT_SAMPLES)
-    knots = _knots([sample[_SAMPLE_SPLITS[0]] for sample in samples])
+    proposing = [np.sort(sample[_SAMPLE_SPLITS[0]]) for sample in samples]
+    values = np.sort(np.concatenate(proposing))
+    knots, count = np.unique(values, return_counts=True)
+    if len(knots) > _MAX_CELL_KNOTS:
+        quantiles = values[np.linspace(0, len(values) - 1, _MAX_CELL_KNOTS // 2).astype(np.int64)]
+        frequent = knots[np.argsort(-count, kind="stable")[: _MAX_CELL_KNOTS // 2]]
+        repeated = frequent[np.isin(frequent, knots[count > 1])]
+        ends = []  # the 1st, 2nd, 4th, 8th, .. value from either end
+        for ordered in proposing:
+            positions = 2 ** np.arange(len(ordered).bit_length()) - 1
+            ends += [ordered[positions], ordered[::-1][positions]]
+        knots = np.unique(np.concatenate([quantiles, repeated, *ends]))
     # cell 2j + 1 is the value of knot j alone, cell 2j the open gap below it; together, the real line
     edges = np.stack([knots, np.nextafter(knots, np.inf)], axis=1).ravel()
     cells = [np.searchsorted(edges, sample, side="right") for sample in samples]
@@ -82,12 +93,11 @@ def bound_epsilon_below(candidates: Iterable[CellCounts], failure: float, delta:
     counted = list(candidates)
     events = _EVENTS_PER_CELL * sum(counts.picking[:, 0].size for counts in counted)
     z = float(-special.ndtri(failure / 2 / events))
-    choices = [(number, choice) for number, counts in enumerate(counted) for choice in _best_events(counts, z, delta)]
-    number, best = max(choices, key=lambda pair: pair[1].picking_bound)
-    measured = counted[number].measuring[best.candidate_index]
-    hits = measured[:, best.cells].sum(axis=1)[best.order]
-    trials = measured.sum(axis=1)[best.order]
-    return EpsilonLowerBound(max(0.0, log_ratio_bound(hits, trials, failure, delta)), number, best.candidate_index)
+    choices = [(number, *event) for number, counts in enumerate(counted) for event in _best_events(counts, z, delta)]
+    number, _, candidate, cells, order = max(choices, key=lambda choice: choice[1])
+    measured = counted[number].measuring[candidate]
+    hits, trials = measured[:, cells].sum(axis=1)[order], measured.sum(axis=1)[order]
+    return EpsilonLowerBound(max(0.0, log_ratio_bound(hits, trials, failure, delta)), number, candidate)
 
 
 def log_ratio_bound(hits: IntArray, trials: IntArray, failure: float, delta: float = 0.0) -> float:
@@ -125,35 +135,17 @@ def as_sample(values: Any, field: str, min_size: int = 1) -> FloatArray:
     return sample
 
 
-class _EventChoice(NamedTuple):
-    picking_bound: float  # the bound from the picking quarter
-    candidate_index: int
-    cells: IntArray  # cells of the event
-    order: list[int]  # [likely distribution, other distribution]
-
-
-def _knots(samples: list[FloatArray]) -> FloatArray:
-    values = np.sort(np.concatenate(samples))
-    distinct, count = np.unique(values, return_counts=True)
-    if len(distinct) <= _MAX_CELL_KNOTS:
-        return distinct
-    quantiles = values[np.linspace(0, len(values) - 1, _MAX_CELL_KNOTS // 2).astype(np.int64)]
-    frequent = distinct[np.argsort(-count, kind="stable")[: _MAX_CELL_KNOTS // 2]]
-    repeated = frequent[np.isin(frequent, distinct[count > 1])]
-    ends = []  # the 1st, 2nd, 4th, 8th, .. value from either end
-    for ordered in map(np.sort, samples):
-        positions = 2 ** np.arange(len(ordered).bit_length()) - 1
-        ends += [ordered[positions], ordered[::-1][positions]]
-    return np.unique(np.concatenate([quantiles, repeated, *ends]))
-
-
 def _count_cells(worlds: list[IntArray], cells: int) -> CellCounts:
     parts = ([np.bincount(world[part], minlength=cells) for world in worlds] for part in _SAMPLE_SPLITS)
     return CellCounts(*(np.stack(part)[None] for part in parts))
 
 
-def _best_events(counts: CellCounts, z: float, delta: float) -> Iterator[_EventChoice]:
-    """Yield the best event of each order of the cells, in each direction."""
+def _best_events(counts: CellCounts, z: float, delta: float) -> Iterator[tuple[float, int, IntArray, list[int]]]:
+    """Yield the best event of each order of the cells, in each direction.
+
+    An event is its bound from the picking quarter, the number of its candidate, its cells, and the two distributions,
+    the one in which it is likely first.
+    """
     trials, proposing = counts.picking.sum(axis=2, keepdims=True), counts.proposing
     line = np.broadcast_to(np.arange(proposing.shape[2]), (len(proposing), proposing.shape[2]))
     ratio = np.argsort(np.log(proposing[:, 1] + 0.5) - np.log(proposing[:, 0] + 0.5), axis=1, kind="stable")
@@ -168,7 +160,7 @@ def _best_events(counts: CellCounts, z: float, delta: float) -> Iterator[_EventC
             candidate, last = np.unravel_index(int(bound.argmax()), bound.shape)
             first = 0 if prefixes else last
             cells = order[candidate, first : last + 1]
-            yield _EventChoice(float(bound[candidate, last]), int(candidate), cells, directions)
+            yield float(bound[candidate, last]), int(candidate), cells, directions
 
 
 def _approximate_interval(hits: IntArray, trials: IntArray, z: float) -> tuple[FloatArray, FloatArray]:

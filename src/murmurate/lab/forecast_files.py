@@ -106,15 +106,10 @@ def read_h25(source: Path | None, annual_kwh: float) -> FloatArray:
         table[:] = np.nan
     if not np.isfinite(table).all():
         raise ModelError("h25", "in another form", "must have 12 months, SA, FT and WT, and 96 quarter hours")
-    return np.asarray(table * _season_factor()[:, None, None] * 1000 * annual_kwh / _H25_ANNUAL_KWH)
-
-
-def _season_factor() -> FloatArray:
-    """The share that BDEW multiplies each day of the year with, as the mean of each month."""
     month = find_month(np.arange(365))  # 1970: a year of 365 days
-    day = np.arange(1, 366)
-    factor = np.polyval(_SEASON_POLYNOMIAL, day)
-    return np.asarray(np.bincount(month, weights=factor) / np.bincount(month))
+    of_day = np.polyval(_SEASON_POLYNOMIAL, np.arange(1, 366))  # by which BDEW multiplies each day of the year
+    factor = np.bincount(month, weights=of_day) / np.bincount(month)
+    return np.asarray(table * factor[:, None, None] * 1000 * annual_kwh / _H25_ANNUAL_KWH)
 
 
 def _h25_text(source: Path | None) -> str:

@@ -13,8 +13,7 @@ from murmurate.audit.adversary import auc
 from murmurate.household.consumption import TableConsumption
 from murmurate.household.occupancy import ModelClass
 from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, estimate_auc
-from murmurate.lab.audit.posterior_attacks import joint_log_odds
-from murmurate.lab.audit.run_attacks import failure_per_attack, run_audit
+from murmurate.lab.audit.run_attacks import failure_per_attack, joint_log_odds, run_audit
 from murmurate.lab.audit.simulated_zone import (
     make_scenarios,
     merge_scenarios_by_kind,
@@ -133,11 +132,11 @@ def test_joint_and_strong_agree_where_the_neighbours_use_nothing():
 
 def test_the_zone_lives_by_its_moments():
     zone = plan(neighbours=40).zone
-    days = simulate_zone(zone, 400, np.random.default_rng(1), lambda _: None)
+    hut, neighbour = simulate_zone(zone, 400, np.random.default_rng(1), lambda _: None)
     expected = sum(kind.count * kind.consumption_moments(24)[0] for kind in zone.kinds)
-    np.testing.assert_allclose(days.demand_wh.mean(axis=0), expected, rtol=0.03)
-    assert days.energy_wh[0][~days.occupied[0]].max() <= 20 < days.energy_wh[0].max() <= 100
-    assert days.energy_wh[1].max() <= 60
+    np.testing.assert_allclose((hut.energy_wh + hut.rest_wh).mean(axis=0), expected, rtol=0.03)
+    assert hut.energy_wh[~hut.occupied].max() <= 20 < hut.energy_wh.max() <= 100
+    assert neighbour.energy_wh.max() <= 60
 
 
 def test_ranks_compare_only_days_at_the_same_time_of_day():

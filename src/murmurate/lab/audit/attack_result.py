@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from murmurate.audit.adversary import auc_bound, refutes_auc_bound
+from murmurate.audit.adversary import auc_bound, max_log_odds_shift, refutes_auc_bound
 from murmurate.audit.event_search import CellCounts, bound_epsilon_below, log_ratio_bound
 from murmurate.lab.audit.simulated_zone import AuditScenario, noise_log_pmf
 from murmurate.planning.privacy_cost import kind_leakage, kind_losses
@@ -26,6 +26,7 @@ from murmurate.units import BoolArray, FloatArray, IntArray
 FAMILYWISE_ERROR_RATE = 1e-5  # probability that any verdict of a run is against a plan that keeps its promise
 MAX_AUC_SAMPLES = 1_000_000  # of each distribution, for the estimate of an AUC
 _MAX_SAMPLES = 10**12
+_SHIFT_TOLERANCE = 1e-9
 
 Candidate = tuple[list[str], CellCounts]  # a description of each candidate, and its counts
 
@@ -76,6 +77,12 @@ class AttackResult:
         """Sort key of attacks of one name: broken bounds first, then by the measured share of the bound."""
         share = self.measured / self.bound if self.measured is not None and self.bound else 0.0
         return not self.ok, share
+
+    def without_bounds(self) -> AttackResult:
+        """Return the result as that of an attack without noise, which has no bound."""
+        return replace(
+            self, noise=False, ok=True, auc_bound=None, bound=None, note="", auc_by_interval=(), shift_by_interval=()
+        )
 
 
 class AucEstimate(NamedTuple):
@@ -146,6 +153,26 @@ def judge_score_auc(attack: AttackResult, away: FloatArray, home: FloatArray, fa
     limit = None if attack.bound is None else max_auc(attack.bound, attack.delta)
     judged = judge_auc(replace(attack, auc_bound=limit), estimate, failure)
     return replace(judged, auc_by_interval=())
+
+
+def judge_posterior_shift(scene: AuditScenario, attack: AttackResult, odds: FloatArray, failure: float) -> AttackResult:
+    """Compare posterior log odds of the target [day, interval] with the leakage bound of a moment."""
+    leakage, auc_limit = stream_bounds(scene) if scene.plan.scale_wh.any() else (None, None)
+    hidden = scene.hidden
+    shift = np.zeros(odds.shape)
+    shift[:, hidden] = odds[:, hidden] - scene.prior[hidden]
+    measured = max_log_odds_shift(odds[:, hidden], scene.prior[hidden])
+    judged = replace(
+        attack,
+        auc_bound=auc_limit,
+        quantity="posterior shift",
+        measured=measured,
+        bound=leakage,
+        ok=leakage is None or measured <= leakage * (1 + _SHIFT_TOLERANCE) + _SHIFT_TOLERANCE,
+        note="" if leakage is not None else "this noise has no bound on what one moment may leak",
+        shift_by_interval=tuple(np.abs(shift).max(axis=0).tolist()),
+    )
+    return judge_auc(judged, estimate_auc(shift, scene.history.occupied, hidden), failure)
 
 
 class IntervalBound(NamedTuple):

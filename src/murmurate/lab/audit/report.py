@@ -99,15 +99,13 @@ def attack_cells(attack: AttackResult) -> tuple[str, ...]:
     if attack.noise:
         verdict = "within" if attack.ok else "BROKEN"
         verdict = "no bound" if attack.auc_bound is None and attack.bound is None else verdict
-    bound = no_bound if attack.bound is None else f"{attack.bound:.3f}"
-    return name, auc, auc_bound, _format_measured(attack), "" if attack.measured is None else bound, verdict
-
-
-def _format_measured(attack: AttackResult) -> str:
-    if not attack.measured:
-        return "" if attack.measured is None else "none"
-    letter = {"posterior shift": "shift", "epsilon": "eps"}[attack.quantity]
-    return f"{letter} {attack.measured:.3f}" if np.isfinite(attack.measured) else "certainty"
+    measured, bound = "", ""
+    if attack.measured is not None:
+        bound = no_bound if attack.bound is None else f"{attack.bound:.3f}"
+        letter = {"posterior shift": "shift", "epsilon": "eps"}[attack.quantity]
+        measured = f"{letter} {attack.measured:.3f}" if np.isfinite(attack.measured) else "certainty"
+        measured = measured if attack.measured else "none"
+    return name, auc, auc_bound, measured, bound, verdict
 
 
 def summary_sentences(plan: Plan, attacks: tuple[AttackResult, ...], samples: int) -> list[str]:
@@ -122,7 +120,14 @@ def summary_sentences(plan: Plan, attacks: tuple[AttackResult, ...], samples: in
         alike = [attack for attack in shown if attack.name == name]
         if any(attack.auc is not None for attack in alike):
             sentences.append(_success_sentence(subject, *alike))
-    broken = [_describe_violation(attack) for attack in shown if not attack.ok]
+    broken = []
+    for attack in shown:
+        if not attack.ok:
+            measured, bound = attack_cells(attack)[3:5]
+            evidence = measured and f": {measured}, at most {bound}"
+            broken.append(
+                f"{attack.name} ({', '.join(filter(None, (attack.target, attack.best_statistic)))}{evidence})"
+            )
     sentences.append(
         f"Broken by {'; '.join(broken)}. Do not publish under this plan."
         if broken
@@ -146,12 +151,6 @@ def summary_sentences(plan: Plan, attacks: tuple[AttackResult, ...], samples: in
             f"this run had {samples:,}."
         )
     return sentences + [f"{attack.name}: {attack.note}." for attack in shown if attack.note]
-
-
-def _describe_violation(attack: AttackResult) -> str:
-    measured, bound = attack_cells(attack)[3:5]
-    statistic = attack.best_statistic and f", {attack.best_statistic}"
-    return f"{attack.name} ({attack.target}{statistic}{measured and f': {measured}, at most {bound}'})"
 
 
 def _success_sentence(words: str, noised: AttackResult, bare: AttackResult) -> str:

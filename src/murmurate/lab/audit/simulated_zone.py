@@ -45,14 +45,6 @@ class TargetHistory(NamedTuple):
     rest_wh: IntArray
 
 
-class ZoneHistory(NamedTuple):
-    """One household of each kind, and the demand of the zone."""
-
-    occupied: BoolArray  # [kind, day, interval]
-    energy_wh: IntArray  # [kind, day, interval]
-    demand_wh: IntArray  # [day, interval]
-
-
 class AuditScenario(NamedTuple):
     """The input of all attacks on one target: the plan, the target household, and its simulated days."""
 
@@ -107,12 +99,9 @@ def make_scenarios(
     seeds = np.random.SeedSequence(seed)
     rng = np.random.default_rng(seeds.spawn(1)[0])
     zone = plan.zone
-    history = simulate_zone(zone, days, rng, progress)
+    histories = dict(zip((kind.name for kind in zone.kinds), simulate_zone(zone, days, rng, progress), strict=True))
     scenes = []
     for kind in target_kinds(zone):
-        number = zone.kinds.index(kind)
-        energy_wh = history.energy_wh[number]
-        target_history = TargetHistory(history.occupied[number], energy_wh, history.demand_wh - energy_wh)
         for model, chains in enumerate(kind.models):
             start = midnight_prior(chains)
             transition = np.stack([chains.transition_at(t)[..., 0] for t in range(zone.intervals_per_day)])
@@ -121,7 +110,7 @@ def make_scenarios(
                 plan=plan,
                 kind=kind,
                 model_index=model,
-                history=target_history,
+                history=histories[kind.name],
                 initial=start,
                 transition=transition,
                 prior=prior,
@@ -131,7 +120,13 @@ def make_scenarios(
                 rng=rng,
                 samples=samples,
             )
-            scenes.append(scene if model == 0 else scene._replace(history=_resample_target(scene)))
+            if model:  # the rest of the zone is the same, the target follows this model
+                occupied = sample_target_occupancy(scene, days)
+                laws = kind.secret_pair.away, kind.secret_pair.home
+                away, home = (draw_readings(scene, law, occupied.shape) for law in laws)
+                energy_wh = np.where(occupied, home, away)
+                scene = scene._replace(history=TargetHistory(occupied, energy_wh, scene.history.rest_wh))
+            scenes.append(scene)
     return [scene for scene in scenes if scene.hidden.any()]
 
 
@@ -173,8 +168,8 @@ def zone_occupancy_model(zone: Zone, counts: Sequence[int], copies: int) -> Occu
     return OccupancyModel(groups=tuple(groups))
 
 
-def simulate_zone(zone: Zone, days: int, rng: np.random.Generator, progress: AuditProgress) -> ZoneHistory:
-    """Simulate one household of each kind and the demand of the zone, in batches of days."""
+def simulate_zone(zone: Zone, days: int, rng: np.random.Generator, progress: AuditProgress) -> list[TargetHistory]:
+    """Simulate one household of each kind and the rest of the zone for each, in batches of days."""
     alone = zone.household_count > INDIVIDUAL_HOUSEHOLDS
     counts = [1 if alone else kind.count for kind in zone.kinds]
     at_once = max(1, _MAX_HOUSEHOLD_DAYS // sum(counts))
@@ -188,11 +183,18 @@ def simulate_zone(zone: Zone, days: int, rng: np.random.Generator, progress: Aud
         mean, variance = demand_moments(zone, [kind.count - 1 for kind in zone.kinds])
         rest = np.rint(rng.normal(mean, np.sqrt(variance), demand_wh.shape)).astype(np.int64)
         demand_wh = demand_wh + np.maximum(rest, 0)
-    return ZoneHistory(occupied, energy_wh, demand_wh)
+    return [
+        TargetHistory(home, used_wh, demand_wh - used_wh) for home, used_wh in zip(occupied, energy_wh, strict=True)
+    ]
 
 
-def _simulate_batch(zone: Zone, counts: list[int], days: int, rng: np.random.Generator) -> ZoneHistory:
-    """Simulate a batch of days. Each day is a separate zone for `aggregate`."""
+def _simulate_batch(
+    zone: Zone, counts: list[int], days: int, rng: np.random.Generator
+) -> tuple[BoolArray, IntArray, IntArray]:
+    """Return occupancy and use of one household of each kind [kind, day, interval], and the demand [day, interval].
+
+    Each day is a separate zone for `aggregate`.
+    """
     kind = np.repeat(np.arange(len(counts)), np.array(counts) * days)
     bound_wh = np.array([k.bound_wh for k in zone.kinds])
     table = np.zeros((2, len(counts), int(bound_wh.max()) + 1))
@@ -212,7 +214,7 @@ def _simulate_batch(zone: Zone, counts: list[int], days: int, rng: np.random.Gen
         energy_wh = consumption.sample(home, t, EMPTY_PRICE_HISTORY, rng)
         energy[..., t] = energy_wh[first]
         demand[:, t] = aggregate([Readings(meter=all_meters, energy_wh=energy_wh)], meters).energy_wh
-    return ZoneHistory(np.moveaxis(occupied[:, first], 0, -1), energy, demand)
+    return np.moveaxis(occupied[:, first], 0, -1), energy, demand
 
 
 def sample_target_occupancy(scene: AuditScenario, days: int) -> BoolArray:
@@ -225,15 +227,6 @@ def worst_case_history(scene: AuditScenario, days: int) -> TargetHistory:
     """Simulate a target without other households: 0 Wh when away, its bound when home."""
     occupied = sample_target_occupancy(scene, days)
     return TargetHistory(occupied, np.where(occupied, scene.kind.bound_wh, 0), np.zeros(occupied.shape, np.int64))
-
-
-def _resample_target(scene: AuditScenario) -> TargetHistory:
-    """Return the same demand of the rest, and a target that follows the model of the scenario."""
-    occupied = sample_target_occupancy(scene, len(scene.history.occupied))
-    away, home = (
-        draw_readings(scene, law, occupied.shape) for law in (scene.kind.secret_pair.away, scene.kind.secret_pair.home)
-    )
-    return TargetHistory(occupied, np.where(occupied, home, away), scene.history.rest_wh)
 
 
 def demand_moments(zone: Zone, counts: Sequence[int]) -> tuple[FloatArray, FloatArray]:

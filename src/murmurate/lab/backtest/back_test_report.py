@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -139,43 +138,34 @@ def draw_bills_figure(test: ZoneBackTest) -> Figure:
     """Draw homes by the change of their bill, and the noise in a price, a day, a month and the period."""
     drawn = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = drawn.subplots(1, 2, width_ratios=(1.35, 1))
-    _plot_changes(left, test)
-    _plot_noise(right, test)
-    for axes in (left, right):
-        style_axes(axes)
-    return drawn
-
-
-def _plot_changes(axes: Axes, test: ZoneBackTest) -> None:
     share = 100 * (np.arange(test.readings.households) + 0.5) / test.readings.households
     for rate, (color, style, width) in _LOOKS.items():
-        axes.plot(np.sort(change_percent(test.bills, rate)), share, color=color, ls=style, lw=width, label=rate.value)
-    axes.axvline(0, color=TEXT_COLOR, lw=0.8)
-    axes.set_ylim(0, 100)
-    axes.grid(color="#e6eaee", lw=0.8)
-    axes.set_xlabel("change of the bill compared with a flat rate, %")
-    axes.set_ylabel("% of homes with this change or less")
-    axes.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=TEXT_COLOR)
+        left.plot(np.sort(change_percent(test.bills, rate)), share, color=color, ls=style, lw=width, label=rate.value)
+    left.axvline(0, color=TEXT_COLOR, lw=0.8)
+    left.set_ylim(0, 100)
+    left.grid(color="#e6eaee", lw=0.8)
+    left.set_xlabel("change of the bill compared with a flat rate, %")
+    left.set_ylabel("% of homes with this change or less")
+    left.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=TEXT_COLOR)
     subtitle = "all rates collect the same; right of 0: more than at the flat rate"
-    set_axes_title(axes, "Who pays more, who pays less", subtitle)
-
-
-def _plot_noise(axes: Axes, test: ZoneBackTest) -> None:
+    set_axes_title(left, "Who pays more, who pays less", subtitle)
     noise = test.noise
-    of_month = float(np.average(noise.month_percent, weights=test.bills.days))
     values = {
         "price of an\ninterval": noise.interval_percent,
         "bill of\na day": noise.day_percent,
-        "bill of\na month": of_month,
+        "bill of\na month": float(np.average(noise.month_percent, weights=test.bills.days)),
         f"bill of {int(test.bills.days.sum())}\ndays": noise.period_percent,
     }
-    bars = axes.bar(range(len(values)), list(values.values()), color=PRIVATE_COLOR, width=0.6)
-    axes.bar_label(bars, [f"{value:.2g} %" for value in values.values()], padding=3, color=TEXT_COLOR, fontsize=9)
-    axes.set_xticks(range(len(values)), list(values), fontsize=9)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.margins(y=0.12)
-    axes.set_ylabel("standard deviation, %")
-    set_axes_title(axes, "What the noise alone does", "compared with the same plan without noise; bills: median home")
+    bars = right.bar(range(len(values)), list(values.values()), color=PRIVATE_COLOR, width=0.6)
+    right.bar_label(bars, [f"{value:.2g} %" for value in values.values()], padding=3, color=TEXT_COLOR, fontsize=9)
+    right.set_xticks(range(len(values)), list(values), fontsize=9)
+    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    right.margins(y=0.12)
+    right.set_ylabel("standard deviation, %")
+    set_axes_title(right, "What the noise alone does", "compared with the same plan without noise; bills: median home")
+    for axes in (left, right):
+        style_axes(axes)
+    return drawn
 
 
 def write_household_bills(test: ZoneBackTest, path: Path) -> None:

@@ -94,7 +94,8 @@ def make_evaluation_report(evaluation: Evaluation, source: str, facts: dict[str,
     report.add_figure("promise", draw_promise_figure(evaluation), described)
     explained = (
         "The planner finds the least noise for each promise, as a multiple of the bound at which readings are clipped. "
-        "A low bound needs little noise but hides peaks; the bound is the one at which the filter expects to do best."
+        "A low bound needs little noise but hides peaks; the bound is a step above the one at which the filter expects "
+        "to do best, or higher if that is as good."
     )
     report.add_text(explained, brief=False, muted=True)
     names = ("promise", "noise, in bounds", *(f"bound at {homes:,} homes" for homes in evaluation.sizes))
