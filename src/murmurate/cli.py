@@ -33,7 +33,7 @@ class LazyCommand(TyperCommand):
     def __init__(self, target: str, summary: str, example: str, needs: tuple[str, ...] = ()) -> None:
         """`target` is the file in `commands` and the function in it; `needs` an extra and its packages."""
         super().__init__(None, help=summary)
-        self._target, self._example, self._needs = target, example, needs
+        self._target, self._example, self.needs = target, example, needs
 
     def load(self) -> Any:
         """Return the command with its options. Ctrl-C while modules are loaded ends the process."""
@@ -47,8 +47,8 @@ class LazyCommand(TyperCommand):
 
         @wraps(function)
         def run(**options: Any) -> None:
-            if self._needs:
-                require_extra(*self._needs)
+            if self.needs:
+                require_extra(*self.needs)
             raise typer.Exit(function(**options) or 0)
 
         loaded = typer.Typer(add_completion=False)

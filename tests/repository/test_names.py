@@ -69,6 +69,7 @@ ALLOWED = {  # page: words that are meant as they stand there
             "docs/decisions/README.md",
             "docs/explanation/architecture.md",
             "docs/how-to/restore.md",
+            "docs/reference/json-output.md",
             "src/murmurate/publisher/protocol.md",
         ),
         frozenset({"aside"}),

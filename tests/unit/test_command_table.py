@@ -17,6 +17,20 @@ try:
 finally:
     print({"numpy", "scipy", "psycopg", "pyarrow", "opendp", "matplotlib"} & set(sys.modules))
 """
+WITHOUT_EXTRAS = """
+import sys
+from importlib.abc import MetaPathFinder
+from typer.testing import CliRunner
+
+class NoExtras(MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, NoExtras())
+from murmurate.cli import COMMANDS, app
+print(*(name for name in COMMANDS if CliRunner().invoke(app, [*name.split(), "--help"]).exit_code), sep=",")
+"""
 
 
 def test_each_command_and_group_is_in_one_panel():
@@ -40,3 +54,10 @@ def test_every_command_shows_its_summary_and_an_example_of_itself(name):
 def test_help_of_the_table_loads_no_command(arguments):
     done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.slow
+def test_the_help_of_every_command_works_without_the_packages_of_extras():
+    extras = ",".join({module for command in COMMANDS.values() for module in command.needs[1:]})
+    done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS, extras], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

@@ -268,7 +268,10 @@ def _simulate(host: DemoHost, setup: DemoSetup, live: LiveService, town: Simulat
                 if end_s > clock.wall_at(end_s) + _ROUNDING_S:
                     stdout.print(CAUGHT_UP)
                     break
-                _sleep_until(host, min(until_s, clock.wall_at(end_s)))
+                host.check()
+                while (left_s := min(until_s, clock.wall_at(end_s)) - time.time()) > 0:
+                    time.sleep(min(left_s, _LOOK_EVERY_S))
+                    host.check()
                 if clock.wall_at(end_s) > until_s:
                     break
                 live.send_readings(setup.readings_token, start_s, town.simulate_interval())
@@ -279,14 +282,6 @@ def _simulate(host: DemoHost, setup: DemoSetup, live: LiveService, town: Simulat
         pass
     finally:
         signal.signal(signal.SIGINT, host.end_by_signal)
-
-
-def _sleep_until(host: DemoHost, at_s: float) -> None:
-    """Wait until a time of the wall clock [s of UTC]. Raises MurmurateError if the host has ended."""
-    host.check()
-    while (left_s := at_s - time.time()) > 0:
-        time.sleep(min(left_s, _LOOK_EVERY_S))
-        host.check()
 
 
 def _format_time(at_s: float) -> str:
