@@ -83,7 +83,9 @@ def _tests_of(file: Path) -> set[str]:
     """The folders or files of tests that a changed file asks for: tests mirror the packages."""
     if file.parts[:2] == ("src", "murmurate"):
         package = file.parts[3 if file.parts[2] == "service" else 2]
-        near = {"cli": "commands", "demo": "service", "storage": "service", "worker": "service"}.get(package, package)
+        mirrored = dict.fromkeys(("cli.py", "operations"), "commands")
+        mirrored |= dict.fromkeys(("demo", "storage", "worker"), "service")
+        near = mirrored.get(package, package)
         return {f"tests/unit/{near}"} if Path(f"tests/unit/{near}").is_dir() else {"tests/unit", "tests/properties"}
     if file.name.startswith("test_") and file.parts[1] in {"unit", "properties", "repository", "paper"}:
         return {str(file)} if file.exists() else set()

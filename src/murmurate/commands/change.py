@@ -157,7 +157,7 @@ def _rows_to_change(context: PublisherContext, zones: list[str], digest: str) ->
         head = heads.get(shards.get(zone, ""))
         row = None if head is None else head.table.find_row(zone)
         if head is not None and zone in head.table.closed_by_zone:
-            raise ChainError("zone", zone, "was closed, for ever: no interval follows that a plan could be about")
+            raise ChainError("zone", zone, "was closed, for ever: no interval follows")
         if head is None or row is None or shards[zone] not in known:
             raise ChainError("zone", zone, "is not open; murmurate zone open plan.json opens it")
         if row.plan != digest:

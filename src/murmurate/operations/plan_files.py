@@ -71,7 +71,7 @@ def read_forecast_file(path: Path) -> PublicForecast:
     try:
         return PublicForecast.from_json(read_text(path))
     except FileNotFoundError:
-        allowed = "must exist beside the zone file: murmurate forecast writes one"
+        allowed = "must be in the folder of the zone file: murmurate forecast writes one"
         raise ModelError("file", path.name, allowed) from None
 
 
