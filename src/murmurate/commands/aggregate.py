@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,8 +87,8 @@ def aggregate_intervals(
         write_demand(out, demands)
         summary |= {"file": str(out), "submitted": None}
     else:
-        with mask_database_errors():
-            blocked = dict(sorted(submit_demand(PostgresStateStore(state), landing.interval_s, demands).items()))
+        with mask_database_errors(), closing(PostgresStateStore(state)) as store:
+            blocked = dict(sorted(submit_demand(store, landing.interval_s, demands).items()))
         zones = {zone for demand in demands.values() for zone in demand.zones}
         summary |= {"file": None, "submitted": len(zones - blocked.keys())}
     before_s = None if keep_days is None else int(time.time() - keep_days * SECONDS_PER_DAY)

@@ -44,7 +44,8 @@ def manage_clients(
         with closing(AuthStore(database.dsn)) as access:
             if action == "add":
                 client = ApiClient(id=name, zones=frozenset(zones or ()), is_operator=is_operator)
-                _add_client(access, client, PostgresStateStore(database.dsn), as_json=as_json)
+                with closing(PostgresStateStore(database.dsn)) as store:
+                    _add_client(access, client, store, as_json=as_json)
             elif action == "remove":
                 if not access.remove_client(name):
                     raise MurmurateError("client", repr(name), "is not there; murmurate client list shows all")
