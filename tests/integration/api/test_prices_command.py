@@ -1,7 +1,7 @@
 """`murmurate prices` at the address of a running service: as the server says, or from its verified log."""
 
 import json
-from datetime import date
+from datetime import datetime
 
 import pytest
 
@@ -17,7 +17,7 @@ def document(capsys, source, **options):
 
 def test_what_the_server_says_is_what_its_log_says(apis, capsys):
     address = f"{apis.url('public')}/zones/harbour"
-    day = date.fromisoformat(WHOLE_DAYS[1])  # of 25 hours
+    day = datetime.fromisoformat(WHOLE_DAYS[1])  # of 25 hours
     said = document(capsys, address, day=day)
     assert not said["verified"]
     assert said["timezone"] == "Europe/Zurich"
