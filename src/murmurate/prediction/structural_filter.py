@@ -38,7 +38,6 @@ GAIN_DIGITS = 7
 MAX_DEVIATION = 2.0  # a deviation is at most this, and demand is never below a twentieth of its forecast
 MIN_DEMAND = 0.05
 _CONVERGENCE_DAYS = 40
-_FEW_ZONES = 64  # up to here running sums, which are stored, cost less than calls
 
 COMMON_HOURS = (4.0, 36.0, 240.0)
 OWN_HOURS = 0.85  # how long the households' own chance lasts
@@ -172,9 +171,9 @@ class StructuralFilter:
     def pool(self, states: FloatArray, slot: int, cold_k: float, pooled: float) -> FloatArray:
         """Return the states after the deviation of the other zones in their own interval was seen [state, zone]."""
         loading = demand_loadings(slot, self.slots_per_day, cold_k)
-        gain = gain_at(self.pool_gain[slot * HOURS // self.slots_per_day][:, None], loading)
+        gain = self._gain(self.pool_gain, slot, loading)
         everywhere = np.ones(states.shape[1], np.bool_)
-        return pool_states(states, loading, gain, np.full(states.shape[1], pooled), everywhere)
+        return pool_states(states, loading, gain[:, None], np.full(states.shape[1], pooled), everywhere)
 
     def step(self, states: FloatArray, slot: int, cold_k: float, measured: FloatArray, usable: BoolArray) -> FloatArray:
         """Return the states after the next interval [state, zone].
@@ -183,8 +182,11 @@ class StructuralFilter:
         """
         loading = demand_loadings(slot, self.slots_per_day, cold_k).copy()
         loading[OWN], loading[SENSOR] = self.own_loading[slot], 1.0
-        gain = gain_at(self.zone_gain[slot * HOURS // self.slots_per_day][:, None], loading)
-        return step_states(states, self.keep, loading, gain, measured, usable)
+        gain = self._gain(self.zone_gain, slot, loading)
+        return step_states(states, self.keep, loading, gain[:, None], measured, usable)
+
+    def _gain(self, gains: FloatArray, slot: int, loading: FloatArray) -> FloatArray:
+        return gain_at(gains[slot * HOURS // self.slots_per_day][:, None], loading)[:, 0]
 
     def predict(self, states: FloatArray, slot: int, cold_k: float, lead: int) -> FloatArray:
         """Return demand over forecast, `lead` intervals after the last step [zone]. `slot`, `cold_k`: of that time."""
@@ -194,9 +196,8 @@ class StructuralFilter:
 def gain_at(gain: FloatArray, loading: FloatArray) -> FloatArray:
     """Return the gains of an interval [state, zone]: those of the response to cold grow with how cold it is."""
     scaled = gain.copy()
-    for state in HEATS:  # one by one: quicker than a list as index
-        scaled[state] *= loading[state]
-    return scaled
+    scaled[HEATS] *= loading[HEATS, None]
+    return np.asarray(scaled)
 
 
 def step_states(
@@ -225,10 +226,7 @@ def predict_demand(states: FloatArray, keep: FloatArray, loading: FloatArray, le
 
 def weigh(states: FloatArray, loading: FloatArray) -> FloatArray:
     """Return the sum of states times loadings [zone], added in the order of the states."""
-    weighted = states * loading[:, None]
-    if weighted.shape[1] > _FEW_ZONES:
-        return np.asarray(reduce(np.add, weighted))
-    return np.asarray(np.cumsum(weighted, axis=0)[-1])  # the same order in one call
+    return np.asarray(reduce(np.add, states * loading[:, None]))
 
 
 def make_filter(
