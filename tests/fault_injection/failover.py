@@ -53,7 +53,8 @@ class _LatePublisher:
 
 def _run_until_published(stores: StorePair, pool: PublisherPool, seconds: float) -> None:
     """Run a pool for a time, and on a busy machine until it has published something."""
-    query = "SELECT count(*) FROM public_log.tile"
+    is_ours = stores.protocol == MURMURATE
+    query = "SELECT count(*) FROM public_log.tile" if is_ours else "SELECT count(*) FROM naive.entry"
     before = stores.log.execute(query)
     pool.run_for(seconds)
 
@@ -61,8 +62,7 @@ def _run_until_published(stores: StorePair, pool: PublisherPool, seconds: float)
         pool.run_for(0.05)
         return stores.log.execute(query) != before
 
-    if stores.protocol == MURMURATE:
-        wait_until(has_published, pause_s=0.0)
+    wait_until(has_published, pause_s=0.0)
 
 
 def _publish_unseen(stores: StorePair, pool: PublisherPool, discarded: Cluster) -> None:

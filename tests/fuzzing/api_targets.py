@@ -16,7 +16,8 @@ from murmurate.service.log_reader.follower import ChangedShard
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
-from murmurate.service.settings import ServiceSettings
+from murmurate.service.settings import LOCAL_ADDRESSES, ServiceSettings
+from murmurate.service.web.request_limits import AnonymousLimits
 from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import FuzzFolder, InProcessDecoders, new_ingestor
 from tests.support.query_cases import QUERY
@@ -158,9 +159,9 @@ def _private_parser() -> Callable[[bytes], None]:
     app = private_app(
         IngestApi(current_ingestor=lambda: ingestor, access=_Access(), decoders=InProcessDecoders()).routes()
     )
-    app.state.anonymous = None  # most requests here have no token
 
     def parse(data: bytes, _: FuzzFolder = folder) -> None:
+        app.state.anonymous = AnonymousLimits(LOCAL_ADDRESSES)  # most requests here have no token
         head, _, body = data.partition(b"\n\n")
         target, *lines = head.split(b"\n")
         _request(app, "POST", target, lines, body)
