@@ -1,4 +1,4 @@
-"""`murmurate zone close`: end the chains of zones, for ever. The command may be run again: a zone is closed once."""
+"""`murmurate zone close`: end the chains of zones for good. The command may be run again: a zone is closed once."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A tile is one line of canonical JSON (the header, signed, in UTF-8), a line end,
 The header holds the root of a Merkle tree over the rows, the hash of the header before, and the digest of the zone
 table that says which zone and which plan each row is about. The SHA-256 of the header is the hash of the tile. A leaf
 of the tree is zone, plan, interval and row; the row holds the hash of the leaf before it of the same zone. So each zone
-has a chain of its own, and ten hashes prove to a reader of one zone that a row is in a tile. The members and the
+has its own chain, and ten hashes prove to a reader of one zone that a row is in a tile. The members and the
 columns are listed in docs/reference/public-log.md.
 """
 

@@ -149,7 +149,7 @@ class LogStore(Protocol):
 def drive_steps(
     machine: Generator[Step, Any, Result], state: StateStore, log: LogStore, wait_for_slot: Callable[[], None]
 ) -> Result:
-    """Perform the steps of a machine until it is done. If one fails, the state is rolled back and the error goes on."""
+    """Perform the steps of a machine until it is done. If one fails, roll the state back and raise its error."""
     try:
         step = next(machine)
         while True:

@@ -1,4 +1,4 @@
-"""The languages of pages and terminal: texts in `*.toml` beside this file, and which one a browser asks for.
+"""The languages of pages and terminal: texts in `*.toml` next to this file, and which one a browser asks for.
 
 A text has `{placeholders}`. Those of the tables `promise`, `basis` and `limits` are plain; the others may be HTML.
 """

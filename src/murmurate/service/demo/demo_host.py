@@ -277,7 +277,7 @@ def _find_programs(folder: Path, account: dict[str, Any]) -> Path:
     package_folder, libraries = newest.parent.parent, newest.parents[2] / f"{POSTGRES_PACKAGE}.libs"
     copy = folder / "programs" / package_folder.name / newest.parent.name
     shutil.copytree(newest.parent, copy)
-    if libraries.is_dir():  # which the programs look for beside the package
+    if libraries.is_dir():  # which the programs look for next to the package
         shutil.copytree(libraries, folder / "programs" / libraries.name)
     for path in [folder / "programs", *(folder / "programs").rglob("*")]:
         os.chown(path, account["user"], account["group"], follow_symlinks=False)

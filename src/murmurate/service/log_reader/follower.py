@@ -142,7 +142,7 @@ class Follower:
         """Raise ChainError unless the key of a recent tile was named by the key before it, and so on from the first.
 
         The last tile of each key is looked for among the tiles that the log has of those up to the recent one: it must
-        name the next one, and be signed. It has no rows, so it stays where the releases beside it have left the log.
+        name the next one, and be signed. It has no rows, so it stays where the releases next to it have left the log.
         """
         shard, last, at = first.header.shard, first, 0
         while last.key_in_force != recent.header.key:

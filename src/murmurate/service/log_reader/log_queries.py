@@ -63,7 +63,7 @@ _NOTHING_ARCHIVED = (-1, -(2**62))  # number and interval of a tile
 
 
 class TilesArchivedError(MurmurateError):
-    """Tiles that were asked for have left the log, and the archive is not at hand."""
+    """Tiles that were asked for have left the log, and there is no archive to read them from."""
 
     def __init__(self, shard: str) -> None:
         allowed = "has left this service: ask its operator for the archive, which murmurate log verify takes"
@@ -232,7 +232,7 @@ class LogReader:
     def read_log_chunks(self, view: ZoneView) -> Iterator[bytes]:
         """The lines of one zone as a file that `murmurate log verify` takes, up to the last tile of the view.
 
-        Each chunk is read in a transaction of its own, and may be empty. The log only grows: chunks of one moment are
+        Each chunk is read in its own transaction, and may be empty. The log only grows: chunks of one moment are
         those up to the tile that was the last one then.
         """
         plans: set[str] = set()

@@ -20,7 +20,7 @@ MAX_AGE_S = 5  # for which others may keep what can change
 CACHE_CONTROL_SHORT = f"public, max-age={MAX_AGE_S}"
 CACHE_CONTROL_IMMUTABLE = "public, max-age=31536000, immutable"
 MAX_CACHE_BYTES = 64 * 2**20  # of responses in each cache
-MAX_CACHED_BODY_BYTES = 2**20  # a longer one is made anew each time
+MAX_CACHED_BODY_BYTES = 2**20  # a longer one is made again each time
 ALL_SHARDS = ""  # of a response about zones of several shards
 PIECE_BYTES = 65_536
 MAX_UNREAD_BYTES = 64 * 2**20  # of long bodies that clients have not read yet
