@@ -187,7 +187,7 @@ def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> Simulate
 def is_change_accepted(releases: tuple[tuple[Plan, bool], ...], first: int, after: Plan) -> bool:
     """Return whether the product puts another plan in force after these releases."""
     try:
-        check_plan_change(PlanHistory.from_releases(releases, first=first, complete=True), after)
+        check_plan_change(PlanHistory(releases, first=first, complete=True), after)
     except PrivacyError:
         return False
     return True

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, product
 from typing import NamedTuple
@@ -46,48 +45,31 @@ _MAX_COMPOSITIONS = 400  # compositions for one promise and one path; after that
 KindPath = tuple[HouseholdKind, ...]  # the kind of one household under each plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanHistory:
     """The plan in force in each of the last intervals of a zone, oldest first. All of it is public."""
 
-    plans: tuple[Plan, ...]  # in the order of their first use
-    first: int  # number of the first interval
-    plan_index: IntArray  # [interval] position in `plans`
-    measured: BoolArray  # [interval] whether its release cost privacy
-    complete: bool  # whether nothing was released before `first`
-
-    @classmethod
-    def from_releases(cls, releases: Sequence[tuple[Plan, bool]], *, first: int, complete: bool) -> PlanHistory:
+    def __init__(self, releases: Sequence[tuple[Plan, bool]], *, first: int, complete: bool) -> None:
         """Build the history from the plan of each interval and whether its release cost privacy."""
-        plans = tuple(dict.fromkeys(plan for plan, _ in releases))
-        position = {plan: number for number, plan in enumerate(plans)}
-        in_force = np.array([position[plan] for plan, _ in releases], np.int64)
-        measured = np.array([cost for _, cost in releases], np.bool_)
-        return cls(plans=plans, first=first, plan_index=in_force, measured=measured, complete=complete)
+        self._releases = releases
+        self.plans = tuple(dict.fromkeys(plan for plan, _ in releases))  # in the order of their first use
+        self.first = first  # number of the first interval
+        self.complete = complete  # whether nothing was released before `first`
+        position = {plan: number for number, plan in enumerate(self.plans)}
+        self.plan_index: IntArray = np.array([position[plan] for plan, _ in releases], np.int64)  # [interval]
+        self.measured: BoolArray = np.array([cost for _, cost in releases], np.bool_)  # [interval]
 
     def __len__(self) -> int:
-        return len(self.plan_index)
+        return len(self._releases)
 
     @property
     def end(self) -> int:
         """The number of the first interval after the history."""
         return self.first + len(self)
 
-    @property
-    def used_plans(self) -> list[Plan]:
-        """The plans of its intervals, in the order of their first use there."""
-        return [self.plans[number] for number in dict.fromkeys(self.plan_index.tolist())]
-
     def last_intervals(self, intervals: int) -> PlanHistory:
         """Return the history of the newest `intervals` intervals."""
         cut = max(0, len(self) - intervals)
-        return replace(
-            self,
-            first=self.first + cut,
-            plan_index=self.plan_index[cut:],
-            measured=self.measured[cut:],
-            complete=self.complete and cut == 0,
-        )
+        return PlanHistory(self._releases[cut:], first=self.first + cut, complete=self.complete and cut == 0)
 
 
 def lookback_intervals(plans: Sequence[Plan]) -> int:
@@ -120,7 +102,7 @@ def check_plan_change(history: PlanHistory, after: Plan) -> None:
         allowed = "must keep their number and hours if a moment is promised"
         raise PrivacyError("public households", "changed", allowed)
     recent = history.last_intervals(lookback_intervals([*history.plans, after]))
-    plans = [*recent.used_plans, after]
+    plans = [*recent.plans, after]
     for path in kind_paths(plans):
         kind_of = dict(zip(plans, path, strict=True))
         check_windows_across_change(recent, after, kind_of)
@@ -162,7 +144,7 @@ def have_same_secret(first: HouseholdKind, second: HouseholdKind) -> bool:
 
 def check_windows_across_change(history: PlanHistory, after: Plan, kind_of: Mapping[Plan, HouseholdKind]) -> None:
     """Raise PrivacyError unless every window across the change keeps its promise for one household."""
-    plans = dict.fromkeys([*history.used_plans, after])
+    plans = dict.fromkeys([*history.plans, after])
     events = {plan: kind_events(plan.zone, plan.noise, kind_of[plan]) for plan in plans}
     promises = {promise for plan in plans for promise in plan.zone.promises if isinstance(promise, WindowPromise)}
     for promise in sorted(promises, key=str):
@@ -247,7 +229,7 @@ def _epsilon_limit(history: PlanHistory, after: Plan, promise: WindowPromise, la
 
 def check_moments_across_change(history: PlanHistory, after: Plan, kind_of: Mapping[Plan, HouseholdKind]) -> None:
     """Raise PrivacyError unless every moment near the change keeps the leakage that its plan promises."""
-    for plan in dict.fromkeys([*history.used_plans, after]):
+    for plan in dict.fromkeys([*history.plans, after]):
         limits = [float(p.leakage) for p in plan.zone.promises if isinstance(p, MomentPromise)]
         if limits and not kind_of[plan].always_public:
             leaked = max(_max_leakage(history, after, kind_of, plan, model) for model in kind_of[plan].models)

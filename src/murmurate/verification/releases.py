@@ -97,7 +97,7 @@ class ReleaseHistory:
         for run in reversed(self.runs):
             releases += [(run.plan.plan, run.measured)] * min(run.length, longest - len(releases))
         whole = self.complete and len(releases) == self.end - self.begin
-        return PlanHistory.from_releases(releases[::-1], first=self.end - len(releases), complete=whole)
+        return PlanHistory(releases[::-1], first=self.end - len(releases), complete=whole)
 
 
 @dataclass(slots=True)

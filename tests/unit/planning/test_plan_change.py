@@ -58,7 +58,7 @@ def example(promise, name="flat", more=""):
 
 def lived(*runs, first=13, complete=True):
     """A history: (plan, so many intervals, whether they were measured)."""
-    return PlanHistory.from_releases(
+    return PlanHistory(
         [(plan, measured) for plan, n, measured in runs for _ in range(n)], first=first, complete=complete
     )
 
@@ -162,7 +162,7 @@ def test_no_moment_of_an_allowed_sequence_is_told_more_about_than_its_plan_promi
     in_force = plans[0]
     for after, count in ((plans[1], lengths[1]), (plans[2], 7 - sum(lengths))):
         try:
-            check_plan_change(PlanHistory.from_releases(released, first=first, complete=True), after)
+            check_plan_change(PlanHistory(released, first=first, complete=True), after)
             in_force = after
         except PrivacyError:
             pass
@@ -216,7 +216,7 @@ def test_no_window_of_an_allowed_sequence_breaks_the_promise(losses, first, befo
     released, in_force = [(plans[0], True)] * before, plans[0]
     for after, count in ((plans[1], between), (plans[2], 5)):
         try:
-            check_plan_change(PlanHistory.from_releases(released, first=first, complete=True), after)
+            check_plan_change(PlanHistory(released, first=first, complete=True), after)
             in_force = after
         except PrivacyError:
             pass
