@@ -15,7 +15,6 @@ from murmurate.prediction.calendar import CalendarSlots
 from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.structural_filter import (
-    DeviationStates,
     StructuralFilter,
     Volatility,
     fit_common,
@@ -69,11 +68,8 @@ class TrialKnowledge:
     def make_filter(self, bound_wh: int, noise_sd_wh: float, lead: int) -> StructuralFilter:
         """Return the filter of a zone of these households."""
         sensor = self.sensors[bound_wh]
-        states = DeviationStates.of_zone(
-            self.volatility, self.households, sensor.mismatch, slots_per_day=self.slots_per_day
-        )
         return make_filter(
-            states,
+            self.volatility,
             sensor,
             self.usual_wh[self.exact_bound_wh] * self.households,
             self.usual_wh[bound_wh] * self.households,

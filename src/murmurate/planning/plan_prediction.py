@@ -15,7 +15,7 @@ from murmurate.prediction.forecast import CalendarForecast
 from murmurate.prediction.forecast_sources import DAY_TYPE_WEIGHTS
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.sensor import unclipped_sensor
-from murmurate.prediction.structural_filter import COMMON, DeviationStates, StructuralFilter, make_filter
+from murmurate.prediction.structural_filter import COMMON, StructuralFilter, make_filter, state_deviations
 from murmurate.prediction.zone_prediction import PredictionModel, PriceResponse, ZonePrediction
 from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
 from murmurate.privacy.promise import WindowPromise, parse_promise
@@ -54,13 +54,13 @@ def _make_filter(
     zone: Zone, public: PublicForecast, scale: float, noise_sd_wh: FloatArray, pool_homes: int = 0
 ) -> StructuralFilter:
     slots, sensor, households = zone.intervals_per_day, public.sensors[0], zone.household_count
-    states = DeviationStates.of_zone(public.volatility, households, sensor.mismatch, slots_per_day=slots)
     noise_sd_wh = np.roll(noise_sd_wh, zone.clock.slot_shifts(slots)[0])
     expected_sum_wh = scale * usual_day(sensor.forecast)
     shown = float(np.mean((noise_sd_wh / (sensor.response * expected_sum_wh)) ** 2))
-    shown += float(np.sum(states.sd[COMMON.stop :] ** 2))  # the deviations that each other zone has alone
+    own_sd = state_deviations(public.volatility, households, sensor)[COMMON.stop :]
+    shown += float(np.sum(own_sd**2))  # the deviations that each other zone has alone
     return make_filter(
-        states,
+        public.volatility,
         sensor,
         scale * usual_day(public.demand),
         expected_sum_wh,

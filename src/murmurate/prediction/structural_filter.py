@@ -74,24 +74,10 @@ class Volatility(NamedTuple):
     own_hours: float = OWN_HOURS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviationStates:
-    """The states of a zone: how long each lasts and how large it is."""
-
-    keep: FloatArray  # [state] share that remains after an interval
-    sd: FloatArray  # [state] stationary standard deviation, relative to the demand
-
-    @classmethod
-    def of_zone(
-        cls, volatility: Volatility, households: int, sensor_mismatch: tuple[float, float], *, slots_per_day: int = 96
-    ) -> DeviationStates:
-        """Return the states of a zone with this number of households. `sensor_mismatch`: see `ClippedSensor`."""
-        hours = np.array(_STATE_HOURS)
-        hours[OWN] = volatility.own_hours
-        own = volatility.own / households**0.5
-        sd = np.array([*volatility.common, *_COMMON_SD, *_ZONE_SD, own, 0.0, 0.0])
-        sd[SENSOR] = sensor_mismatch
-        return cls(np.exp(-24 / slots_per_day / hours), sd)
+def state_deviations(volatility: Volatility, households: int, sensor: ClippedSensor) -> FloatArray:
+    """Return the stationary standard deviation of each state of a zone, relative to the demand [state]."""
+    own = volatility.own / households**0.5
+    return np.array([*volatility.common, *_COMMON_SD, *_ZONE_SD, own, *sensor.mismatch])
 
 
 def harmonics(slot: int, slots_per_day: int) -> FloatArray:
@@ -230,7 +216,7 @@ def weigh(states: FloatArray, loading: FloatArray) -> FloatArray:
 
 
 def make_filter(
-    states: DeviationStates,
+    volatility: Volatility,
     sensor: ClippedSensor,
     expected_wh: FloatArray,
     expected_sum_wh: FloatArray,
@@ -248,15 +234,17 @@ def make_filter(
     there are none; `cold_k` the K below the heating base of some usual days. The covariance equation is iterated over
     days.
     """
-    slots = len(expected_wh)
+    slots, sd, hours = len(expected_wh), state_deviations(volatility, households, sensor), np.array(_STATE_HOURS)
+    hours[OWN] = volatility.own_hours
+    keep = np.exp(-24 / slots / hours)
     gain_wh = sensor.response * expected_sum_wh
     noise = (noise_sd_wh / gain_wh) ** 2 + households * sensor.hidden_variance / gain_wh**2
     own_loading = np.round(sensor.own * expected_wh / gain_wh, 6)
     loadings = np.array([[demand_loadings(slot, slots, cold) for slot in range(slots)] for cold in cold_k])
-    keep, fresh, ahead = states.keep, (1 - states.keep**2) * states.sd**2, states.keep**lead
+    fresh, ahead = (1 - keep**2) * sd**2, keep**lead
     seen_by_pool = loadings.copy()
     seen_by_pool[:, :, COMMON.stop :] = 0.0
-    covariance = np.diag(states.sd**2)
+    covariance = np.diag(sd**2)
     zone_gain, pool_gain = (np.zeros((len(cold_k), slots, STATES)) for _ in range(2))
     error = np.zeros((len(cold_k), slots))
     for t in range(_CONVERGENCE_DAYS * slots):
@@ -269,7 +257,7 @@ def make_filter(
         if pool_variance is not None:
             pool_gain[day, slot], covariance = _correct(covariance, seen_by_pool[day, slot], pool_variance)
         later = loadings[day, (slot + lead) % slots]
-        unseen = float(np.sum((later**2 * states.sd**2 * (1 - ahead**2))[OF_DEMAND]))
+        unseen = float(np.sum((later**2 * sd**2 * (1 - ahead**2))[OF_DEMAND]))
         error[day, slot] = float((later * ahead) @ covariance @ (later * ahead)) + unseen
     return StructuralFilter(
         keep=keep,

@@ -13,13 +13,13 @@ from murmurate.prediction.structural_filter import (
     OWN,
     SENSOR,
     STATES,
-    DeviationStates,
     StructuralFilter,
     Volatility,
     demand_loadings,
     fit_common,
     harmonics,
     make_filter,
+    state_deviations,
     weigh,
 )
 
@@ -29,14 +29,15 @@ FORECAST = CalendarForecast.of_day(0.9 * EXPECTED / HOMES)
 SENSOR_500 = ClippedSensor(
     500, FORECAST, np.full(SLOTS, 0.9), np.full(SLOTS, 0.6), np.full(SLOTS, 900.0), (0.005, 0.005)
 )
-STATES_OF_ZONE = DeviationStates.of_zone(Volatility((0.03, 0.03, 0.03), 1.3), HOMES, SENSOR_500.mismatch)
+VOLATILITY = Volatility((0.03, 0.03, 0.03), 1.3)
+STATE_SD = state_deviations(VOLATILITY, HOMES, SENSOR_500)
 COLD = (6.0, 12.0)
 
 
 def filter_of(noise_sd_wh, pool_variance):
     expected = 0.9 * EXPECTED
     return make_filter(
-        STATES_OF_ZONE,
+        VOLATILITY,
         SENSOR_500,
         EXPECTED,
         expected,
@@ -51,7 +52,7 @@ def filter_of(noise_sd_wh, pool_variance):
 def play(its_filter, noise_sd_wh, pool_sd, *, zones=40, days=60, seed=1):
     """Draw states and measurements from the model itself. Returns the relative error after a warm-up."""
     rng = np.random.default_rng(seed)
-    keep, sd = STATES_OF_ZONE.keep[:, None], STATES_OF_ZONE.sd[:, None]
+    keep, sd = its_filter.keep[:, None], STATE_SD[:, None]
     truth = rng.normal(size=(STATES, zones)) * sd
     states, wrong, predicted = np.zeros((STATES, zones)), [], {}
     gain = 0.9 * 0.9 * EXPECTED
@@ -92,7 +93,7 @@ def test_more_knowledge_is_never_worse():
     assert said == sorted(said)
     unknown = filter_of(1e12, None).predicted_error
     loadings = np.array([[demand_loadings(slot, SLOTS, cold) for slot in range(SLOTS)] for cold in COLD])
-    all_of_it = ((loadings * STATES_OF_ZONE.sd) ** 2)[:, :, OF_DEMAND].sum(axis=2).mean(axis=0)
+    all_of_it = ((loadings * STATE_SD) ** 2)[:, :, OF_DEMAND].sum(axis=2).mean(axis=0)
     assert unknown == pytest.approx(np.sqrt(np.average(all_of_it, weights=EXPECTED**2)), rel=1e-6)
 
 

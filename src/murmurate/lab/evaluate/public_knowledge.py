@@ -17,7 +17,6 @@ from murmurate.prediction.calendar import CalendarSlots
 from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.structural_filter import (
-    DeviationStates,
     StructuralFilter,
     Volatility,
     fit_common,
@@ -186,9 +185,8 @@ class PublicKnowledge:
     def make_filter(
         self, homes: int, sensor: ClippedSensor, *, noise_sd_wh: float, pool_variance: float | None, lead: int
     ) -> StructuralFilter:
-        states = DeviationStates.of_zone(self.volatility, homes, sensor.mismatch)
         return make_filter(
-            states,
+            self.volatility,
             sensor,
             self.forecast.mean_wh[0, 0] * homes,
             sensor.forecast.mean_wh[0, 0] * homes,
