@@ -74,7 +74,7 @@ def forecast_from_sample(
         day_wh = day_wh - heat[np.arange(slots) * HOURS // slots] * float(cold.mean())
     least_wh = max(MIN_SHARE * mean_wh, MIN_FORECAST_WH)
     demand = CalendarForecast(day_wh, np.zeros((MONTHS, HOURS)), heat, usual_cold, least_wh)
-    sizes = ReadingSizes.from_use(SIZES_WH, sample.size_wh, mean_wh)
+    sizes = ReadingSizes(SIZES_WH, sample.size_wh, mean_wh)
     own = float(np.sqrt(sizes.variance * (1 - USUAL_LASTING)) / mean_wh)
     sensors = [sizes.make_sensor(bound, demand, level / mean_wh, USUAL_LASTING) for bound in SENSOR_BOUNDS_WH[:-1]]
     return PublicForecast(

@@ -47,17 +47,11 @@ def unclipped_sensor(forecast: CalendarForecast, bound_wh: int) -> ClippedSensor
     return ClippedSensor(bound_wh, forecast, ones, ones, np.zeros_like(ones), (0.0, 0.0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ReadingSizes:
     """How large single readings are: the chance that a reading exceeds a size [size, every `STEP_WH`]."""
 
-    chance: FloatArray  # at the sizes 0, STEP_WH, 2 STEP_WH, ..
-    mean_wh: FloatArray  # of readings, each at most the size
-    mean_square: FloatArray  # of readings, each at most the size [Wh^2]
-
-    @classmethod
-    def from_use(cls, sizes_wh: Sequence[int], use_wh: FloatArray, mean_wh: float) -> ReadingSizes:
-        """Return the sizes of readings with this mean from the use between one size and the next, with noise [size].
+    def __init__(self, sizes_wh: Sequence[int], use_wh: FloatArray, mean_wh: float) -> None:
+        """Compute the sizes of readings with this mean from the use between one size and the next, with noise [size].
 
         The chance to exceed a size falls; where noise says otherwise, neighbours are taken together. Between sizes it
         falls by equal factors. `sizes_wh` are multiples of `STEP_WH`.
@@ -73,10 +67,10 @@ class ReadingSizes:
         step = (found[:-1] + found[1:]) / 2
         wanted = chance * width / np.add.reduceat(step * STEP_WH, edges[:-1] // STEP_WH)
         step = np.minimum.accumulate(np.minimum(step * np.repeat(wanted, width // STEP_WH), 1.0))
-        mean, square = (
+        self.chance = found  # at the sizes 0, STEP_WH, 2 STEP_WH, ..
+        self.mean_wh, self.mean_square = (  # of readings, each at most the size [Wh, Wh^2]
             np.concatenate([[0.0], np.cumsum(each * step * STEP_WH)]) for each in (1.0, 2 * at[:-1] + STEP_WH)
         )
-        return cls(found, mean, square)
 
     @property
     def variance(self) -> float:
