@@ -85,14 +85,6 @@ class _Stated(NamedTuple):
     right_guesses: float | None
 
 
-class _WeakerForNow(NamedTuple):
-    """A weaker promise of an earlier plan, for stretches that begin before a change."""
-
-    promise: WindowPromise
-    changed: int  # the first interval after the change
-    until: int  # from this interval on no stretch that ends reaches back before the change
-
-
 def describe_promises(terms: ReleaseTerms, language: Language, changes: PlanChanges = NO_CHANGES) -> PromiseText:
     """Return the promises of a plan in words, stretches of time first, the shortest one before the others."""
     stated = _stated_promises(terms)
@@ -136,13 +128,12 @@ def _sentence(stated: _Stated, terms: ReleaseTerms, language: Language, changes:
     promise = stated.promise
     if isinstance(promise, WindowPromise):
         duration = format_length(promise.intervals * terms.interval_s, language)
-        weaker = _weaker_for_now(promise, changes)
+        weaker, moments = _weaker_for_now(promise, changes)
         right = _window_guesses(stated, promise, changes)
-        odds = f"{right}:{100 - right}" if weaker is None else format_odds(weaker.promise)
+        odds = f"{right}:{100 - right}" if weaker is None else format_odds(weaker)
         sentence = language.plain("promise.window", duration=duration, odds=odds)
         if weaker is None:
             return sentence
-        moments = {"changed": changes.format_start(weaker.changed), "until": changes.format_start(weaker.until)}
         return " ".join([sentence, language.plain("promise.changed", odds=format_odds(promise), **moments)])
     if promise is None:
         return stated.text
@@ -162,13 +153,14 @@ def _window_guesses(stated: _Stated, promise: WindowPromise, changes: PlanChange
     return min(guess_percent(promise), _percent(stated.right_guesses))
 
 
-def _weaker_for_now(promise: WindowPromise, changes: PlanChanges) -> _WeakerForNow | None:
+def _weaker_for_now(promise: WindowPromise, changes: PlanChanges) -> tuple[WindowPromise | None, dict[str, str]]:
     """Return the weakest promise of the same length and delta that a stretch which ends now or later may still have.
 
-    A change is proven for that one (`plan_change`). A plan without such a promise does not weaken it.
+    A change is proven for that one (`plan_change`). A plan without such a promise does not weaken it. The times are
+    when the last such plan was changed, and until when a stretch that ends reaches back before that.
     """
     found = [
-        _WeakerForNow(before, plan.end, plan.end + promise.intervals - 1)
+        (before, plan.end)
         for plan in changes.earlier
         for before in (_parse(text, plan.terms) for text in plan.terms.promises)
         if isinstance(before, WindowPromise)
@@ -177,9 +169,10 @@ def _weaker_for_now(promise: WindowPromise, changes: PlanChanges) -> _WeakerForN
         and changes.now < plan.end + promise.intervals - 1
     ]
     if not found:
-        return None
-    weakest, last = max(found, key=lambda one: one.promise.epsilon), max(found, key=lambda one: one.until)
-    return _WeakerForNow(weakest.promise, last.changed, last.until)
+        return None, {}
+    weakest, changed = max((before for before, _ in found), key=promise_epsilon), max(end for _, end in found)
+    until = changed + promise.intervals - 1
+    return weakest, {"changed": changes.format_start(changed), "until": changes.format_start(until)}
 
 
 def _since(promise: IntervalPromise | MomentPromise, language: Language, changes: PlanChanges) -> list[str]:
@@ -288,11 +281,10 @@ def _promise_rows(
         if isinstance(promise, WindowPromise):
             duration = format_length(promise.intervals * terms.interval_s, language)
             scope, holds = language.plain("promise.scope_window", duration=duration), "promise.holds_ever"
-            weaker = _weaker_for_now(promise, changes)
+            weaker, moments = _weaker_for_now(promise, changes)
             if weaker is not None:
-                moments = {"changed": changes.format_start(weaker.changed), "until": changes.format_start(weaker.until)}
                 until = language.plain("promise.holds_until", **moments)
-                yield _row(scope, weaker.promise, guess_percent(weaker.promise), _NOTHING, until, language)
+                yield _row(scope, weaker, guess_percent(weaker), _NOTHING, until, language)
                 later = language.plain("promise.holds_from", **moments)
                 yield _row(scope, promise, guess_percent(promise), spent, later, language)
                 continue
