@@ -117,20 +117,17 @@ def kind_paths(plans: Sequence[Plan]) -> Iterator[KindPath]:
     """
     paths: list[KindPath] = [(kind,) for kind in plans[0].zone.kinds]
     for before, after in pairwise(plans):
-        pairs = set(_matching_kinds(before.zone.kinds, after.zone.kinds))
-        paths = [(*path, kind) for path, kind in product(paths, after.zone.kinds) if (path[-1], kind) in pairs]
+        pairs = list(product(before.zone.kinds, after.zone.kinds))
+        same = [pair for pair in pairs if have_same_secret(*pair)]
+        kept, met = {old for old, _ in same}, {new for _, new in same}
+        possible = set(same)
+        for old, new in pairs:
+            if (old not in kept or new not in met) and old.always_public == new.always_public:
+                possible.add((old, new))
+        paths = [(*path, kind) for path, kind in product(paths, after.zone.kinds) if (path[-1], kind) in possible]
         if len(paths) > _MAX_PATHS:
             raise PrivacyError("households", f"{len(paths)} paths", f"must be at most {_MAX_PATHS} across these plans")
     yield from paths
-
-
-def _matching_kinds(before: KindPath, after: KindPath) -> Iterator[tuple[HouseholdKind, HouseholdKind]]:
-    same = {(old, new) for old, new in product(before, after) if have_same_secret(old, new)}
-    matched_old, matched_new = {old for old, _ in same}, {new for _, new in same}
-    for old, new in product(before, after):
-        unmatched = old not in matched_old or new not in matched_new
-        if (old, new) in same or (unmatched and old.always_public == new.always_public):
-            yield old, new
 
 
 def have_same_secret(first: HouseholdKind, second: HouseholdKind) -> bool:
