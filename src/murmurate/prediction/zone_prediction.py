@@ -203,18 +203,13 @@ def _model(text: str) -> PredictionModel:
 
 
 class ZoneMeasures(NamedTuple):
-    """Releases compared with their forecasts [zone]."""
+    """Releases compared with their forecasts [zone], and what the other zones of a shard show together."""
 
     residual_wh: FloatArray  # release, without the answer to the price that was paid, less what was expected
     weight_wh: FloatArray  # what it would be if the demand were twice the forecast
     usable: BoolArray  # whether there is a release
-
-
-class PooledDeviation(NamedTuple):
-    """What the other zones of a shard show together, for each zone."""
-
-    deviation: FloatArray  # relative to their forecast
-    usable: BoolArray  # whether they are enough households for the zone's plan
+    pooled: FloatArray | None = None  # deviation of the other zones from their forecast, relative; None: not used
+    pool_usable: BoolArray | None = None  # whether they are enough households for the zone's plan; None: never
 
 
 def measure_zones(
@@ -233,7 +228,7 @@ def measure_zones(
 
 
 def advance_states(
-    zones: Sequence[ZonePrediction], states: IntArray, interval: int, measures: ZoneMeasures, pooled: PooledDeviation
+    zones: Sequence[ZonePrediction], states: IntArray, interval: int, measures: ZoneMeasures
 ) -> IntArray:
     """Return the states of zones with one model after an interval [zone, state], in units of the log."""
     model = zones[0].model
@@ -245,9 +240,9 @@ def advance_states(
     gain = gain_at(np.stack([zone.zone_gain[hour] for zone in zones], axis=1), loading)
     shown = measures.residual_wh / measures.weight_wh
     after = step_states(_to_floats(states), model.keep, seen, gain, shown, measures.usable)
-    if pooled.usable.any():
+    if measures.pooled is not None and measures.pool_usable is not None and measures.pool_usable.any():
         gain = gain_at(np.stack([zone.pool_gain[hour] for zone in zones], axis=1), loading)
-        after = pool_states(after, loading, gain, pooled.deviation, pooled.usable)
+        after = pool_states(after, loading, gain, measures.pooled, measures.pool_usable)
     return np.asarray(np.rint(after / STATE_UNIT).astype(np.int64).T)
 
 

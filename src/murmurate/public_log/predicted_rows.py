@@ -21,7 +21,6 @@ from murmurate.errors import ChainError
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.prediction.structural_filter import STATES
 from murmurate.prediction.zone_prediction import (
-    PooledDeviation,
     PredictionModel,
     ZoneMeasures,
     ZonePrediction,
@@ -170,9 +169,9 @@ class PredictedZones:
         deviation = residual_wh / np.maximum(weight_wh, 1)
         enough = (self._pool_homes > 0) & (2 * homes >= self._pool_homes)
         for at, zones in self._models:
-            shown = ZoneMeasures(measures.residual_wh[at], measures.weight_wh[at], measures.usable[at])
-            pooled = PooledDeviation(deviation[at], enough[at])
-            states[at] = advance_states(zones, carried.states[at], interval, shown, pooled)
+            own = (measures.residual_wh[at], measures.weight_wh[at], measures.usable[at])
+            shown = ZoneMeasures(*own, deviation[at], enough[at])
+            states[at] = advance_states(zones, carried.states[at], interval, shown)
         return states
 
     def price(self, states: IntArray, interval: int, lead: int) -> IntArray:

@@ -12,7 +12,6 @@ from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
 from murmurate.prediction.structural_filter import STATES
 from murmurate.prediction.zone_prediction import (
-    PooledDeviation,
     advance_states,
     measure_zones,
     predict_zones,
@@ -37,12 +36,11 @@ def simulated_prices(terms, noise_wh):
     zones = [terms.prediction] * count
     model = zones[0].model
     states, every, prices = np.zeros((count, STATES), np.int64), np.ones(count, np.bool_), []
-    nobody = PooledDeviation(np.zeros(count), ~every)
     for interval, draws in enumerate(noise_wh, FIRST):
         when = model.locate(interval)
         sum_wh = float(model.sensor.forecast.demand_wh(when)[0]) * zones[0].scale
         shown = measure_zones(zones, interval, np.rint(sum_wh + draws).astype(np.int64), every, np.ones(count))
-        states = advance_states(zones, states, interval, shown, nobody)
+        states = advance_states(zones, states, interval, shown)
         demand = predict_zones(zones, states, interval, LEAD)
         prices.append(zones[0].price_response.meet(terms.curve, demand))
     return np.array(prices)
