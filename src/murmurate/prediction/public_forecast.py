@@ -34,6 +34,15 @@ class ConsentedSample(NamedTuple):
     households: int
     epsilon: Fraction  # that each of them has spent, in all runs on the sample so far
 
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> ConsentedSample:
+        """Return the sample in members of a forecast file. Raises PrivacyError, KeyError, TypeError or ValueError."""
+        households, epsilon = int(document["households"]), parse_fraction(document["epsilon"], "epsilon", PrivacyError)
+        if households < 1 or epsilon <= 0:
+            allowed = "must have households, and the epsilon that each of them has spent"
+            raise PrivacyError("sample", f"{households}, {epsilon}", allowed)
+        return cls(households, epsilon)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicForecast:
@@ -113,7 +122,7 @@ class PublicForecast:
             if document["murmurate_forecast"] != FORECAST_VERSION:
                 raise ModelError("forecast", f"of version {document['murmurate_forecast']}", _ALLOWED)
             fast, day, slow, own, own_hours = (float(number) for number in document["volatility"])
-            error, (mild, cold) = document["error"], document["cold_k"]
+            error, (mild, cold), sample = document["error"], document["cold_k"], document.get("sample")
             made = cls(
                 source=str(document["source"]),
                 time_zone=str(document["time_zone"]),
@@ -123,7 +132,7 @@ class PublicForecast:
                 volatility=Volatility((fast, day, slow), own, own_hours),
                 sensors=tuple(_sensor_from_document(each) for each in document["sensors"]),
                 cold_k=(float(mild), float(cold)),
-                sample=_sample_from_document(document.get("sample")),
+                sample=None if sample is None else ConsentedSample.from_document(sample),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError):
             raise ModelError("forecast", "unreadable", _ALLOWED) from None
@@ -138,16 +147,6 @@ class PublicForecast:
             raise ModelError("sensors", bounds, "must have rising bounds, and a number for each interval of the day")
         if not np.isfinite(numbers).all() or min(numbers) < 0 or self.volatility.own_hours <= 0:
             raise ModelError("volatility", numbers, "must be numbers of 0 or more")
-
-
-def _sample_from_document(document: dict[str, Any] | None) -> ConsentedSample | None:
-    if document is None:
-        return None
-    households, epsilon = int(document["households"]), parse_fraction(document["epsilon"], "epsilon", PrivacyError)
-    if households < 1 or epsilon <= 0:
-        allowed = "must have households, and the epsilon that each of them has spent"
-        raise PrivacyError("sample", f"{households}, {epsilon}", allowed)
-    return ConsentedSample(households, epsilon)
 
 
 def forecast_document(forecast: CalendarForecast) -> dict[str, Any]:
