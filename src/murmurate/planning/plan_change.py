@@ -27,14 +27,15 @@ from murmurate.planning.plan import Plan
 from murmurate.planning.privacy_cost import kind_events, kind_losses
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent, PureDpAccountant
-from murmurate.privacy.leakage import log_odds_distance, log_transitions, loss_ends, periodic_regime
-from murmurate.privacy.leakage_over_time import (
-    MAX_EVIDENCE,
+from murmurate.privacy.leakage import (
     evidence_excess,
-    mixing_time_days,
-    shift_calendar,
+    log_odds_distance,
+    log_transitions,
+    loss_ends,
+    periodic_regime,
     span_leakage,
 )
+from murmurate.privacy.leakage_over_time import MAX_EVIDENCE, mixing_time_days, shift_calendar
 from murmurate.privacy.promise import MomentPromise, Promise, WindowPromise, promise_epsilon
 from murmurate.units import BoolArray, IntArray
 
@@ -264,7 +265,7 @@ def _max_leakage(
     steps = np.stack([log_transitions(model, day)[(time + shift) % day][..., 0] for shift in shifts], axis=-1)
     last, ones = time[-1] % day, np.ones(len(variants))
     span = span_leakage(
-        np.stack([regime.distributions.belief[time[0] % day, :, 0] for regime in before], axis=-1),
+        np.stack([regime.belief[time[0] % day, :, 0] for regime in before], axis=-1),
         steps,
         np.stack([-loss, loss], axis=-1)[:, :, None] * ones,
         past_evidence=np.array([[-1.0], [1.0]]) * (0.0 if history.complete else MAX_EVIDENCE) * ones,
@@ -277,11 +278,10 @@ def _max_leakage(
     if plan is not after:
         return worst
     settled = np.stack([regime.past_evidence[last, :, 0] for regime in later], axis=-1)
-    expected = np.stack([regime.distributions.belief[last, :, 0] for regime in later], axis=-1)
+    expected = np.stack([regime.belief[last, :, 0] for regime in later], axis=-1)
     periodic = max(float(regime.leakage.max()) for regime in regimes.values())
-    return max(
-        worst, periodic + evidence_excess(span.past_evidence, settled) + 2 * log_odds_distance(span.belief, expected)
-    )
+    excess = evidence_excess(span.past_evidence[-1], settled)
+    return max(worst, periodic + excess + 2 * log_odds_distance(span.belief[-1], expected))
 
 
 def _clock_variants(zone: Zone, history: PlanHistory, ahead: int, memory: int) -> Iterator[tuple[int, int, int]]:

@@ -113,13 +113,13 @@ class ChainDistributions(NamedTuple):
     forward: FloatArray  # [interval, state, after, kind] log P(S^(t+1) = s | S^t = x)
 
 
-class PeriodicRegime(NamedTuple):
-    """An infinite stream of equal days: leakage, distributions, and the evidence of past and future at each moment."""
+class SpanLeakage(NamedTuple):
+    """The leakage of each moment of a span, or of a day of an infinite stream, with prior and evidence."""
 
-    leakage: FloatArray  # [interval of the day, kind]
-    distributions: ChainDistributions
-    past_evidence: FloatArray  # [interval of the day, lo and hi, kind]
-    future_evidence: FloatArray  # likewise
+    leakage: FloatArray  # [interval, kind]
+    belief: FloatArray  # [interval, state, kind] prior, in logarithms
+    past_evidence: FloatArray  # [interval, lo and hi, kind] evidence of everything before the interval
+    future_evidence: FloatArray  # [interval, lo and hi, kind] evidence of everything after the interval
 
 
 def periodic_leakage(chains: OccupancyChains, loss: Any) -> FloatArray:
@@ -150,20 +150,19 @@ def worst_leakage(chains: OccupancyChains, loss: Any) -> float:
     3.1193
     """
     ends = loss_ends(chains, loss)
-    leaked, distributions, before, after = periodic_regime(chains, ends)
-    periodic, first, past = float(leaked.max()), 0.0, np.zeros(())
+    regime = periodic_regime(chains, ends)
+    periodic, first, past = float(regime.leakage.max()), 0.0, np.zeros(())
     if periodic == inf:
         return inf
     day = chain_product(np.roll(log_transitions(chains, len(ends)), -1, axis=0))
     belief, days = _log(chains.initial), 0
-    while (
-        distance := log_odds_distance(belief, distributions.belief[0])
-    ) > LEAKAGE_SLACK and days < _MAX_TRANSIENT_DAYS:
+    while (distance := log_odds_distance(belief, regime.belief[0])) > LEAKAGE_SLACK and days < _MAX_TRANSIENT_DAYS:
         belief, days = _next_belief(belief, day), days + 1
     if days:
-        leaked, past = leakage_from_start(chains, ends[np.arange(days * len(ends) + 1) % len(ends)], after[0])
+        days_ends = ends[np.arange(days * len(ends) + 1) % len(ends)]
+        leaked, past = leakage_from_start(chains, days_ends, regime.future_evidence[0])
         first = float((leaked + (leaked > 0) * rounding_bound(len(leaked), leaked)).max())
-    excess = float((OUTWARD_SIGNS * (past - before[0])).clip(0).max())
+    excess = evidence_excess(past, regime.past_evidence[0])
     return max(first, periodic + excess + 2 * distance if periodic else 0.0)
 
 
@@ -269,14 +268,7 @@ def periodic_distributions(chains: OccupancyChains, intervals: int) -> tuple[Cha
 def leakage_from_start(
     chains: OccupancyChains, ends: FloatArray, future_evidence: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the leakage [interval, kind] from `initial` on, and the past evidence of the last interval.
-
-    B, F are the evidence [lo, hi] of past and future, q and g the distributions of the neighbours
-    (`ChainDistributions.backward` and `.forward`), and phi is `propagate_evidence`:
-
-        B[0]   = 0,                B[t] = sorted(phi(q_t, B[t-1] + ends[t-1]))
-        F[T-1] = future_evidence,  F[t] = sorted(phi(g_t, F[t+1] + ends[t+1]))
-        leakage[t] = max(B_hi[t] + hi[t] + F_hi[t], -(B_lo[t] + lo[t] + F_lo[t])), 0 where S^t is certain
+    """Return the leakage [interval, kind] from `initial` on, not rounded, and the past evidence of the last interval.
 
     Raises `ModelError` for groups of more than one household.
 
@@ -285,16 +277,46 @@ def leakage_from_start(
     >>> leakage_from_start(lasting, ends, np.zeros(()))[0][:, 0].round(4).tolist()
     [1.2004, 1.294, 1.2004]
     """
-    distributions = chain_distributions(
-        _log(chains.initial / chains.initial.sum(axis=0)), log_transitions(chains, len(ends))
-    )
-    before = evidence_ranges(distributions.backward, ends, np.zeros(()), len(ends))
+    belief, steps = _log(chains.initial / chains.initial.sum(axis=0)), log_transitions(chains, len(ends))
+    span = _unrounded_leakage(belief, steps, ends, np.zeros(()), future_evidence)
+    return span.leakage, span.past_evidence[-1]
+
+
+def span_leakage(
+    belief: FloatArray, steps: FloatArray, ends: FloatArray, *, past_evidence: FloatArray, future_evidence: FloatArray
+) -> SpanLeakage:
+    """Return the leakage of each moment of a span of intervals, rounded up.
+
+    `belief` [state, kind] is the prior of the first interval and `steps` [interval, from, to, kind] are the
+    transitions, both in logarithms. `ends` [interval, lo and hi, kind] are the losses. `past_evidence` is the evidence
+    from before the first interval, `future_evidence` that from after the last interval.
+    """
+    span = _unrounded_leakage(belief, steps, ends, past_evidence, future_evidence)
+    rounded = np.where(is_certain(span.belief), 0.0, span.leakage + rounding_bound(len(ends), span.leakage))
+    return span._replace(leakage=rounded)
+
+
+def _unrounded_leakage(
+    belief: FloatArray, steps: FloatArray, ends: FloatArray, past_evidence: FloatArray, future_evidence: FloatArray
+) -> SpanLeakage:
+    """Return the leakage of a span.
+
+    B, F are the evidence [lo, hi] of past and future, q and g the distributions of the neighbours
+    (`ChainDistributions.backward` and `.forward`), and phi is `propagate_evidence`:
+
+        B[0]   = past_evidence,    B[t] = sorted(phi(q_t, B[t-1] + ends[t-1]))
+        F[T-1] = future_evidence,  F[t] = sorted(phi(g_t, F[t+1] + ends[t+1]))
+        leakage[t] = max(B_hi[t] + hi[t] + F_hi[t], -(B_lo[t] + lo[t] + F_lo[t])), 0 where S^t is certain
+    """
+    distributions = chain_distributions(belief, steps)
+    before = evidence_ranges(distributions.backward, ends, past_evidence, len(ends))
     after = evidence_ranges(distributions.forward[::-1], ends[::-1], future_evidence, len(ends))[::-1]
     leaked = (OUTWARD_SIGNS * (before + ends + after)).max(axis=1)
-    return np.where(is_certain(distributions.belief), 0.0, leaked), before[-1]
+    leaked = np.where(is_certain(distributions.belief), 0.0, leaked)
+    return SpanLeakage(leaked, distributions.belief, before, after)
 
 
-def periodic_regime(chains: OccupancyChains, ends: FloatArray) -> PeriodicRegime:
+def periodic_regime(chains: OccupancyChains, ends: FloatArray) -> SpanLeakage:
     """Return the periodic regime under losses `ends` [interval, lo and hi, kind], rounded up."""
     distributions, never = periodic_distributions(chains, len(ends))
     moving = ~never & ~is_certain(distributions.belief[0])
@@ -303,7 +325,13 @@ def periodic_regime(chains: OccupancyChains, ends: FloatArray) -> PeriodicRegime
     after = periodic_evidence(distributions.forward[backward], ends[backward], moving)[backward]
     leaked = (OUTWARD_SIGNS * (before + ends + after)).max(axis=1)
     leaked = np.where(is_certain(distributions.belief), 0.0, leaked + rounding_bound(len(ends), leaked))
-    return PeriodicRegime(np.where(never & (ends != 0).any(axis=(0, 1)), inf, leaked), distributions, before, after)
+    leaked = np.where(never & (ends != 0).any(axis=(0, 1)), inf, leaked)
+    return SpanLeakage(leaked, distributions.belief, before, after)
+
+
+def evidence_excess(evidence: FloatArray, reference: FloatArray) -> float:
+    """Return how far a range of evidence [lo and hi, kind] extends beyond a reference range."""
+    return float((OUTWARD_SIGNS * (evidence - reference)).clip(0).max())
 
 
 def log_odds_distance(belief: FloatArray, reference: FloatArray) -> float:

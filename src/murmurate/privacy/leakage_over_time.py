@@ -9,54 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, log
-from typing import NamedTuple
 
 import numpy as np
 
 from murmurate.household.occupancy import OccupancyChains
 from murmurate.privacy.leakage import (
-    OUTWARD_SIGNS,
-    PeriodicRegime,
-    chain_distributions,
-    evidence_ranges,
-    is_certain,
+    evidence_excess,
     log_odds_distance,
     log_transitions,
     loss_ends,
     periodic_regime,
-    rounding_bound,
+    span_leakage,
 )
 from murmurate.units import FloatArray
 
 MAX_EVIDENCE = 1e6  # more evidence than any log contains; assumed for a past that is not examined
 _FADED_SHARE = 1e-6  # share of the evidence that is left after the mixing time
 _MAX_MIXING_DAYS = 30
-
-
-class SpanLeakage(NamedTuple):
-    """The leakage of each moment of a span, and the evidence and belief at its ends."""
-
-    leakage: FloatArray  # [interval, kind]
-    past_evidence: FloatArray  # [lo and hi, kind] evidence of everything before the last interval
-    future_evidence: FloatArray  # [lo and hi, kind] evidence of everything after the first interval
-    belief: FloatArray  # [state, kind] prior of the last interval, in logarithms
-
-
-def span_leakage(
-    belief: FloatArray, steps: FloatArray, ends: FloatArray, *, past_evidence: FloatArray, future_evidence: FloatArray
-) -> SpanLeakage:
-    """Return the leakage of each moment of a span of intervals.
-
-    `belief` [state, kind] is the prior of the first interval and `steps` [interval, from, to, kind] are the
-    transitions, both in logarithms. `ends` [interval, lo and hi, kind] are the losses. `past_evidence` is the evidence
-    from before the first interval, `future_evidence` that from after the last interval.
-    """
-    distributions = chain_distributions(belief, steps)
-    before = evidence_ranges(distributions.backward, ends, past_evidence, len(ends))
-    after = evidence_ranges(distributions.forward[::-1], ends[::-1], future_evidence, len(ends))[::-1]
-    leaked = (OUTWARD_SIGNS * (before + ends + after)).max(axis=1)
-    leaked = np.where(is_certain(distributions.belief), 0.0, leaked + rounding_bound(len(ends), leaked))
-    return SpanLeakage(leaked, before[-1], after[0], distributions.belief[-1])
 
 
 def shift_calendar(chains: OccupancyChains, intervals: int) -> OccupancyChains:
@@ -97,41 +66,22 @@ def local_time_leakage(
     worst = max(float(regime.leakage.max()) for regime in regimes.values())
     if worst == np.inf:
         return worst
-    days = mixing_time_days(chains)
-    return max([worst, *(_leakage_across_change(chains, ends, regimes, change, days) for change in changes)])
-
-
-def _leakage_across_change(
-    chains: OccupancyChains,
-    ends: FloatArray,
-    regimes: dict[int, PeriodicRegime],
-    change: tuple[int, int, int],
-    days: int,
-) -> float:
-    """Return the largest leakage of any moment before, during and after one clock change."""
-    at, *shifts = change
-    before, after = (regimes[shift] for shift in shifts)
-    day = len(chains.period)
+    day, days = len(chains.period), mixing_time_days(chains)
     time = np.arange(2 * days * day + 1)
-    calendar = (time + np.where(time < days * day + at, *shifts)) % day
-    steps = log_transitions(chains, day)[calendar]
-    span = span_leakage(
-        before.distributions.belief[0],
-        steps,
-        ends[time % len(ends)],
-        past_evidence=before.past_evidence[0],
-        future_evidence=after.future_evidence[time[-1] % len(ends)],
-    )
-    earlier = float(before.leakage.max()) + evidence_excess(span.future_evidence, before.future_evidence[0])
-    distance = log_odds_distance(span.belief, after.distributions.belief[time[-1] % len(ends)])
-    later = (
-        float(after.leakage.max())
-        + evidence_excess(span.past_evidence, after.past_evidence[time[-1] % len(ends)])
-        + 2 * distance
-    )
-    return max(float(span.leakage.max()), earlier, later)
-
-
-def evidence_excess(evidence: FloatArray, reference: FloatArray) -> float:
-    """Return how far a range of evidence [lo and hi, kind] extends beyond a reference range."""
-    return float((OUTWARD_SIGNS * (evidence - reference)).clip(0).max())
+    last = time[-1] % len(ends)
+    for at, *turn in changes:
+        before, after = (regimes[shift] for shift in turn)
+        calendar = (time + np.where(time < days * day + at, *turn)) % day
+        span = span_leakage(
+            before.belief[0],
+            log_transitions(chains, day)[calendar],
+            ends[time % len(ends)],
+            past_evidence=before.past_evidence[0],
+            future_evidence=after.future_evidence[last],
+        )
+        excess = evidence_excess(span.future_evidence[0], before.future_evidence[0])
+        earlier = float(before.leakage.max()) + excess
+        excess = evidence_excess(span.past_evidence[-1], after.past_evidence[last])
+        later = float(after.leakage.max()) + excess + 2 * log_odds_distance(span.belief[-1], after.belief[last])
+        worst = max(worst, float(span.leakage.max()), earlier, later)
+    return worst
