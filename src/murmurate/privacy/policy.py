@@ -7,8 +7,8 @@ reachable on the zero pattern of the model: Booleans, no belief, no published ra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from itertools import count, islice
@@ -19,71 +19,53 @@ from numpy.typing import NDArray
 
 from murmurate.errors import PrivacyError
 from murmurate.household.occupancy import ModelClass, OccupancyChains
-from murmurate.units import BoolArray, FloatArray, IntArray, as_int64_array, raise_where
+from murmurate.units import BoolArray, IntArray, as_int64_array, raise_where
 
 _CACHE_BLOCK_ELEMENTS = 2**15
 BitPlanes = NDArray[np.uint8]  # last axis: kinds, one bit each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReachableStates:
-    """mu^t of each kind of group in `OccupancyChains`, as bit planes.
+def reachable_states(chains: OccupancyChains) -> Iterator[BitPlanes]:
+    """Yield mu^t of each kind of group, the support of P A^t, for interval 0, 1, 2, .. [state, byte].
+
+    It depends on exact zeros, never on a belief.
 
     >>> chains = OccupancyChains.independent(initial=[0.0, 0.0], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
-    >>> ReachableStates.from_chains(chains).advance(1).possible.tolist()  # away: both kinds; home: the first one
+    >>> next(islice(reachable_states(chains), 1, None)).tolist()  # away: both kinds; home: the first one
     [[192], [128]]
     """
-
-    possible: BitPlanes  # [state, byte]
-    transition: BitPlanes  # [period, from, to, byte]
-    period: IntArray  # [interval of the day]
-
-    @classmethod
-    def from_chains(cls, chains: OccupancyChains) -> ReachableStates:
-        """Return support(Pi). It depends on exact zeros, never on a belief."""
-        return cls(
-            possible=_pack_bits(chains.initial),
-            transition=np.stack([_pack_bits(row) for row in chains.transition]),
-            period=chains.period,
-        )
-
-    def advance(self, interval: int) -> ReachableStates:
-        """Return support(P A^t), the possible states of the next interval t = `interval`."""
-        step = self.transition[self.period[interval % len(self.period)]]
-        possible = self.possible[0] & step[0]
-        for state, reaches in zip(self.possible[1:], step[1:], strict=True):
-            possible |= state & reaches
-        return replace(self, possible=possible)
-
-    def exposed_members(self) -> BitPlanes:
-        """Return the members that are the only difference of two possible states (nu, then kappa) [member, byte]."""
-        states = range(len(self.possible))
-        members = range(len(states).bit_length() - 1)
-        without = [[state for state in states if not state >> member & 1] for member in members]
-        return np.stack(
-            [
-                reduce(np.bitwise_or, (self.possible[s] & self.possible[s | 1 << member] for s in without[member]))
-                for member in members
-            ]
-        )
+    possible = np.packbits(chains.initial > 0, axis=-1)
+    transition = np.stack([np.packbits(row > 0, axis=-1) for row in chains.transition])
+    for interval in count(1):
+        yield possible
+        step = transition[chains.period[interval % len(chains.period)]]
+        reached = possible[0] & step[0]
+        for state, reaches in zip(possible[1:], step[1:], strict=True):
+            reached |= state & reaches
+        possible = reached
 
 
-def _pack_bits(probability: FloatArray) -> BitPlanes:
-    return np.packbits(probability > 0, axis=-1)
+def exposed_members(possible: BitPlanes) -> BitPlanes:
+    """Return the members that are the only difference of two possible states (nu, then kappa) [member, byte]."""
+    states = range(len(possible))
+    members = range(len(states).bit_length() - 1)
+    without = [[state for state in states if not state >> member & 1] for member in members]
+    return np.stack(
+        [
+            reduce(np.bitwise_or, (possible[s] & possible[s | 1 << member] for s in without[member]))
+            for member in members
+        ]
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HouseholdLayout:
-    """The household numbers of `OccupancyChains`. Models with the same layout are united before the lookup."""
+    """The household numbers of some chains. Models with the same layout are united before the lookup."""
 
-    members: tuple[IntArray | slice, ...]  # [member] households of all groups
-    kind: IntArray | slice  # [group]
-    kinds: int
-
-    @classmethod
-    def from_chains(cls, chains: OccupancyChains) -> HouseholdLayout:
-        members = tuple(_as_slice(households) for households in chains.members)
-        return cls(members=members, kind=_as_slice(chains.kind), kinds=chains.initial.shape[-1])
+    def __init__(self, chains: OccupancyChains) -> None:
+        self._members = tuple(_as_slice(households) for households in chains.members)  # [member]
+        self._kind = _as_slice(chains.kind)  # [group]
+        self._kinds = chains.initial.shape[-1]
+        self.models: list[Iterator[BitPlanes]] = []  # reachable states
 
     @staticmethod
     def layout_key(chains: OccupancyChains) -> tuple[object, ...]:
@@ -91,12 +73,12 @@ class HouseholdLayout:
         arrays = (chains.members, chains.kind)
         return chains.initial.shape[-1], *((a.__array_interface__["data"][0], a.shape, a.strides) for a in arrays)
 
-    def mark_protected(self, reachable: Iterable[ReachableStates], protected: BoolArray) -> None:
-        """Set `protected` [household] to True for each household that any of these models exposes."""
-        union = reduce(np.bitwise_or, (chains.exposed_members() for chains in reachable))
-        exposed = np.unpackbits(union, axis=-1, count=self.kinds).view(np.bool_)
-        for households, kinds in zip(self.members, exposed, strict=True):
-            protected[households] |= kinds[self.kind]
+    def mark_protected(self, protected: BoolArray) -> None:
+        """Set `protected` [household] to True for each household that a model exposes in its next interval."""
+        union = reduce(np.bitwise_or, (exposed_members(next(states)) for states in self.models))
+        exposed = np.unpackbits(union, axis=-1, count=self._kinds).view(np.bool_)
+        for households, kinds in zip(self._members, exposed, strict=True):
+            protected[households] |= kinds[self._kind]
 
 
 def _as_slice(indices: IntArray) -> IntArray | slice:
@@ -260,17 +242,16 @@ def kappa(model_class: ModelClass) -> Iterator[BoolArray]:
     >>> [protected.tolist() for protected in islice(kappa(theta), 3)]
     [[False], [True], [True]]
     """
-    layouts: dict[object, tuple[HouseholdLayout, list[ReachableStates]]] = {}
+    layouts: dict[object, HouseholdLayout] = {}
     for chains in (chains for model in model_class.models for chains in model.groups):
         key = HouseholdLayout.layout_key(chains)
         if key not in layouts:
-            layouts[key] = HouseholdLayout.from_chains(chains), []
-        layouts[key][1].append(ReachableStates.from_chains(chains))
-    for interval in count(1):
+            layouts[key] = HouseholdLayout(chains)
+        layouts[key].models.append(reachable_states(chains))
+    while True:
         protected = np.zeros(model_class.households, np.bool_)
-        for layout, reachable in layouts.values():
-            layout.mark_protected(reachable, protected)
-            reachable[:] = (chains.advance(interval) for chains in reachable)
+        for layout in layouts.values():
+            layout.mark_protected(protected)
         yield protected
 
 
