@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurate.commands.import_readings import import_readings
-from murmurate.readings.file_import import FileOptions
-from murmurate.readings.import_run import ImportOutput
+from murmurate.readings.file_import import ImportOptions
 from murmurate.time_zones import load_time_zone
 from tests.support.green_button_feeds import DELTA, Meter, entries, feed
 
@@ -111,8 +110,8 @@ def run_import(
 def import_paths(
     paths: list[Path], folder: Path, *, time_zone: str = ZURICH, minutes: int = 30, **options: Any
 ) -> tuple[Readings, Any]:
-    chosen = FileOptions(interval_s=60 * minutes, time_zone=time_zone, **options)
-    summary = import_readings(paths, chosen, ImportOutput(folder / "out", "town", 1000))
+    chosen = ImportOptions(folder / "out", "town", 1000, 60 * minutes, time_zone, **options)
+    summary = import_readings(paths, chosen)
     return read_back(folder / "out" / "readings.parquet"), summary
 
 

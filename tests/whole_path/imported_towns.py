@@ -13,8 +13,7 @@ from murmurate.commands.import_readings import import_readings
 from murmurate.operations import plan_files
 from murmurate.planning.zone_file import parse_zone
 from murmurate.readings.columns import ColumnNames
-from murmurate.readings.file_import import FileOptions
-from murmurate.readings.import_run import ImportOutput
+from murmurate.readings.file_import import ImportOptions
 from tests.whole_path.simulated_history import SHARED_MEMORY
 
 METER_BOUND_WH = 500
@@ -60,8 +59,8 @@ def broken_counts(town: Town, seen: Counter[str]) -> Iterator[str]:
         folder = Path(name)
         (folder / "export.csv").write_text("\n".join(_rows(town)) + "\n", encoding="utf-8")
         names = ColumnNames(zone="area" if town.has_zones else None, kind="tariff" if town.has_kinds else None)
-        options = FileOptions(interval_s=3600, time_zone=None, names=names)
-        summary = import_readings([folder / "export.csv"], options, ImportOutput(folder, "town", METER_BOUND_WH))
+        options = ImportOptions(folder, "town", METER_BOUND_WH, interval_s=3600, time_zone=None, names=names)
+        summary = import_readings([folder / "export.csv"], options)
         texts = [(folder / file).read_text(encoding="utf-8") for file in summary.zone_files]
         zones = [
             parse_zone(text, lambda file, *of: plan_files.read_meter_summary(folder / file, *of)) for text in texts

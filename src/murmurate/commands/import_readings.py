@@ -23,8 +23,8 @@ with optional_imports():
     from murmurate.planning.plan_prediction import recommended_promise
     from murmurate.readings.cell_values import DateOrder, DecimalMark, EnergyUnit
     from murmurate.readings.columns import ColumnNames
-    from murmurate.readings.file_import import FileOptions
-    from murmurate.readings.import_run import METERS_NAME, READINGS_NAME, ImportOutput, ImportSummary, run_import
+    from murmurate.readings.file_import import ImportOptions
+    from murmurate.readings.import_run import METERS_NAME, READINGS_NAME, ImportSummary, run_import
     from murmurate.readings.imported_file import MIN_DAYS
 
 Choice = TypeVar("Choice")
@@ -125,7 +125,10 @@ def import_files(
     require_extra("service", "pyarrow")
     _check_names(time_zone, interval_minutes, zone)
     marks = {"point": DecimalMark.POINT, "comma": DecimalMark.COMMA}
-    options = FileOptions(
+    options = ImportOptions(
+        folder=out,
+        zone=zone,
+        bound_wh=bound_wh or max(_USUAL_BOUND_WH * interval_minutes // 15, 1),
         interval_s=60 * interval_minutes,
         time_zone=time_zone,
         unit=_choose("--unit", unit, {each.value.lower(): each for each in EnergyUnit}, "kWh or Wh"),
@@ -135,16 +138,15 @@ def import_files(
         is_end=_choose("--stamps", stamps, {"start": False, "end": True}, "start or end") is True,
         names=ColumnNames(meter_column, time_column, energy_column, household_column, zone_column, kind_column),
     )
-    output = ImportOutput(out, zone, bound_wh or max(_USUAL_BOUND_WH * interval_minutes // 15, 1))
     size = sum(path.stat().st_size for path in files)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr, transient=True, disable=size < _LONG_FILE_BYTES) as bar:
         task = bar.add_task("reading", total=size)
-        summary = import_readings(files, options, output, show, lambda done: bar.advance(task, done))
+        summary = import_readings(files, options, show, lambda done: bar.advance(task, done))
     if as_json:
         print_json(summary.to_document() | {"folder": str(out)})
     else:
-        _print_summary(summary, options, output)
+        _print_summary(summary, options)
     return 1 if strict and summary.refused.total else 0
 
 
@@ -170,16 +172,15 @@ def _choose(option: str, text: str | None, known: Mapping[str, Choice], allowed:
 
 def import_readings(
     files: Sequence[Path],
-    options: FileOptions,
-    output: ImportOutput,
+    options: ImportOptions,
     max_places: int = 5,
     advance: Callable[[int], None] = lambda _: None,
 ) -> ImportSummary:
     """Import files, and write readings, meter table and a zone file for each zone."""
-    summary = run_import(files, options, output, check_zone_name, max_places=max_places, advance=advance)
+    summary = run_import(files, options, check_zone_name, max_places=max_places, advance=advance)
     zones = sorted({place.zone for place in summary.places})
     summary.zone_files = ["zone.toml"] if len(zones) == 1 else [f"{zone}.toml" for zone in zones]
-    laws = {"away_wh": 3 * output.bound_wh // 10, "home_wh": 6 * output.bound_wh // 10}
+    laws = {"away_wh": 3 * options.bound_wh // 10, "home_wh": 6 * options.bound_wh // 10}
     for zone, name in zip(zones, summary.zone_files, strict=True):
         places = [place for place in summary.places if place.zone == zone]
         homes = round_household_count(len({place.household or place.meter for place in places}))
@@ -195,11 +196,11 @@ def import_readings(
             alpha=f"{0.16 / homes:.6f}",
             kinds="".join(kinds),
         )
-        (output.folder / name).write_text(text, encoding="utf-8")
+        (options.folder / name).write_text(text, encoding="utf-8")
     return summary
 
 
-def _print_summary(summary: ImportSummary, options: FileOptions, output: ImportOutput) -> None:
+def _print_summary(summary: ImportSummary, options: ImportOptions) -> None:
     for file in summary.files:
         stdout.print(_describe_file(file))
     found = summary.to_document()
@@ -219,13 +220,13 @@ def _print_summary(summary: ImportSummary, options: FileOptions, output: ImportO
         stdout.print(f"{summary.repeated:,} were there more than once and count once.")
     if summary.above_bound:
         share = 100 * summary.above_bound / summary.readings
-        stdout.print(f"{share:.2g} % are above --bound-wh {output.bound_wh}: the service counts them as the bound.")
+        stdout.print(f"{share:.2g} % are above --bound-wh {options.bound_wh}: the service counts them as the bound.")
     stdout.print(f"Not taken: {summary.refused.total:,} cells." if summary.refused.total else "Nothing was refused.")
     for reason, count in sorted(summary.refused.counts.items(), key=lambda item: (-item[1], item[0])):
         places = summary.refused.places[reason]
         more = " ..." if count > len(places) else ""
         stdout.print(f"  {count:,} {reason}\n    {'; '.join(places)}{more}")
-    stdout.print(f"Written to {output.folder}/: {READINGS_NAME}, {METERS_NAME}, {', '.join(summary.zone_files)}.")
+    stdout.print(f"Written to {options.folder}/: {READINGS_NAME}, {METERS_NAME}, {', '.join(summary.zone_files)}.")
 
 
 def _describe_file(file: dict[str, object]) -> str:

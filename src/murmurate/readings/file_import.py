@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import chain, islice, pairwise
@@ -42,7 +42,7 @@ from murmurate.readings.cell_values import (
 from murmurate.readings.columns import NO_NAMES, ColumnNames, Columns, find_columns
 from murmurate.readings.green_button import read_feed
 from murmurate.readings.merge import ReadingSpool
-from murmurate.readings.meter_columns import MeterColumns, WatchedColumn
+from murmurate.readings.meter_columns import MeterColumns
 from murmurate.readings.table_files import Row, Table
 from murmurate.units import SECONDS_PER_DAY
 
@@ -56,9 +56,12 @@ _DayCells = tuple[tuple[int | str, ...], int]  # start of each slot [s of UTC] o
 
 
 @dataclass(frozen=True, slots=True)
-class FileOptions:
-    """How files are to be read, where they do not tell."""
+class ImportOptions:
+    """Where readings are written, for which zone, and how files are read where they do not tell."""
 
+    folder: Path  # of the outputs
+    zone: str  # of files without a column of the zone
+    bound_wh: int  # of each meter
     interval_s: int  # of the zone
     time_zone: str | None
     unit: EnergyUnit | None = None
@@ -69,18 +72,19 @@ class FileOptions:
     names: ColumnNames = NO_NAMES
 
 
-@dataclass(slots=True)
 class ImportTarget:
     """The readings and refusals of all files."""
 
-    spool: ReadingSpool
-    refused: RefusedCells
-    files: list[Path]
-    advance: Callable[[int], None] = lambda _: None  # bytes of the file that were read
-    headers: list[tuple[str, ...]] = field(default_factory=list)
-    meters: MeterNames = field(default_factory=MeterNames)
-    meter_columns: MeterColumns = field(default_factory=MeterColumns)
-    has_occupancy: bool = False
+    def __init__(
+        self, spool: ReadingSpool, max_places: int, files: Sequence[Path], advance: Callable[[int], None]
+    ) -> None:
+        self.spool, self.files = spool, files
+        self.advance = advance  # takes the bytes of the file that were read
+        self.refused = RefusedCells(max_places)
+        self.headers: list[tuple[str, ...]] = []
+        self.meters = MeterNames()
+        self.meter_columns = MeterColumns()
+        self.has_occupancy = False
 
     def place(self, file: int, line: int, column: int = -1) -> str:
         """Return the place of a cell, for people."""
@@ -98,7 +102,7 @@ def check_lengths(place: str, length_s: int, interval_s: int) -> None:
         raise ReadingError(place, f"in intervals of {length_s / 60:g} minutes", allowed)
 
 
-def import_feed(number: int, options: FileOptions, target: ImportTarget) -> dict[str, object]:
+def import_feed(number: int, options: ImportOptions, target: ImportTarget) -> dict[str, object]:
     """Read a Green Button file into the spool. Returns its properties. Raises ReadingError if it cannot be read.
 
     Energies are rounded down to whole Wh, as when the service takes the feed.
@@ -131,49 +135,6 @@ def import_feed(number: int, options: FileOptions, target: ImportTarget) -> dict
     return {"file": path.name, "format": "Green Button", "unit": "Wh", "minutes": minutes, "rows": rows}
 
 
-def import_table(number: int, table: Table, options: FileOptions, target: ImportTarget) -> dict[str, object]:
-    """Read a table into the spool. Returns its properties. Raises ReadingError if it cannot be read."""
-    path = target.files[number]
-    target.headers.append(table.header)
-    columns = find_columns(table.header, str(path), options.names)
-    unit = options.unit or columns.unit
-    if unit is None:
-        raise ReadingError(str(path), "without a unit in its header", "must be read with --unit kWh or --unit Wh")
-    sample = list(islice(table.rows, _SAMPLE_ROWS if columns.energy is not None else _SAMPLE_ROWS // 48))
-    whole = [row for _, row in sample if len(row) == len(table.header)]
-    cells = [slot.column for slot in columns.slots] if columns.energy is None else [columns.energy]
-    mark = options.decimal or detect_decimal_mark((row[cell] for row in whole for cell in cells), str(path))
-    order = options.date_order or detect_date_order((row[columns.time] for row in whole), str(path))
-    clock = FileClock(options.time_zone, order)
-    length_s = columns.length_s or options.source_length_s
-    if length_s is None:
-        meters = (row[columns.meter] if columns.meter is not None else "" for row in whole)
-        moments = zip(meters, (clock.parse_time(_time_text(row, columns)) for row in whole), strict=True)
-        length_s = find_length(str(path), [(meter, at.start_s) for meter, at in moments if not isinstance(at, str)])
-    check_lengths(str(path), length_s, options.interval_s)
-    target.has_occupancy |= columns.occupied is not None
-    reader = _TableReader(
-        number=number,
-        columns=columns,
-        length_s=length_s,
-        clock=clock,
-        parse_energy=energy_parser(unit, mark),
-        is_end=options.is_end,
-        target=target,
-        watched=target.meter_columns.watch_columns(table.header, columns),
-    )
-    return {
-        "file": path.name,
-        "format": table.dialect,
-        "layout": "a row a day" if columns.slots else "a row a reading",
-        "unit": unit.value,
-        "unit_from": "--unit" if options.unit else f"the column {columns.unit_column}",
-        "decimal": {DecimalMark.POINT: "point", DecimalMark.COMMA: "comma"}.get(mark, "none seen"),
-        "minutes": [length_s / 60],
-        "rows": reader.read_rows(chain(sample, table.rows), len(table.header), table.position),
-    }
-
-
 def find_length(place: str, times: Sequence[tuple[str, int]]) -> int:
     """Return the most frequent distance between two readings of a meter [s], from (meter, start).
 
@@ -203,75 +164,105 @@ def _time_text(row: Row, columns: Columns) -> str:
     return f"{row[columns.time].strip()} {clock if ':' in clock else f'{clock:0>2}:00'}"
 
 
-@dataclass(slots=True, kw_only=True)
-class _TableReader:
-    """Parses the rows of one table."""
+class TableReader:
+    """Reads one table into the spool. Raises ReadingError if it cannot be read."""
 
-    number: int
-    columns: Columns
-    length_s: int
-    clock: FileClock
-    parse_energy: Callable[[str], int | str]
-    is_end: bool
-    target: ImportTarget
-    watched: list[WatchedColumn]
+    def __init__(self, number: int, table: Table, options: ImportOptions, target: ImportTarget) -> None:
+        """Find columns, unit, decimal mark, order of dates and interval of a file from its header and first rows."""
+        target.headers.append(table.header)
+        place = str(target.files[number])
+        columns = find_columns(table.header, place, options.names)
+        unit = options.unit or columns.unit
+        if unit is None:
+            raise ReadingError(place, "without a unit in its header", "must be read with --unit kWh or --unit Wh")
+        sample = list(islice(table.rows, _SAMPLE_ROWS if columns.energy is not None else _SAMPLE_ROWS // 48))
+        whole = [row for _, row in sample if len(row) == len(table.header)]
+        cells = [slot.column for slot in columns.slots] if columns.energy is None else [columns.energy]
+        mark = options.decimal or detect_decimal_mark((row[cell] for row in whole for cell in cells), place)
+        order = options.date_order or detect_date_order((row[columns.time] for row in whole), place)
+        clock = FileClock(options.time_zone, order)
+        length_s = columns.length_s or options.source_length_s
+        if length_s is None:
+            meters = (row[columns.meter] if columns.meter is not None else "" for row in whole)
+            moments = zip(meters, (clock.parse_time(_time_text(row, columns)) for row in whole), strict=True)
+            length_s = find_length(place, [(meter, at.start_s) for meter, at in moments if not isinstance(at, str)])
+        check_lengths(place, length_s, options.interval_s)
+        target.has_occupancy |= columns.occupied is not None
+        self._number, self._target, self._table, self._columns = number, target, table, columns
+        self._rows = chain(sample, table.rows)
+        self._clock, self._length_s, self._is_end = clock, length_s, options.is_end
+        self._parse_energy = energy_parser(unit, mark)
+        self._watched = target.meter_columns.watch_columns(table.header, columns)
+        self._properties: dict[str, object] = {
+            "file": target.files[number].name,
+            "format": table.dialect,
+            "layout": "a row a day" if columns.slots else "a row a reading",
+            "unit": unit.value,
+            "unit_from": "--unit" if options.unit else f"the column {columns.unit_column}",
+            "decimal": {DecimalMark.POINT: "point", DecimalMark.COMMA: "comma"}.get(mark, "none seen"),
+            "minutes": [length_s / 60],
+        }
 
-    def read_rows(self, rows: Iterator[tuple[int, Row]], width: int, position: Callable[[], int]) -> int:
-        """Read all rows, and return their number."""
-        count, done = 0, 0
+    def read_rows(self) -> dict[str, object]:
+        """Read all rows, and return the properties of the file."""
+        count, done, position = 0, 0, self._table.position
         place_day = lru_cache(_MAX_DAYS)(self._place_day)
-        for line, row in rows:
+        for line, row in self._rows:
             count += 1
-            if len(row) != width:
+            if len(row) != len(self._table.header):
                 self._refuse(WRONG_WIDTH, line)
             elif (meter := self._read_meter(row, line)) is not None:
-                if self.columns.slots:
-                    self._read_day_row(meter, row, line, place_day(row[self.columns.time]))
+                if self._columns.slots:
+                    self._read_day_row(meter, row, line, place_day(row[self._columns.time]))
                 else:
                     self._read_time_row(meter, row, line)
             if count % _PROGRESS_ROWS == 0:
                 now = position()
-                self.target.advance(now - done)
+                self._target.advance(now - done)
                 done = now
-        self.target.advance(position() - done)
-        return count
+        self._target.advance(position() - done)
+        return self._properties | {"rows": count}
 
     def _refuse(self, reason: str, line: int, column: int = -1) -> None:
-        self.target.refused.refuse(reason, (self.target.place(self.number, line, at) for at in (column,)))
+        self._target.refused.refuse(reason, (self._target.place(self._number, line, at) for at in (column,)))
 
     def _add_cell(self, meter: int, moment: Moment, cell: str, line: int, column: int, occupied: int = -1) -> None:
-        energy_wh = self.parse_energy(cell)
+        energy_wh = self._parse_energy(cell)
         if isinstance(energy_wh, str):
             self._refuse(energy_wh, line, column)
         else:
-            self.target.spool.add_reading(meter, *moment, self.length_s, energy_wh, occupied, self.number, line, column)
+            self._target.spool.add_reading(
+                meter, *moment, self._length_s, energy_wh, occupied, self._number, line, column
+            )
 
     def _read_meter(self, row: Row, line: int) -> int | None:
-        columns, target = self.columns, self.target
-        meter = target.meters.number_of(target.files[self.number].stem if columns.meter is None else row[columns.meter])
+        columns, target = self._columns, self._target
+        meter = target.meters.number_of(
+            target.files[self._number].stem if columns.meter is None else row[columns.meter]
+        )
         if isinstance(meter, str):
             self._refuse(meter, line)
             return None
-        for each in self.watched:
+        for each in self._watched:
             value = row[each.column].strip()
             if each.values.setdefault(meter, value) != value:
-                place = target.place(self.number, line, each.column)
+                place = target.place(self._number, line, each.column)
                 target.meter_columns.drop_or_refuse(
-                    each, target.headers[self.number], place, target.meters.names[meter]
+                    each, target.headers[self._number], place, target.meters.names[meter]
                 )
-                self.watched = [other for other in self.watched if other is not each]
+                self._watched = [other for other in self._watched if other is not each]
         return meter
 
     def _read_time_row(self, meter: int, row: Row, line: int) -> None:
-        columns = self.columns
-        moment = self.clock.parse_time(_time_text(row, columns))
+        columns = self._columns
+        moment = self._clock.parse_time(_time_text(row, columns))
         if isinstance(moment, str):
             self._refuse(moment, line, columns.time)
             return
         if columns.end is not None:  # an end that clocks skip is ignored; local times may have two meanings
-            end = self.clock.parse_time(row[columns.end])
+            end = self._clock.parse_time(row[columns.end])
             if not isinstance(end, str) and all(
-                end.start_s + later - moment.start_s - earlier != self.length_s
+                end.start_s + later - moment.start_s - earlier != self._length_s
                 for later in (0, end.later_s)
                 for earlier in (0, moment.later_s)
             ):
@@ -281,19 +272,19 @@ class _TableReader:
         if columns.occupied is not None and occupied < 0:
             self._refuse(NOT_OCCUPANCY, line, columns.occupied)
             return
-        if self.is_end:
-            moment = moment._replace(start_s=moment.start_s - self.length_s)
+        if self._is_end:
+            moment = moment._replace(start_s=moment.start_s - self._length_s)
         energy = columns.energy if columns.energy is not None else 0
         self._add_cell(meter, moment, row[energy], line, energy, occupied)
 
     def _read_day_row(self, meter: int, row: Row, line: int, cells: _DayCells | str) -> None:
         if isinstance(cells, str):
-            self._refuse(cells, line, self.columns.time)
+            self._refuse(cells, line, self._columns.time)
             return
         starts, change = cells
-        slots = list(zip(self.columns.slots, starts, strict=True))
+        slots = list(zip(self._columns.slots, starts, strict=True))
         # Values beyond the end of a short day: the columns do not count since midnight.
-        is_by_clock = not self.columns.by_clock and any(
+        is_by_clock = not self._columns.by_clock and any(
             start is NO_SUCH_TIME and _is_filled(row[slot.column]) for slot, start in slots
         )
         for slot, start in slots:
@@ -307,32 +298,32 @@ class _TableReader:
 
     def _place_day(self, text: str) -> _DayCells | str:
         """Return the cells of the day that a cell names, or the reason why the row is refused."""
-        day, columns = self.clock.parse_date(text), self.columns
+        day, columns = self._clock.parse_date(text), self._columns
         if day is None:
             return NOT_A_TIME
-        zone, count = self.clock.zone, len(columns.slots)
+        zone, count = self._clock.zone, len(columns.slots)
         if columns.by_clock:
             return tuple(self._starts_by_clock(day, zone)), count
         midnight_s = local_midnight(day, zone)
-        length = (local_midnight(day + timedelta(days=1), zone) - midnight_s) // self.length_s
+        length = (local_midnight(day + timedelta(days=1), zone) - midnight_s) // self._length_s
         change = count  # the first interval whose local time differs from that of other days, or occurs twice
-        if length != SECONDS_PER_DAY // self.length_s:
-            starts_s = [midnight_s + number * self.length_s for number in range(length)]
+        if length != SECONDS_PER_DAY // self._length_s:
+            starts_s = [midnight_s + number * self._length_s for number in range(length)]
             offsets = [datetime.fromtimestamp(at_s, zone).utcoffset() or timedelta(0) for at_s in starts_s]
             change = next((number for number, offset in enumerate(offsets) if offset != offsets[0]), length)
             if change < length:
-                change -= max(int((offsets[0] - offsets[change]).total_seconds()) // self.length_s, 0)
+                change -= max(int((offsets[0] - offsets[change]).total_seconds()) // self._length_s, 0)
         starts: list[int | str] = []
         for slot in columns.slots:
             is_open = count < length and slot.number >= change
-            start = DAY_LENGTH if is_open else midnight_s + slot.number * self.length_s
+            start = DAY_LENGTH if is_open else midnight_s + slot.number * self._length_s
             starts.append(NO_SUCH_TIME if slot.number >= length else start)
         return tuple(starts), change
 
     def _starts_by_clock(self, day: date, zone: ZoneInfo) -> Iterator[int | str]:
-        repeated = {slot.number for slot in self.columns.slots if slot.is_repeated}
-        for slot in self.columns.slots:
-            local = datetime(day.year, day.month, day.day) + timedelta(seconds=slot.number * self.length_s)  # noqa: DTZ001
+        repeated = {slot.number for slot in self._columns.slots if slot.is_repeated}
+        for slot in self._columns.slots:
+            local = datetime(day.year, day.month, day.day) + timedelta(seconds=slot.number * self._length_s)  # noqa: DTZ001
             moment = place_local_time(local, zone)
             if isinstance(moment, str):
                 yield moment

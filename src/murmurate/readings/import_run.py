@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from murmurate.errors import ReadingError
 from murmurate.readings.cell_values import RefusedCells
-from murmurate.readings.file_import import FileOptions, ImportTarget, import_feed, import_table
+from murmurate.readings.file_import import ImportOptions, ImportTarget, TableReader, import_feed
 from murmurate.readings.merge import MeterReadings, ReadingSpool, SpooledReadings, merge_readings
 from murmurate.readings.meter_columns import MeterPlace
 from murmurate.readings.table_files import open_table
@@ -136,19 +136,9 @@ def write_meter_table(path: Path, places: Sequence[MeterPlace], bound_wh: int) -
             table.writerow([number, place.meter, place.zone, bound_wh, place.kind, *household])
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOutput:
-    """Folder, zone and bound of the outputs."""
-
-    folder: Path
-    zone: str
-    bound_wh: int
-
-
 def run_import(
     files: Sequence[Path],
-    options: FileOptions,
-    output: ImportOutput,
+    options: ImportOptions,
     check_zone: Callable[[str, str], object],
     *,
     max_places: int = 5,
@@ -159,10 +149,10 @@ def run_import(
     `check_zone` raises for a name that no zone can have. `advance` is called with the number of bytes that were read
     since the call before.
     """
-    output.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output.folder, prefix=".import-") as spool_folder:
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix=".import-") as spool_folder:
         spool = ReadingSpool(Path(spool_folder))
-        target = ImportTarget(spool, RefusedCells(max_places), list(files), advance)
+        target = ImportTarget(spool, max_places, files, advance)
         summary = ImportSummary(target.refused)
         for number, path in enumerate(files):
             with path.open("rb") as file:
@@ -171,29 +161,29 @@ def run_import(
                 else:
                     file.seek(0)
                     table = open_table(path, file)  # keeps its text open until the file is closed
-                    summary.files.append(import_table(number, table, options, target))
+                    summary.files.append(TableReader(number, table, options, target).read_rows())
         numbers = {name: number for number, name in enumerate(target.meters.names)}
-        places = target.meter_columns.place_meters(numbers, output.zone, KIND_NAME, check_zone)
+        places = target.meter_columns.place_meters(numbers, options.zone, KIND_NAME, check_zone)
         path = Path(spool_folder) / READINGS_NAME
-        _write_readings(path, options, output, target, summary, sorted(places, key=lambda at: numbers[at.meter]))
+        _write_readings(path, options, target, summary, sorted(places, key=lambda at: numbers[at.meter]))
         if not summary.readings:
             first = next(iter(target.refused.to_document()), None)
             reason = "no rows" if first is None else f"{first['count']} cells refused, most for: {first['reason']}"
             raise ReadingError(
                 ", ".join(str(file) for file in files[:3]), "without a reading that can be taken", reason
             )
-        path.replace(output.folder / READINGS_NAME)
+        path.replace(options.folder / READINGS_NAME)
     taken = set(summary.meters)
     summary.places = [place for place in places if place.meter in taken]
-    write_meter_table(output.folder / METERS_NAME, summary.places, output.bound_wh)
+    write_meter_table(options.folder / METERS_NAME, summary.places, options.bound_wh)
     summary.household_column = target.meter_columns.household_column
     candidate = target.meter_columns.find_candidate([numbers[name] for name in taken])
-    _note_households(summary, output.bound_wh, candidate)
+    _note_households(summary, options.bound_wh, candidate)
     _note_end_stamps(summary, options)
     return summary
 
 
-def _note_end_stamps(summary: ImportSummary, options: FileOptions) -> None:
+def _note_end_stamps(summary: ImportSummary, options: ImportOptions) -> None:
     """Warn if times look like the ends of intervals: the first is one interval after midnight, the last midnight."""
     lengths = {minutes for file in summary.files for minutes in file["minutes"]}  # type: ignore[attr-defined]
     is_by_time = all(file.get("layout") == "a row a reading" for file in summary.files)
@@ -235,8 +225,7 @@ def _note_households(summary: ImportSummary, bound_wh: int, candidate: tuple[str
 
 def _write_readings(
     path: Path,
-    options: FileOptions,
-    output: ImportOutput,
+    options: ImportOptions,
     target: ImportTarget,
     summary: ImportSummary,
     places: Sequence[MeterPlace],
@@ -250,7 +239,7 @@ def _write_readings(
         for part in target.spool.read_parts():
             readings, repeated = merge_readings(part, options.interval_s, refuse)
             summary.repeated += repeated
-            summary.add_part(readings, target.meters.names, output.bound_wh)
+            summary.add_part(readings, target.meters.names, options.bound_wh)
             writer.write_part(readings)
     finally:
         writer.close()

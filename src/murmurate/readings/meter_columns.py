@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from murmurate.errors import ReadingError
@@ -32,14 +31,14 @@ class WatchedColumn(NamedTuple):
     values: dict[int, str]
 
 
-@dataclass(slots=True)
 class MeterColumns:
     """Household, zone and kind of the meters of all files, and other columns that may be the household."""
 
-    household_column: str | None = None  # its name in the first file that has one
-    values: dict[str, dict[int, str]] = field(default_factory=lambda: {"household": {}, "zone": {}, "kind": {}})
-    others: dict[str, dict[int, str]] = field(default_factory=dict)  # by name
-    dropped: set[str] = field(default_factory=set)  # other columns that differ within a meter
+    def __init__(self) -> None:
+        self.household_column: str | None = None  # its name in the first file that has one
+        self.values: dict[str, dict[int, str]] = {"household": {}, "zone": {}, "kind": {}}
+        self._others: dict[str, dict[int, str]] = {}  # by name
+        self._dropped: set[str] = set()  # other columns that differ within a meter
 
     def watch_columns(self, header: Sequence[str], columns: Columns) -> list[WatchedColumn]:
         """Return the columns of a file whose value must be compared with the earlier ones of the meter, row by row."""
@@ -48,16 +47,16 @@ class MeterColumns:
         if columns.household is not None:
             self.household_column = self.household_column or header[columns.household]
             return found
-        others = [(at, name) for at, name in enumerate(header) if at not in columns.taken and name not in self.dropped]
-        return found + [WatchedColumn(at, "", self.others.setdefault(name, {})) for at, name in others]
+        others = [(at, name) for at, name in enumerate(header) if at not in columns.taken and name not in self._dropped]
+        return found + [WatchedColumn(at, "", self._others.setdefault(name, {})) for at, name in others]
 
     def drop_or_refuse(self, watched: WatchedColumn, header: Sequence[str], place: str, meter: str) -> None:
         """Note a column that differs within a meter. Raises ReadingError if it is that of household, zone or kind."""
         if watched.role:
             allowed = _ONE_HOUSEHOLD if watched.role == "household" else "must stay the same"
             raise ReadingError(place, f"of another {watched.role} than before, for meter {meter}", allowed)
-        self.dropped.add(header[watched.column])
-        self.others.pop(header[watched.column], None)
+        self._dropped.add(header[watched.column])
+        self._others.pop(header[watched.column], None)
 
     def place_meters(
         self, numbers: Mapping[str, int], zone: str, kind: str, check_zone: Callable[[str, str], object]
@@ -92,7 +91,7 @@ class MeterColumns:
         """Return the column that may be the household, with its number of values: fewer than there are meters."""
         counts = {
             name: len({values[meter] for meter in meters})
-            for name, values in self.others.items()
+            for name, values in self._others.items()
             if all(meter in values for meter in meters)
         }
         found = [(count, name) for name, count in counts.items() if 1 < count < len(meters)]

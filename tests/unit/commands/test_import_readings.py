@@ -17,8 +17,7 @@ from murmurate.cli import app
 from murmurate.commands.import_readings import import_readings
 from murmurate.errors import MurmurateError
 from murmurate.lab.sample_homes import SAMPLE_ZONE, sample_energy, write_sample
-from murmurate.readings.file_import import FileOptions
-from murmurate.readings.import_run import ImportOutput
+from murmurate.readings.file_import import ImportOptions
 
 READINGS = half_hours("2024-01-01T00:00", "2024-01-01T06:00")
 
@@ -88,8 +87,8 @@ def test_a_mistake_ends_with_one_line_and_status_2(file):
 
 @pytest.mark.slow
 def test_the_made_file_imports_to_what_was_simulated(tmp_path):
-    options = FileOptions(interval_s=1800, time_zone=SAMPLE_ZONE)
-    summary = import_readings([write_sample(tmp_path)], options, ImportOutput(tmp_path / "out", "town", 1000))
+    options = ImportOptions(tmp_path / "out", "town", 1000, interval_s=1800, time_zone=SAMPLE_ZONE)
+    summary = import_readings([write_sample(tmp_path)], options)
     assert summary.refused.total == 3
     table = pq.read_table(tmp_path / "out" / "readings.parquet")
     assert len(table) == 200 * (42 * 48 + 2) - 3
