@@ -6,6 +6,7 @@ The service, `murmurate plan` and every check of a table use this one reader.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,7 +116,9 @@ def _read_part(path: Path, required: Collection[str], optional: Collection[str])
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise
-        raise MeterError(str(path), "unreadable", str(error).splitlines()[0]) from None
+        reason = re.sub(r"(got \d+):.*", r"\1", str(error).splitlines()[0])  # Arrow quotes the row: ids, keys, bounds
+        allowed = f"must be Parquet, or CSV with as many cells in each row as in its header. Arrow says: {reason}"
+        raise MeterError(str(path), "unreadable", allowed) from None
     try:
         names = [*required, *(name for name in optional if name in table.column_names)]
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurate.errors import MeterError
+from murmurate.errors import MeterError, MissingExtraError
 from murmurate.operations.plan_files import read_meter_summary
 from murmurate.planning.household_bounds import MeterSummary, round_household_count
 from murmurate.service.landing.meter_table import read_households_by_zone
@@ -66,12 +66,19 @@ def test_a_plan_counts_the_households_that_the_service_counts(homes, variant, ha
         ("bound_wh,zone\n1.5,a\n", "bound_wh is double: must be whole numbers throughout"),
         (f"bound_wh,zone\n{10**20},a\n", "bound_wh is double: must be whole numbers throughout"),
         ("bound_wh,zone\n0,a\n", "must be at least 1 Wh"),
+        ("bound_wh,zone\n7,a\n77\n", r"t\.csv is unreadable: must be .* as many cells in each row .* got 1$"),
         ("bound_wh,zone\n", "empty: must have a row for each meter"),
     ],
 )
 def test_a_plan_refuses_a_table_in_the_words_of_the_service(text, says, tmp_path):
     (tmp_path / "t.csv").write_text(text, encoding="utf-8")
     with pytest.raises(MeterError, match=says):
+        read_meter_summary(tmp_path / "t.csv", "a", "flat")
+
+
+def test_a_plan_from_a_meter_table_without_arrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("murmurate.errors.find_spec", lambda name: None if name == "pyarrow" else True)
+    with pytest.raises(MissingExtraError, match=r'^pyarrow is not installed: run pip install "murmurate\[service\]"$'):
         read_meter_summary(tmp_path / "t.csv", "a", "flat")
 
 
