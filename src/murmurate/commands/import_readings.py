@@ -124,7 +124,6 @@ def import_files(
         raise MurmurateError("the file", "missing", "murmurate readings import --example . writes one to begin with")
     require_extra("service", "pyarrow")
     _check_names(time_zone, interval_minutes, zone)
-    marks = {"point": DecimalMark.POINT, "comma": DecimalMark.COMMA}
     options = ImportOptions(
         folder=out,
         zone=zone,
@@ -132,7 +131,7 @@ def import_files(
         interval_s=60 * interval_minutes,
         time_zone=time_zone,
         unit=_choose("--unit", unit, {each.value.lower(): each for each in EnergyUnit}, "kWh or Wh"),
-        decimal=_choose("--decimal", decimal, marks, "point or comma"),
+        decimal=_choose("--decimal", decimal, {"point": DecimalMark("."), "comma": DecimalMark(",")}, "point or comma"),
         date_order=_choose("--dates", dates, {each.value: each for each in DateOrder}, "dmy or mdy"),
         source_length_s=None if source_minutes is None else 60 * source_minutes,
         is_end=_choose("--stamps", stamps, {"start": False, "end": True}, "start or end") is True,
