@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from murmurate.errors import MurmurateError
 from murmurate.service.storage.migrate import check_origin
 from murmurate.service.storage.server_checks import StoreName, check_server
-from murmurate.service.storage.session import connect
+from murmurate.service.storage.session import NO_ANSWER, connect
 
 CREATE_DATABASES_SQL = """\
 As a superuser, for example with sudo -u postgres psql:
@@ -25,17 +25,21 @@ _NO_SERVER = (
     "no PostgreSQL server answers at the host and port of {source}; "
     "start it (pg_isready shows whether it runs), or correct host and port"
 )
+_PATIENT_S = 20  # for which a command, or the start of a service, waits for a busy server
 _NOT_LET_IN = (
     "the server does not let this machine, role and database in; add a line to its pg_hba.conf, "
     "such as host all murmurate 192.0.2.7/32 scram-sha-256, then SELECT pg_reload_conf()"
 )
-# What libpq or the server says in its first line, and what it means. A server in another language gets the last one.
+_TOO_LATE = "the server of {source} did not answer in time; check the host, the network and its firewall"
+# What libpq, the server or our own limit says in its first line, and what it means. A server in another language gets
+# the last one.
 _CONNECTION_REASONS = (
     ("failed to resolve host", f"the host name in {{source}} is not known; correct it, and {_ESCAPES}"),
     ("could not translate host", f"the host name in {{source}} is not known; correct it, and {_ESCAPES}"),
     ("Connection refused", _NO_SERVER),
     ("No such file or directory", _NO_SERVER),
-    ("timeout expired", "the server of {source} did not answer in time; check the host, the network and its firewall"),
+    ("timeout expired", _TOO_LATE),
+    (NO_ANSWER, _TOO_LATE),
     ("invalid port number", "the port in {source} is no number from 1 to 65535; correct it, usually it is 5432"),
     (
         "no password supplied",
@@ -116,7 +120,7 @@ class Database:
         """
         self.check_syntax()
         try:
-            with connect(self.dsn) as connection:
+            with connect(self.dsn, connect_timeout=_PATIENT_S) as connection:
                 check_server(connection, self.store)
                 check_origin(connection, self.store)
                 row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (_MARKER_TABLES[self.store],)).fetchone()

@@ -49,6 +49,9 @@ CONNECT_PARAMETERS: dict[str, Any] = {
 }
 
 
+NO_ANSWER = "the server did not answer in time"
+
+
 class BoundedConnection(Connection[Any]):
     """A connection that is closed where its server has not answered at a given time.
 
@@ -67,7 +70,7 @@ class BoundedConnection(Connection[Any]):
                     ready = yield wanted
                     if time.monotonic() > self.deadline_s:
                         self.close()
-                        raise psycopg.OperationalError("the server did not answer in time")
+                        raise psycopg.OperationalError(NO_ANSWER)
                     wanted = gen.send(ready)
             except StopIteration as done:
                 result: RV = done.value
@@ -77,10 +80,14 @@ class BoundedConnection(Connection[Any]):
 
 
 def connect(dsn: str, **parameters: Any) -> BoundedConnection:
-    """Return a connection with the timeouts and protections of this package. The server has 5 s to answer."""
-    connection = BoundedConnection.connect(dsn, **CONNECT_PARAMETERS | parameters)
+    """Return a connection with the timeouts and protections of this package.
+
+    The server has 5 s to answer, or `connect_timeout`.
+    """
+    settings = CONNECT_PARAMETERS | parameters
+    connection = BoundedConnection.connect(dsn, **settings)
     try:
-        with close_after(connection, CONNECT_TIMEOUT_S):
+        with close_after(connection, settings["connect_timeout"]):
             hide_parameters(connection)
     except BaseException:
         connection.close()
