@@ -1,8 +1,8 @@
 """A landing with readings for `benchmarks.aggregation`, including all kinds of faulty readings.
 
 In each interval a hundredth of the meters sends no reading and a hundredth sends two different ones. Some readings
-exceed their bound or are negative, some come from unknown meters, and some name another interval, a day or one interval
-off. The readings are shuffled over several files per shard.
+exceed their bound or are negative, where a quarter of the meters may feed in. Some come from unknown meters, and some
+name another interval, a day or one interval off. The readings are shuffled over several files per shard.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def _meter_table(meters: int) -> pa.Table:
     zone = pa.DictionaryArray.from_arrays(pa.array(number // ZONE_NUMBERS, pa.int32()), names).cast(pa.string())
     columns = {"meter": number, "zone": zone, "bound_wh": rng.integers(1500, 9000, meters)}
     columns |= {"imputed_wh": rng.integers(0, 400, meters), "protected": rng.random(meters) < 0.9}
-    return pa.table(columns).take(rng.permutation(meters))
+    order = rng.permutation(meters)
+    columns |= {"export_bound_wh": np.where(rng.random(meters) < 0.25, rng.integers(1, 1000, meters), 0)}
+    return pa.table(columns).take(order)
 
 
 def _write_readings(sample: SampleLanding) -> None:

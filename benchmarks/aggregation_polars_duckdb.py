@@ -31,7 +31,7 @@ WITH largest AS (
 )
 SELECT strptime(interval, '%Y%m%dT%H%MZ') AS interval_start, zone,
     sum(CASE WHEN energy_wh IS NULL THEN imputed_wh
-             WHEN energy_wh < 0 THEN 0
+             WHEN energy_wh < -export_bound_wh THEN -export_bound_wh
              WHEN energy_wh > bound_wh THEN bound_wh
              ELSE energy_wh END)::BIGINT AS energy_wh,
     count(energy_wh) AS reported,
@@ -63,7 +63,7 @@ def aggregate_with_polars(sample: SampleLanding, table: MeterTable) -> pa.Table:
             all_imputed_wh=pl.col("imputed_wh").sum(),
             meters=pl.len().cast(pl.Int64),
         )
-        known = meters.lazy().select("meter", "zone", "bound_wh", "imputed_wh")
+        known = meters.lazy().select("meter", "zone", "bound_wh", "imputed_wh", "export_bound_wh")
         queries = [
             _query(sample.landing.shard_folder(start_s, shard), start_s, known, zones.lazy())
             for start_s in sample.starts_s
@@ -82,7 +82,7 @@ def _query(folder: Path, start_s: int, known: pl.LazyFrame, zones: pl.LazyFrame)
     start = datetime.fromtimestamp(start_s, UTC)
     readings = pl.scan_parquet(folder / "*.parquet", hive_partitioning=False).filter(pl.col("interval_start") == start)
     largest = readings.group_by("meter").agg(pl.col("energy_wh").max())
-    more_wh = pl.col("energy_wh").clip(0, pl.col("bound_wh")) - pl.col("imputed_wh")
+    more_wh = pl.col("energy_wh").clip(-pl.col("export_bound_wh"), pl.col("bound_wh")) - pl.col("imputed_wh")
     by_zone = largest.join(known, on="meter").select("zone", more_wh=more_wh).group_by("zone")
     sums = by_zone.agg(pl.col("more_wh").sum(), reported=pl.len().cast(pl.Int64))
     reported = pl.col("reported").fill_null(0)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 _MICRO = 10**6
 _SLICES = 8  # four per core
+_NO_READING = -(2**63)  # no reading of the sample is as small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +67,14 @@ def _one_shard(plan: Plan, shard: int) -> Any:
     meters_per_zone = np.bincount(column["zone"])
     zones = np.flatnonzero(meters_per_zone)
     of_meter = np.cumsum(meters_per_zone > 0)[column["zone"]] - 1
-    zone, bound_wh, imputed_wh = np.full(size, len(zones)), np.zeros(size, np.int64), np.zeros(size, np.int64)
+    zone, (bound_wh, imputed_wh, least_wh) = np.full(size, len(zones)), np.zeros((3, size), np.int64)
     zone[at], bound_wh[at], imputed_wh[at] = of_meter, column["bound_wh"], column["imputed_wh"]
+    least_wh[at] = -column["export_bound_wh"]
     energy, imputed = [], []
     for start_s, folder in plan.starts:
         reading_wh = _largest_readings(Path(plan.root) / folder / f"shard={shard}", start_s * _MICRO, first, size)
-        silent = reading_wh < 0
-        counted = np.where(silent, imputed_wh, np.minimum(reading_wh, bound_wh))
+        silent = reading_wh == _NO_READING
+        counted = np.where(silent, imputed_wh, np.clip(reading_wh, least_wh, bound_wh))
         total = np.zeros(len(zones) + 1, np.int64)
         np.add.at(total, zone, counted)
         energy.append(total[:-1])
@@ -81,13 +83,13 @@ def _one_shard(plan: Plan, shard: int) -> Any:
 
 
 def _largest_readings(folder: Path, start_us: int, first: int, size: int) -> Any:
-    """Return the largest reading of each meter, -1 where there is none."""
-    reading_wh = np.full(size, -1)
+    """Return the largest reading of each meter, `_NO_READING` where there is none."""
+    reading_wh = np.full(size, _NO_READING)
     for path in folder.glob("*.parquet"):
         with pq.ParquetFile(path, pre_buffer=False) as parquet:
             for batch in parquet.iter_batches(131_072, use_threads=False):
                 meter, start, energy_wh = (column.view(pa.int64()).to_numpy() for column in batch.columns)
-                np.maximum.at(reading_wh, meter - first, np.where(start == start_us, np.maximum(energy_wh, 0), -1))
+                np.maximum.at(reading_wh, meter - first, np.where(start == start_us, energy_wh, _NO_READING))
     return reading_wh
 
 

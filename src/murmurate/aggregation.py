@@ -16,15 +16,15 @@ from murmurate.errors import MeterError
 from murmurate.types import Demand, Meters, Readings
 from murmurate.units import IntArray
 
-_NO_READING = -1
+_NO_READING = np.iinfo(np.int64).min  # below every reading that is kept: those are clipped first
 
 
 def aggregate(batches: Iterable[Readings], meters: Meters) -> Demand:
     """Sum the readings of each zone for one interval.
 
     A meter that reports twice counts once, with its largest value. A reading above `bound_wh` counts as the bound, one
-    below zero as zero. A meter that did not report counts as `imputed_wh`. A meter that is not in the table does not
-    count. The order of the readings and their division into batches do not change the sum.
+    below `-export_bound_wh` as that. A meter that did not report counts as `imputed_wh`. A meter that is not in the
+    table does not count. The order of the readings and their division into batches do not change the sum.
 
     Args:
         batches: The readings of the interval [Wh], in any number of batches.
@@ -53,6 +53,7 @@ class Shard:
     zones: IntArray  # [zone of the shard] position in the list of all zones, ascending
     zone: IntArray  # [meter] position in `zones`
     meter_counts: IntArray  # [zone of the shard]
+    largest_export_wh: int  # of a meter; 0: no meter may feed in
     sorted_by_zone: bool  # whether the meters are sorted by zone
     first_meter: int  # the lowest number of a meter
     row: IntArray | None  # [number - first] row of the meter, or past the end if unknown. None: row = number - first
@@ -77,6 +78,7 @@ class Shard:
             zones=zones,
             zone=zone,
             meter_counts=meters_in_each[zones],
+            largest_export_wh=int(meters.export_bound_wh.max(initial=0)),
             sorted_by_zone=bool((zone[1:] >= zone[:-1]).all()),
             first_meter=first,
             row=row,
@@ -119,7 +121,7 @@ def tally_readings(batches: Iterable[Readings], shard: Shard, start_us: int | No
             row = np.where(inside, row, size)
         row = row if shard.row is None else shard.row.take(row)  # one past the end: an unknown meter
         unknown += int(np.count_nonzero(row == len(meters)))
-        np.maximum.at(energy_by_row, row, np.maximum(energy_wh, 0))
+        np.maximum.at(energy_by_row, row, np.maximum(energy_wh, -shard.largest_export_wh))
     return _make_tally(
         energy_by_row[:-1], shard, readings=readings, wrong_interval=wrong_interval, unknown_meter=unknown
     )
@@ -130,6 +132,8 @@ def _make_tally(
 ) -> Tally:
     silent = observed_wh == _NO_READING
     energy_wh = np.minimum(observed_wh, shard.meters.bound_wh)
+    if shard.largest_export_wh:
+        np.maximum(energy_wh, -shard.meters.export_bound_wh, out=energy_wh)
     np.copyto(energy_wh, shard.meters.imputed_wh, where=silent)
     total = np.zeros(len(shard.zones), np.int64)
     if shard.sorted_by_zone and len(shard.zones):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,10 @@ ZONE_NAME_RULE = (
     f"must have 1 to {MAX_ZONE_NAME_BYTES} bytes of printable characters, no slash or backslash, "
     "no dot or space at its beginning and no space at its end: it is a part of addresses"
 )
+
+
+def _zero() -> IntArray:
+    return np.zeros((), np.int64)
 
 
 def is_zone_name(name: str) -> bool:
@@ -53,13 +57,15 @@ class Meters:
         zone: Position of each meter's zone in `zones` [meter].
         bound_wh: The most that a meter may add to the demand of one interval, public, 1 or more [Wh, meter]. The scale
             of the noise depends on it.
-        imputed_wh: What counts for a meter that did not report, from 0 to `bound_wh` [Wh, meter]. It is a public
-            constant, not an estimate from past readings.
+        imputed_wh: What counts for a meter that did not report, from `-export_bound_wh` to `bound_wh` [Wh, meter]. It
+            is a public constant, not an estimate from past readings.
+        export_bound_wh: The most that a meter may feed in within one interval, public, 0 or more [Wh, meter]; one
+            number stands for all meters. The scale of the noise depends on `bound_wh + export_bound_wh`.
         number: Numbers by which readings name the meters, ascending [meter]; None means 0, 1, 2, ...
 
     Raises:
-        MeterError: The arrays differ in length, a bound is below 1 Wh, an imputed value is out of range, a zone does
-            not exist, or a number is not ascending.
+        MeterError: The arrays differ in length, a bound is below 1 Wh, an export bound is below 0, an imputed value is
+            out of range, a zone does not exist, or a number is not ascending.
 
     Example:
         >>> import murmurate as mm
@@ -71,22 +77,24 @@ class Meters:
     zone: IntArray  # [meter] position in `zones`
     bound_wh: IntArray  # [meter]
     imputed_wh: IntArray  # [meter]
+    export_bound_wh: IntArray = field(default_factory=_zero)  # [meter]
     number: IntArray | None = None  # [meter] ascending
 
     @classmethod
-    def for_single_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = 0) -> Meters:
+    def for_single_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = 0, export_bound_wh: Any = 0) -> Meters:
         """Return the meter table of one zone, with meters 0, 1, 2, ...
 
         Args:
             zone: Name of the zone.
             bound_wh: The most that a meter may add to the demand of one interval [Wh, meter].
             imputed_wh: What counts for a meter that did not report: one number for all meters, or one for each [Wh].
+            export_bound_wh: The most that a meter may feed in: one number for all meters, or one for each [Wh].
 
         Returns:
             The meter table.
 
         Raises:
-            MeterError: A bound is below 1 Wh, or an imputed value is not between 0 and the bound.
+            MeterError: A bound is below 1 Wh, or an imputed value is not between `-export_bound_wh` and the bound.
 
         Example:
             >>> import murmurate as mm
@@ -99,24 +107,36 @@ class Meters:
         bound = as_int64_array(bound_wh, "bound_wh", MeterError)
         imputed = as_int64_array(imputed_wh, "imputed_wh", MeterError)
         imputed_by_meter = np.full(bound.shape, int(imputed)) if imputed.ndim == 0 else imputed
-        return cls(zones=(zone,), zone=np.zeros(bound.shape, np.int64), bound_wh=bound, imputed_wh=imputed_by_meter)
+        return cls(
+            zones=(zone,),
+            zone=np.zeros(bound.shape, np.int64),
+            bound_wh=bound,
+            imputed_wh=imputed_by_meter,
+            export_bound_wh=export_bound_wh,
+        )
 
     def __post_init__(self) -> None:
-        for name in ("zone", "bound_wh", "imputed_wh"):
+        for name in ("zone", "bound_wh", "imputed_wh", "export_bound_wh"):
             object.__setattr__(self, name, as_int64_array(getattr(self, name), name, MeterError))
-        shapes = {self.zone.shape, self.bound_wh.shape, self.imputed_wh.shape}
+        if self.export_bound_wh.ndim == 0:
+            object.__setattr__(self, "export_bound_wh", np.full(self.bound_wh.shape, int(self.export_bound_wh)))
+        shapes = {self.zone.shape, self.bound_wh.shape, self.imputed_wh.shape, self.export_bound_wh.shape}
         if len(shapes) != 1 or self.bound_wh.ndim != 1:
             raise MeterError("meters", sorted(shapes), "zone, bound_wh and imputed_wh must have one entry per meter")
         if len(set(self.zones)) != len(self.zones):
             raise MeterError("zones", self.zones, "must have different names")
         raise_where(self.bound_wh < 1, "bound_wh", self.bound_wh, "must be at least 1 Wh", MeterError)
-        outside = (self.imputed_wh < 0) | (self.imputed_wh > self.bound_wh)
-        raise_where(outside, "imputed_wh", self.imputed_wh, "must lie between 0 and bound_wh", MeterError)
+        export = self.export_bound_wh
+        raise_where(export < 0, "export_bound_wh", export, "must be 0 Wh or more", MeterError)
+        outside = (self.imputed_wh < -export) | (self.imputed_wh > self.bound_wh)
+        least = "-export_bound_wh" if export.any() else "0"
+        raise_where(outside, "imputed_wh", self.imputed_wh, f"must lie between {least} and bound_wh", MeterError)
         unknown = (self.zone < 0) | (self.zone >= len(self.zones))
         raise_where(unknown, "zone", self.zone, f"must be below {len(self.zones)}, the number of zones", MeterError)
-        if int(self.bound_wh.max(initial=0)) * len(self.bound_wh) >= 2**62:
-            words = "times the number of meters must stay below 2**62 Wh"
-            raise MeterError("bound_wh", int(self.bound_wh.max()), words)
+        largest_wh = int(self.bound_wh.max(initial=0)) + int(export.max(initial=0))
+        if largest_wh * len(self.bound_wh) >= 2**62:
+            name = "bound_wh + export_bound_wh" if export.any() else "bound_wh"
+            raise MeterError(name, largest_wh, "times the number of meters must stay below 2**62 Wh")
         if self.number is None:
             return
         object.__setattr__(self, "number", as_int64_array(self.number, "meter", MeterError))
@@ -146,7 +166,7 @@ class Readings:
 
     Attributes:
         meter: Number of the meter [reading].
-        energy_wh: Energy drawn in the interval [Wh, reading].
+        energy_wh: Energy drawn in the interval, below zero where the meter fed in [Wh, reading].
         start_us: Start of the interval that the reading names [µs since 1970 UTC, reading]; None means that all
             readings belong to the interval that is aggregated.
 
@@ -212,10 +232,11 @@ class Demand:
 
     Attributes:
         zones: Names of the zones.
-        energy_wh: Demand [Wh, zone].
+        energy_wh: Demand, below zero where the zone feeds in [Wh, zone].
         reported: Meters that reported [zone].
         imputed: Meters that did not report, and count with their imputed value [zone].
-        bounds: For each zone the largest bound of a household by kind [Wh]; None where it is unknown.
+        bounds: For each zone the largest range of a household by kind, the sum of `bound_wh + export_bound_wh` over its
+            meters [Wh]; None where it is unknown.
         readings: Number of readings it was summed from, with those that were left out.
         wrong_interval: Readings left out because they name another interval.
         unknown_meter: Readings left out because their meter is not in the table.
@@ -232,7 +253,7 @@ class Demand:
     energy_wh: IntArray  # [zone]
     reported: IntArray  # [zone] meters that reported
     imputed: IntArray  # [zone] meters that did not
-    bounds: tuple[Mapping[str, int] | None, ...] | None = None  # [zone] largest household bound by kind; None: unknown
+    bounds: tuple[Mapping[str, int] | None, ...] | None = None  # [zone] largest range of a household by kind
     readings: int = 0
     wrong_interval: int = 0  # of the readings: left out
     unknown_meter: int = 0  # of the readings: left out
@@ -263,13 +284,13 @@ class Demand:
         return int(self.energy_wh[self.zones.index(zone)])
 
     def bounds_at(self, zone_index: int) -> Mapping[str, int] | None:
-        """Return the largest bound of a household in one zone, by kind.
+        """Return the largest range of a household in one zone, by kind.
 
         Args:
             zone_index: Position of the zone in `zones`.
 
         Returns:
-            The largest bound of each kind [Wh], or None where the bounds are unknown.
+            The largest range of each kind [Wh], or None where the bounds are unknown.
 
         Example:
             >>> import murmurate as mm

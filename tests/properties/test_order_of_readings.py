@@ -15,6 +15,7 @@ from murmurate.types import Meters, Readings
 
 CURVE = RateCurve.affine(alpha="0.001", beta="0.08", tick="0.00001", floor=0)
 BIG_WH = 2**55  # where a double no longer holds every whole number
+ANY_READING = st.one_of(st.integers(-3000, 3000), st.integers(-2 * BIG_WH, 2 * BIG_WH), st.sampled_from([-(2**63), -1]))
 
 
 @st.composite
@@ -23,16 +24,15 @@ def intervals(draw):
     meters = draw(st.integers(1, 12))
     column = lambda values: draw(st.lists(values, min_size=meters, max_size=meters))  # noqa: E731
     sizes = st.one_of(st.integers(1, 3000), st.integers(BIG_WH - 9, BIG_WH))
-    bound_wh = np.array(column(sizes))
+    bound_wh, export_bound_wh = np.array(column(sizes)), np.array(column(st.one_of(st.just(0), sizes)))
     table = Meters(
         zones=("hill", "harbour", "mill"),
         zone=np.array(column(st.integers(0, 2))),
         bound_wh=bound_wh,
-        imputed_wh=np.minimum(np.array(column(st.integers(0, 500))), bound_wh),
+        imputed_wh=np.clip(np.array(column(st.integers(-500, 500))), -export_bound_wh, bound_wh),
+        export_bound_wh=export_bound_wh,
     )
-    pairs = draw(
-        st.lists(st.tuples(st.integers(0, meters - 1), st.one_of(sizes, st.integers(0, 2 * BIG_WH))), max_size=30)
-    )
+    pairs = draw(st.lists(st.tuples(st.integers(0, meters - 1), st.one_of(sizes, ANY_READING)), max_size=30))
     return table, pairs
 
 
@@ -66,12 +66,15 @@ def test_the_demand_is_the_sum_that_a_person_would_write_down(interval):
     meters, pairs = interval
     largest = {}
     for meter, energy_wh in pairs:
-        largest[meter] = max(energy_wh, largest.get(meter, 0))
+        largest[meter] = max(energy_wh, largest.get(meter, energy_wh))
     demand = aggregate([batches(pairs)], meters)
     for number, zone in enumerate(meters.zones):
         rows = [m for m in range(len(meters)) if meters.zone[m] == number]
         expected = [
-            min(largest[m], int(meters.bound_wh[m])) if m in largest else int(meters.imputed_wh[m]) for m in rows
+            min(max(largest[m], -int(meters.export_bound_wh[m])), int(meters.bound_wh[m]))
+            if m in largest
+            else int(meters.imputed_wh[m])
+            for m in rows
         ]
         assert demand.for_zone(zone) == sum(expected)
         assert demand.reported[number] == sum(m in largest for m in rows)
@@ -80,11 +83,11 @@ def test_the_demand_is_the_sum_that_a_person_would_write_down(interval):
 
 @pytest.mark.slow
 @given(data=st.data(), interval=intervals())
-def test_one_meter_moves_the_demand_of_its_own_zone_by_at_most_its_bound(data, interval):
+def test_one_meter_moves_the_demand_of_its_own_zone_by_at_most_its_range(data, interval):
     meters, pairs = interval
     meter = data.draw(st.integers(0, len(meters) - 1))
     others = [pair for pair in pairs if pair[0] != meter]
-    replaced = data.draw(st.lists(st.tuples(st.just(meter), st.integers(0, 2 * BIG_WH)), max_size=3))
+    replaced = data.draw(st.lists(st.tuples(st.just(meter), ANY_READING), max_size=3))
     moved = aggregate([batches(pairs)], meters).energy_wh - aggregate([batches(others + replaced)], meters).energy_wh
-    assert abs(moved[meters.zone[meter]]) <= meters.bound_wh[meter]
+    assert abs(moved[meters.zone[meter]]) <= meters.bound_wh[meter] + meters.export_bound_wh[meter]
     assert np.count_nonzero(moved) <= 1

@@ -13,7 +13,7 @@ from murmurate.types import Meters, Readings
 
 ZONES = ("hill", "harbour", "mill")
 START_US = 900 * 2_000_000 * 10**6
-EXTREME = [-(2**63), -1, 0, 2**63 - 1]
+EXTREME = [-(2**63), -(2**63) + 1, -1, 0, 2**63 - 1]
 
 
 @st.composite
@@ -22,15 +22,17 @@ def sample_tables(draw):
     number = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=12)))
     column = lambda values: np.array(draw(st.lists(values, min_size=len(number), max_size=len(number))))  # noqa: E731
     bound_wh = column(st.integers(1, 3000))
+    export_bound_wh = column(draw(st.sampled_from([st.just(0), st.one_of(st.just(0), st.integers(1, 3000))])))
     meters = Meters(
         zones=ZONES,
         zone=column(st.integers(0, 2)),
         bound_wh=bound_wh,
-        imputed_wh=np.minimum(column(st.integers(0, 500)), bound_wh),
+        imputed_wh=np.clip(column(st.integers(-500, 500)), -export_bound_wh, bound_wh),
+        export_bound_wh=export_bound_wh,
         number=np.array(number),
     )
     who = st.one_of(st.sampled_from(number), st.integers(0, 50), st.sampled_from(EXTREME))
-    much = st.one_of(st.integers(-5, 4000), st.sampled_from(EXTREME))
+    much = st.one_of(st.integers(-4000, 4000), st.sampled_from(EXTREME))
     when = st.sampled_from([START_US, START_US, START_US, START_US + 86_400 * 10**6])
     return meters, draw(st.lists(st.tuples(who, much, when), max_size=40))
 
@@ -41,7 +43,7 @@ def readings(rows):
 
 
 def part(meters, rows):
-    names = ("zone", "bound_wh", "imputed_wh", "number")
+    names = ("zone", "bound_wh", "imputed_wh", "export_bound_wh", "number")
     return Meters(zones=ZONES, **{name: getattr(meters, name)[rows] for name in names})
 
 
@@ -50,12 +52,13 @@ def by_hand(meters, rows):
     largest = {}
     for meter, energy_wh, start_us in rows:
         if start_us == START_US:
-            largest[meter] = max(energy_wh, largest.get(meter, 0))
+            largest[meter] = max(energy_wh, largest.get(meter, energy_wh))
     lines = []
     for zone in range(len(ZONES)):
         here = [m for m in range(len(meters)) if meters.zone[m] == zone]
         reporting = [m for m in here if int(meters.number[m]) in largest]
-        clipped = [min(max(largest[int(meters.number[m])], 0), int(meters.bound_wh[m])) for m in reporting]
+        values = [(largest[int(meters.number[m])], -int(meters.export_bound_wh[m]), m) for m in reporting]
+        clipped = [min(max(value, least), int(meters.bound_wh[m])) for value, least, m in values]
         imputed = [int(meters.imputed_wh[m]) for m in here if m not in reporting]
         lines.append((sum(clipped) + sum(imputed), len(reporting), len(imputed)))
     return lines

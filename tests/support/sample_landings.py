@@ -25,7 +25,7 @@ SHARD_METERS = 3
 _PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-COLUMNS = ("meter", "zone", "bound_wh", "imputed_wh", "protected", "kind", "household")
+COLUMNS = ("meter", "zone", "bound_wh", "imputed_wh", "protected", "kind", "household", "export_bound_wh")
 
 
 class Meter(NamedTuple):
@@ -36,6 +36,7 @@ class Meter(NamedTuple):
     protected: bool = True
     kind: str = ""
     household: str | None = None  # none: a household of its own
+    export_bound_wh: int = 0
 
 
 class Row(NamedTuple):
@@ -58,22 +59,22 @@ class Line(NamedTuple):
 METERS = (
     Meter(0, "hill", 3000, 120),
     Meter(1, "hill", 3000, 120),
-    Meter(2, "harbour", 5000, 200),
+    Meter(2, "harbour", 5000, 200, export_bound_wh=30),
     Meter(4, "harbour", 9000, 70, protected=False),  # silent
     Meter(7, "hill", 4000, 33),  # its clock is wrong
     Meter(8, "mill", 2500, 0),
 )
 ROWS = (
     *(Row(0, 250), Row(0, 900), Row(0, 251), Row(0, 900)),  # which of them counts?
-    Row(1, 5000),  # clipped
-    Row(2, -40),  # no less than nothing
+    *(Row(1, 5000), Row(1, -7)),  # clipped
+    *(Row(2, -40), Row(2, -45)),  # no less than what it may feed in
     Row(7, 1234, START_S - STEP_S),
     Row(8, 333),
     *(Row(5, 100), Row(99, 100)),  # unknown meters: in a shard of the table, and in one outside it
 )
 HONEST = tuple(row for row in ROWS if row.start_s == START_S)  # what a writer appends that checks the time
 BY_HAND = {
-    "harbour": Line(0 + 70, 1, 1, {"": 5000, UNPROTECTED_KIND: 9000}),
+    "harbour": Line(-30 + 70, 1, 1, {"": 5030, UNPROTECTED_KIND: 9000}),
     "hill": Line(900 + 3000 + 33, 2, 1, {"": 4000}),
     "mill": Line(333, 1, 0, {"": 2500}),
 }
@@ -84,24 +85,29 @@ def by_hand(meters: Sequence[Meter], rows: Iterable[Row], start_s: int = START_S
     largest: dict[int, int] = {}
     for meter, energy_wh, when in rows:
         if meter is not None and energy_wh is not None and when == start_s:
-            largest[meter] = max(energy_wh, largest.get(meter, 0))
+            largest[meter] = max(energy_wh, largest.get(meter, energy_wh))
     lines = {}
     for zone in sorted({meter.zone for meter in meters}):
         here = [meter for meter in meters if meter.zone == zone]
-        counted = [min(max(largest[meter.number], 0), meter.bound_wh) for meter in here if meter.number in largest]
+        counted = [
+            min(max(largest[meter.number], -meter.export_bound_wh), meter.bound_wh)
+            for meter in here
+            if meter.number in largest
+        ]
         silent = [meter.imputed_wh for meter in here if meter.number not in largest]
         lines[zone] = Line(sum(counted) + sum(silent), len(counted), len(silent), bounds_by_hand(here))
     return lines
 
 
 def bounds_by_hand(here: Sequence[Meter]) -> dict[str, int]:
-    """The largest bound of a household by kind, in plain Python."""
+    """The largest range of a household by kind, in plain Python."""
     largest: dict[str, int] = {}
     for house in {meter.household or meter.number for meter in here}:
         mine = [meter for meter in here if (meter.household or meter.number) == house]
         kinds = {mine[0].kind} if mine[0].protected else {mine[0].kind, UNPROTECTED_KIND} - {""}
         for kind in kinds:
-            largest[kind] = max(largest.get(kind, 0), sum(meter.bound_wh for meter in mine))
+            ranges = (meter.bound_wh + meter.export_bound_wh for meter in mine)
+            largest[kind] = max(largest.get(kind, 0), sum(ranges))
     return largest
 
 

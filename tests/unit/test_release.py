@@ -117,6 +117,21 @@ def numbered(*numbers):
             "imputed_wh[0] is 10: must lie between 0 and bound_wh",
         ),
         (
+            lambda: Meters.for_single_zone("a", bound_wh=[9], imputed_wh=-3, export_bound_wh=2),
+            MeterError,
+            "imputed_wh[0] is -3: must lie between -export_bound_wh and bound_wh",
+        ),
+        (
+            lambda: Meters.for_single_zone("a", bound_wh=[9, 9], export_bound_wh=[0, -1]),
+            MeterError,
+            "export_bound_wh[1] is -1: must be 0 Wh or more",
+        ),
+        (
+            lambda: Meters.for_single_zone("a", bound_wh=[2**61], export_bound_wh=2**61),
+            MeterError,
+            f"bound_wh + export_bound_wh is {2**62}: times the number of meters must stay below 2**62 Wh",
+        ),
+        (
             lambda: Meters(zones=("a",), zone=np.array([1]), bound_wh=np.array([9]), imputed_wh=np.array([0])),
             MeterError,
             "zone[0] is 1: must be below 1, the number of zones",

@@ -20,7 +20,8 @@ from murmurate.errors import MeterError
 from murmurate.files import check_utf_8
 
 _COLUMN_CHECKS = {"meter": pa.types.is_integer, "zone": pa.types.is_large_string, "bound_wh": pa.types.is_integer}
-_COLUMN_CHECKS |= {"imputed_wh": pa.types.is_integer, "protected": pa.types.is_boolean}
+_COLUMN_CHECKS |= dict.fromkeys(("imputed_wh", "export_bound_wh"), pa.types.is_integer)
+_COLUMN_CHECKS["protected"] = pa.types.is_boolean
 _COLUMN_CHECKS |= dict.fromkeys(("id", "key", "kind"), pa.types.is_large_string)
 _COLUMN_CHECKS["household"] = lambda kind: pa.types.is_large_string(kind) or pa.types.is_integer(kind)
 TEXT_COLUMNS = ("zone", "id", "key", "kind", "household")
@@ -68,7 +69,7 @@ def read_table(
     source: Path,
     *,
     required: Collection[str] = ("meter", "zone", "bound_wh"),
-    optional: Collection[str] = ("imputed_wh", "protected", "id", "key", "kind", "household"),
+    optional: Collection[str] = ("imputed_wh", "export_bound_wh", "protected", "id", "key", "kind", "household"),
 ) -> pa.Table:
     """Return the operator's table, checked. Only `key` and `kind` may be empty. Other columns are not read.
 

@@ -65,6 +65,7 @@ def meter_tables(draw):
         st.integers(0, 500),
         kind=st.just(""),
         household=st.none(),
+        export_bound_wh=draw(st.sampled_from([st.just(0), st.integers(0, 900)])),
     )
     return draw(in_households([draw(some)._replace(number=number) for number in sorted(numbers)]))
 

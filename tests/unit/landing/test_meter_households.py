@@ -17,7 +17,14 @@ from murmurate.types import UNPROTECTED_KIND
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 HEAD = "meter,zone,bound_wh,household,kind"
-SOME = st.builds(Meter, st.just(0), st.sampled_from(["hill", "harbour"]), st.integers(500, 3000), st.just(0))
+SOME = st.builds(
+    Meter,
+    st.just(0),
+    st.sampled_from(["hill", "harbour"]),
+    st.integers(500, 3000),
+    st.just(0),
+    export_bound_wh=st.integers(0, 9),
+)
 
 
 @pytest.fixture

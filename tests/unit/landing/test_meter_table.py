@@ -22,6 +22,7 @@ from tests.support.sample_landings import (
     START_S,
     STEP_S,
     Meter,
+    Row,
     close_and_aggregate,
     demand_of,
     files_in,
@@ -55,8 +56,9 @@ def meters_of(table):
     for number in table.shards:
         meters = load_shard(table.folder, number).meters
         assert set((meters.number // table.shard_meters).tolist()) == {number}
-        columns = [c.tolist() for c in (meters.number, meters.zone, meters.bound_wh, meters.imputed_wh)]
-        found += [Meter(n, table.zones[zone], *rest) for n, zone, *rest in zip(*columns, strict=True)]
+        columns = (meters.number, meters.zone, meters.bound_wh, meters.imputed_wh, meters.export_bound_wh)
+        for n, zone, bound_wh, imputed_wh, export_wh in zip(*(column.tolist() for column in columns), strict=True):
+            found.append(Meter(n, table.zones[zone], bound_wh, imputed_wh, export_bound_wh=export_wh))
     kept = pq.read_table(table.folder / "households.parquet").to_pylist()
     assert [row["meter"] for row in kept] == [meter.number for meter in found]
     return [m._replace(protected=row["protected"], kind=row["kind"]) for m, row in zip(found, kept, strict=True)]
@@ -70,7 +72,7 @@ def column(name, kind):
 
 def small_numbers():
     kinds = {"meter": pa.int16(), "zone": pa.string(), "bound_wh": pa.int32(), "imputed_wh": pa.uint32()}
-    return meter_rows(METERS).cast(pa.schema(kinds | {"protected": pa.bool_()}))
+    return meter_rows(METERS).cast(pa.schema(kinds | {"protected": pa.bool_(), "export_bound_wh": pa.uint8()}))
 
 
 PACKED = {
@@ -80,7 +82,7 @@ PACKED = {
     "large zones": lambda: column("zone", pa.large_string()),
     "small numbers": small_numbers,
     "columns in another order": lambda: meter_rows(METERS).select(
-        ["protected", "bound_wh", "zone", "imputed_wh", "meter"]
+        ["protected", "bound_wh", "export_bound_wh", "zone", "imputed_wh", "meter"]
     ),
     "more columns": lambda: meter_rows(METERS).append_column("street", pa.array(["?"] * len(METERS))),
     "rows in another order": lambda: meter_rows(METERS[::-1]),
@@ -107,7 +109,7 @@ def test_a_csv_table_is_read_and_what_it_does_not_say_is_nothing_imputed_and_all
     assert meters_of(pin_table(landing, meter_csv(tmp_path / "full.csv"))) == list(METERS)
     bare = tmp_path / "bare.csv"
     bare.write_text(f"{HEAD}\n" + "".join(f"{m.number},{m.zone},{m.bound_wh}\n" for m in METERS), encoding="utf-8")
-    plain = [meter._replace(imputed_wh=0, protected=True) for meter in METERS]
+    plain = [meter._replace(imputed_wh=0, protected=True, export_bound_wh=0) for meter in METERS]
     other = Landing.create(tmp_path / "other", shard_meters=SHARD_METERS)
     assert meters_of(pin_table(other, bare)) == plain
     bare.write_text(f"{HEAD}\n0,8001,5\n1,8002,5\n")  # zones may be numbers
@@ -126,6 +128,7 @@ def test_a_pinned_table_has_every_meter_once_in_the_shard_of_its_number(tmp_path
         st.integers(500, 2**40),
         st.integers(0, 500),
         household=st.none(),
+        export_bound_wh=st.sampled_from([0, 0, 1, 2**40]),
     )
     meters = [data.draw(some)._replace(number=number, protected=number % 3 > 0) for number in numbers]
     folder = tmp_path_factory.mktemp("any")
@@ -135,6 +138,46 @@ def test_a_pinned_table_has_every_meter_once_in_the_shard_of_its_number(tmp_path
     assert meters_of(table) == sorted(meters)
     assert table.meters == len(meters)
     assert table.shards == tuple(sorted({number // landing.shard_meters for number in numbers}))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "folder"])
+def test_meters_that_feed_in_count_below_zero_and_widen_the_range_of_their_household(tmp_path, form):
+    landing = Landing.create(tmp_path / "landing", shard_meters=2)
+    rows = pa.table(
+        {
+            "meter": [0, 1, 2, 3],
+            "zone": ["hill"] * 3 + ["mill"],
+            "bound_wh": [500, 100, 900, 50],
+            "export_bound_wh": [700, 0, 0, 60],
+            "imputed_wh": [-700, 5, 6, -60],
+            "household": ["a", "a", "b", "c"],
+        }
+    )
+    source = tmp_path / "meters"
+    if form == "csv":
+        pa_csv.write_csv(rows, source := tmp_path / "meters.csv")
+    elif form == "parquet":
+        pq.write_table(rows, source := tmp_path / "meters.parquet")
+    else:
+        source.mkdir()
+        pq.write_table(rows.slice(0, 1), source / "a.parquet")
+        pa_csv.write_csv(rows.slice(1), source / "b.csv")
+    table = pin_table(landing, source)
+    assert table.bounds == ({"": 1300}, {"": 110})
+    leave(landing, START_S, [Row(0, -900), Row(1, -4), Row(3, -59)])
+    leave(landing, START_S, [Row(0, -800), Row(3, -70)], "later")
+    demand = close_and_aggregate(landing, table)[START_S]
+    assert demand.energy_wh.tolist() == [-700 + 0 + 6, -59]
+    assert demand.bounds == table.bounds
+
+
+def test_a_table_without_feed_in_is_kept_as_it_was(landing, tmp_path):
+    sources = [tmp_path / "without.csv", tmp_path / "zeros.csv"]
+    sources[0].write_text(f"{HEAD}\n0,hill,5\n")
+    sources[1].write_text(f"{HEAD},export_bound_wh\n0,hill,5,0\n")
+    tables = [pin_table(landing, source) for source in sources]
+    assert tables[0].digests == tables[1].digests
+    assert "export_bound_wh" not in pq.read_schema(tables[0].folder / "shard=0.parquet").names
 
 
 @pytest.mark.parametrize(
@@ -153,6 +196,8 @@ def test_a_pinned_table_has_every_meter_once_in_the_shard_of_its_number(tmp_path
         (f"{HEAD},imputed_wh\n0,hill,5,6", "imputed_wh[0] is 6: must lie between 0 and bound_wh"),
         (f"{HEAD},imputed_wh\n0,hill,5,-1", "imputed_wh[0] is -1: must lie between 0 and bound_wh"),
         (f"{HEAD},imputed_wh\n0,hill,5,0.5", "imputed_wh is double: must be whole numbers throughout"),
+        (f"{HEAD},export_bound_wh\n0,hill,5,-1", "export_bound_wh[0] is -1: must be 0 Wh or more"),
+        (f"{HEAD},export_bound_wh\n0,hill,5,", "export_bound_wh is empty here and there: must be whole numbers"),
         (f"{HEAD},protected\n0,hill,5,no", "protected is string: must be true or false throughout"),
         (f"{HEAD},protected\n0,hill,5,\n1,hill,5,true", "protected is empty here and there: must be true or false"),
         (f"{HEAD}\n0,hill", "is unreadable: must be Parquet, or CSV with as many cells in each row as in its header"),

@@ -37,7 +37,7 @@ from murmurate.service.storage import durable
 from murmurate.types import Meters
 from murmurate.units import BoolArray, IntArray
 
-_COLUMN_ENCODING = dict.fromkeys(("meter", "zone", "bound_wh", "imputed_wh"), "DELTA_BINARY_PACKED")
+_ENCODING = "DELTA_BINARY_PACKED"
 METERS_FOLDER = "_meters"
 _HOUSEHOLDS_FILE = "households.parquet"
 _CONTENTS_FILE = "table.json"
@@ -95,7 +95,7 @@ class ZoneHouseholds(NamedTuple):
     """The households of a zone."""
 
     number: int  # how many
-    bounds: Mapping[str, int]  # the largest bound of a household by kind [Wh]: see `household_bounds`
+    bounds: Mapping[str, int]  # the largest range of a household by kind [Wh]: see `household_bounds`
 
 
 def read_zone_households(table: pa.Table, meters: Meters, attributes: MeterAttributes) -> tuple[ZoneHouseholds, ...]:
@@ -105,7 +105,7 @@ def read_zone_households(table: pa.Table, meters: Meters, attributes: MeterAttri
         named = pc.dictionary_encode(table["household"]).combine_chunks()
     households = Households(
         zone=meters.zone,
-        bound_wh=meters.bound_wh,
+        bound_wh=meters.bound_wh + meters.export_bound_wh,
         protected=attributes.protected,
         kind=attributes.kind,
         kinds=attributes.kinds,
@@ -274,6 +274,7 @@ def load_shard(folder: Path, shard: int) -> Shard:
         zone=column["zone"],
         bound_wh=column["bound_wh"],
         imputed_wh=column["imputed_wh"],
+        export_bound_wh=column.get("export_bound_wh", 0),
         number=column["meter"],
     )
     return Shard.from_meters(meters, shard)
@@ -291,6 +292,7 @@ def _meters(table: pa.Table) -> Meters:
         zone=position[named.indices.to_numpy()],
         bound_wh=column["bound_wh"],
         imputed_wh=column.get("imputed_wh", np.zeros(len(table), np.int64)),
+        export_bound_wh=column.get("export_bound_wh", 0),
         number=column["meter"],
     )
 
@@ -304,7 +306,10 @@ def _write_table(
 ) -> Path:
     """Write one file a shard into a temporary folder, which is returned. It has the same parent as `folder`."""
     columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
-    whole = pa.table(columns | {"imputed_wh": meters.imputed_wh})
+    columns |= {"imputed_wh": meters.imputed_wh}
+    if meters.export_bound_wh.any():
+        columns |= {"export_bound_wh": meters.export_bound_wh}
+    whole = pa.table(columns)
     number = whole["meter"].to_numpy()
     shards, first = np.unique(number // landing.shard_meters, return_index=True)
     if len(shards) > 4 * (len(meters) // landing.shard_meters + 16):
@@ -315,7 +320,8 @@ def _write_table(
     digests = []
     for shard, begin, end in zip(shards, first, [*first[1:], len(meters)], strict=True):
         sink = pa.BufferOutputStream()
-        pq.write_table(whole.slice(begin, end - begin), sink, use_dictionary=False, column_encoding=_COLUMN_ENCODING)
+        rows, encoding = whole.slice(begin, end - begin), dict.fromkeys(whole.column_names, _ENCODING)
+        pq.write_table(rows, sink, use_dictionary=False, column_encoding=encoding)
         data = memoryview(sink.getvalue())
         digests.append(hashlib.sha256(data).hexdigest())
         durable.write_file(part / f"shard={shard}.parquet", data)
@@ -323,7 +329,7 @@ def _write_table(
     contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests} | size
     contents |= {"bounds": [each.bounds for each in households], "households": [each.number for each in households]}
     sink = pa.BufferOutputStream()
-    packed = {"meter": "DELTA_BINARY_PACKED"}
+    packed = {"meter": _ENCODING}
     names = pa.array(attributes.kinds, pa.string())
     kind = pa.DictionaryArray.from_arrays(pa.array(attributes.kind, pa.int32()), names)
     kept = pa.table({"meter": attributes.number, "protected": attributes.protected, "kind": kind})
