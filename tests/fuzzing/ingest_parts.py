@@ -58,6 +58,16 @@ class MemoryRegisters:
 
     def __init__(self) -> None:
         self._kept = {}
+        self._energies = {}
+
+    def pair_energies(self, energies):
+        for register, start_s, energy_wh in energies:
+            self._energies.setdefault((register, start_s), energy_wh)
+        meters = {(max(register, ~register), start_s) for register, start_s, _ in energies}
+        halves = [((meter, at_s), self._energies.get((meter, at_s)), self._energies.get((~meter, at_s)))
+                  for meter, at_s in sorted(meters)]  # fmt: skip
+        self._energies = dict(list(self._energies.items())[-_MAX_KEPT_REGISTERS:])
+        return [(*key, imported - exported) for key, imported, exported in halves if None not in {imported, exported}]
 
     def load_registers(self, meters):
         return {meter: self._kept[meter] for meter in meters if meter in self._kept}

@@ -18,7 +18,13 @@ from murmurate.readings.text_lines import (
     parse_json_lines_strictly,
 )
 from murmurate.service.ingest.cumulative_register import parse_register_reading
-from murmurate.service.ingest.message_ingest import BATCH_TOPIC, MessageAttempts, MessageIngest, ReceivedMessage
+from murmurate.service.ingest.message_ingest import (
+    BATCH_TOPIC,
+    EXPORT_REGISTER,
+    MessageAttempts,
+    MessageIngest,
+    ReceivedMessage,
+)
 from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import INTERVAL_S, FuzzFolder, InProcessDecoders, MemoryRegisters, new_ingestor
 from tests.support import green_button_feeds as feeds
@@ -69,7 +75,8 @@ def _mqtt_parser():
     def parse(data: bytes, _: FuzzFolder = folder) -> None:
         topic, _, payload = data.partition(b"\n")
         name = topic.decode(errors="replace").replace("/", "").replace("+", "").replace("#", "").replace("\0", "")
-        topic = f"smartmeter/{name}/ACTIVE_ENERGY_P" if name else BATCH_TOPIC
+        register = EXPORT_REGISTER if len(payload) % 3 == 0 else "ACTIVE_ENERGY_P"
+        topic = f"smartmeter/{name}/{register}" if name else BATCH_TOPIC
         message = ReceivedMessage(topic, payload, START_S + INTERVAL_S)
         again = replace(message, is_duplicate=True, is_retained=len(payload) % 2 == 0)
         parts = {"ingestor": ingestor, "store": store, "decoders": InProcessDecoders(), "attempts": attempts}
@@ -84,6 +91,8 @@ def _parquet_seeds() -> list[bytes]:
     numbers = table([0, 2**40], start, [5, 2**53])
     kinds = (pa.float64(), pa.decimal128(30, 2), pa.uint64(), pa.int8())
     others = [table([0, 1], start, [5, 7]).set_column(2, "energy_wh", pa.array([5, 7]).cast(kind)) for kind in kinds]
+    below = [kind for kind in kinds if kind != pa.uint64()]
+    others += [table([0, 1], start, [-5, 7]).set_column(2, "energy_wh", pa.array([-5, 7]).cast(kind)) for kind in below]
     with_end = numbers.append_column(
         "interval_end", pa.array([s + INTERVAL_S for s in start], pa.timestamp("s", "UTC"))
     )
@@ -102,8 +111,10 @@ def reading_targets() -> list[FuzzTarget]:
     ]
     header = b"meter_id,interval_start,energy_wh\n"
     tables = [header + b"m0,1767225600,5\nm1,1767225600,7\n", header.replace(b",", b";") + b"m0;1767225600;5,5\n"]
+    tables += [header + b"m0,1767225600,-250\nm0,1767225600,-2.5e2\nm1,1767225600,-0.5\n"]
     tables += [b'meter,interval_start,interval_end,energy_wh,signature\n"m,0",2026-01-01T00:00:00Z,1767226500,5,ab\n']
-    green = [feeds.one((START_S, 900, 250)), feeds.one((START_S, 300, 1), uom=71), feeds.feed([])]
+    green = [feeds.one((START_S, 900, 250)), feeds.one((START_S, 900, -250)), feeds.feed([])]
+    green += [feeds.one((START_S, 300, 1), uom=71)]
     points = [b"12", b'{"value": 12.5, "unit": "kWh"}', json.dumps({"timestamp": START_S, "value": -1}).encode()]
     messages = [b"m0\n" + point for point in points] + [b"\n" + body for body in (*lines, _parquet_seeds()[1])]
     error = (ReadingError,)

@@ -69,14 +69,14 @@ class MqttZone:
     def send(self, topic: str, payload: str | bytes, qos: int = 1, retain: bool = False) -> None:
         self.sender.publish(topic, payload, qos=qos, retain=retain).wait_for_publish(120)
 
-    def register_topic(self, meter: int) -> str:
-        return f"smartmeter/{self.mark}-{meter}/ACTIVE_ENERGY_P"
+    def register_topic(self, meter: int, register: str = "ACTIVE_ENERGY_P") -> str:
+        return f"smartmeter/{self.mark}-{meter}/{register}"
 
     def reading(self, meter: int, energy_wh: int) -> str:
         return json.dumps({"meter": f"{self.mark}-{meter}", "interval_start": START_S, "energy_wh": energy_wh})
 
-    def register(self, meter: int, at_s: int, total_wh: int) -> None:
-        self.send(self.register_topic(meter), json.dumps({"timestamp": at_s, "value": total_wh}))
+    def register(self, meter: int, at_s: int, total_wh: int, register: str = "ACTIVE_ENERGY_P") -> None:
+        self.send(self.register_topic(meter, register), json.dumps({"timestamp": at_s, "value": total_wh}))
 
     def until(self, holds: Callable[[], object]) -> None:
         assert wait_until(holds, pause_s=0.02), (self.ingestor.counts, self.logged)
@@ -113,7 +113,7 @@ def start_consumer(zone: MqttZone) -> Iterator[Callable[[], MqttConsumer]]:
     def start() -> MqttConsumer:
         consumer = zone.new_consumer()
         consumers.append((consumer, consumer.start()))
-        zone.until(lambda: ("broker listens", {"topics": 3}) in zone.logged)
+        zone.until(lambda: ("broker listens", {"topics": 4}) in zone.logged)
         return consumer
 
     yield start

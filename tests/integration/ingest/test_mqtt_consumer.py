@@ -127,7 +127,7 @@ def test_a_consumer_that_breaks_is_logged_and_reported(zone, monkeypatch):
     monkeypatch.setattr(ReadingIngestor, "start_batch", lambda *_: 1 / 0)
     missed, consumer = [], zone.new_consumer()
     thread = consumer.start(on_failure=lambda: missed.append(True))
-    zone.until(lambda: ("broker listens", {"topics": 3}) in zone.logged)
+    zone.until(lambda: ("broker listens", {"topics": 4}) in zone.logged)
     zone.send(BATCH_TOPIC, zone.reading(1, 50))
     thread.join(120)
     assert missed

@@ -7,7 +7,10 @@ import pytest
 from tests.support.postgres_stores import SHARDS, ZONES
 from tests.support.sample_shards import FIRST
 
-CONFIDENTIAL = ("confidential.demand", "confidential.register", "confidential.seen", "access.client", "access.token")
+CONFIDENTIAL = [
+    *(f"confidential.{table}" for table in ("demand", "register", "register_energy", "seen")),
+    *("access.client", "access.token"),
+]
 CURATORS = [f"curator.{table}" for table in ("document", "shard", "zone", "tile", "heartbeat", "aggregation_attempt")]
 
 

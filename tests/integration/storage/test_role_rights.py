@@ -51,6 +51,7 @@ TABLES = {
         "confidential.demand": {WORKER: "SELECT INSERT UPDATE DELETE"},
         "confidential.seen": {WORKER: "SELECT DELETE", PRIVATE: "SELECT INSERT"},
         "confidential.register": {WORKER: "SELECT(at_s) DELETE", PRIVATE: "SELECT INSERT UPDATE"},
+        "confidential.register_energy": {WORKER: "SELECT(start_s) DELETE", PRIVATE: "SELECT INSERT"},
         "curator.document": {WORKER: "SELECT INSERT"},
         "curator.shard": {WORKER: "SELECT UPDATE(seq)"},
         "curator.zone": {WORKER: "SELECT"},
@@ -262,8 +263,10 @@ def test_the_worker_releases_with_the_rights_of_its_roles(servers, opened):
     store, point = opened(IngestStore(dsn_of_role(state, WORKER))), RegisterReading(FIRST * 900, 17)
     opened(IngestStore(state.dsn)).store_registers({7: RegisterState(point, point)}, now_s=point.at_s)
     store.purge_claims(FIRST)
+    opened(IngestStore(state.dsn)).pair_energies([(7, point.at_s, 17)])
     store.purge_registers(point.at_s + 1)
     assert opened(IngestStore(state.dsn)).load_registers([7]) == {}
+    assert opened(IngestStore(state.dsn)).pair_energies([(~7, point.at_s, 5)]) == []
     follower = opened(Follower(dsn_of_role(log, READER)))
     assert {change.view.name for change in follower.refresh()} == set(SHARDS)
 
@@ -285,3 +288,4 @@ def test_the_private_process_takes_readings_with_the_rights_of_its_role(servers,
     point = RegisterReading(FIRST * 900, 17)
     store.store_registers({1: RegisterState(point, point)}, now_s=FIRST * 900)
     assert store.load_registers([1]) == {1: RegisterState(point, point)}
+    assert store.pair_energies([(1, FIRST * 900, 17), (~1, FIRST * 900, 20)]) == [(1, FIRST * 900, -3)]

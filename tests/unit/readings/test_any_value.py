@@ -23,8 +23,9 @@ from murmurate.readings.batch import ReadingBatch
 from murmurate.readings.field_values import MAX_WH, floor_to_wh, parse_numeral
 from murmurate.readings.green_button import parse_green_button
 from murmurate.readings.parquet import parse_parquet
-from murmurate.readings.text_lines import parse_csv, parse_json_lines
+from murmurate.readings.text_lines import parse_csv, parse_csv_strictly, parse_json_lines, parse_json_lines_strictly
 from murmurate.service.ingest.ingestor import Receipt
+from murmurate.service.landing.readings_file import fingerprint_file, read_readings
 
 whole = st.integers(-(10**30), 10**30).map(str) | st.from_regex(r"-?[1-9][0-9]{0,400}", fullmatch=True)
 parts = st.just("") | st.from_regex(r"\.[0-9]{1,60}", fullmatch=True)
@@ -150,7 +151,7 @@ def test_parquet_energy_is_rounded_down_and_nothing_wraps(column):
     batch, _ = parse_parquet(as_parquet(column), interval_s=INTERVAL_S)
     number = column[0].as_py()
     exact = number if abs(float(number)) == float("inf") else floor(Fraction(number))
-    assert batch.energy_wh.clip(0, MAX_WH).tolist() == [min(max(exact, 0), MAX_WH), 5]
+    assert batch.energy_wh.clip(-MAX_WH, MAX_WH).tolist() == [min(max(exact, -MAX_WH), MAX_WH), 5]
 
 
 def kind_of_record(tmp_path_factory, energy_wh, quorum=0.9):
@@ -188,13 +189,68 @@ def test_of_several_readings_of_one_meter_the_largest_counts_after_clipping(tmp_
     assert demand_of(ingestor, root)["harbour"] == (min(max(0, *energies), BOUND_WH) + 2 * IMPUTED_WH, 1)
 
 
-def test_what_lies_in_the_landing_is_clipped_to_whole_numbers_that_every_language_can_hold(tmp_path):
-    ingestor = new_ingestor(tmp_path)
-    sent = [-(2**63), -1, 0, 5, MAX_WH, 2**53, 2**63 - 1]
+def landed_wh(landing):
+    """What the files of a landing hold, as another program reads them, and as ours does."""
+    paths = sorted(landing.root.glob("interval=*/**/*.parquet"))
+    plain = [wh for path in paths for wh in pq.read_table(path, partitioning=None)["energy_wh"].to_pylist()]
+    files = [fingerprint_file(landing.root, path) for path in paths]
+    ours = [wh for file in files for part in read_readings(landing.root, file) for wh in part.energy_wh.tolist()]
+    assert plain == ours
+    return ours
+
+
+any_wh = st.integers(-(2**63), 2**63 - 1) | st.integers(-3000, 3000)
+
+
+@given(st.lists(any_wh, min_size=1, max_size=300))
+@example([-(2**63), -1, 0, 5, MAX_WH, 2**53, 2**63 - 1])
+@example([MAX_WH, -MAX_WH] * 100)  # the largest steps that the encoding has to hold
+def test_what_lies_in_the_landing_has_its_sign_and_is_a_number_that_every_language_can_hold(tmp_path_factory, sent):
+    ingestor = new_ingestor(tmp_path_factory.mktemp("ingestor"))
     ingestor.ingest_batch(ReadingBatch.from_numbered_rows([(1, OPEN_S, energy) for energy in sent]), None)
-    (path,) = ingestor.landing.root.glob("interval=*/**/*.parquet")
-    landed = pq.read_table(path, partitioning=None)["energy_wh"].to_pylist()
-    assert sorted(landed) == [0, 0, 0, 5, MAX_WH, MAX_WH, MAX_WH]
+    assert sorted(landed_wh(ingestor.landing)) == sorted(min(max(energy, -MAX_WH), MAX_WH) for energy in sent)
+
+
+@settings(max_examples=30)
+@given(st.integers(-MAX_WH, MAX_WH) | st.integers(-3000, 3000))
+def test_a_number_lands_with_its_sign_in_every_format(tmp_path_factory, energy_wh):
+    text = str(energy_wh)
+    for read, body in (
+        (parse_json_lines, as_json(text)),
+        (parse_csv, as_csv(text)),
+        (parse_green_button, as_feed(text)),
+        (parse_parquet, as_parquet([energy_wh, 5])),
+    ):
+        ingestor = new_ingestor(tmp_path_factory.mktemp("ingestor"))
+        ingestor.ingest_batch(read(body, interval_s=INTERVAL_S)[0], None)
+        assert landed_wh(ingestor.landing) == [energy_wh]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.integers(-3000, 3000)), min_size=1, max_size=20))
+def test_the_largest_of_repeated_readings_is_the_same_by_lines_columns_and_parquet(tmp_path_factory, sent):
+    """A meter that feeds in may report twice: -30 and -20 are -20, whatever reads them."""
+    lines = b"\n".join(line(meter=str(meter), interval_start=OPEN_S, energy_wh=wh) for meter, wh in sent)
+    rows = b"".join(b"\n%d,%d,%d" % (meter, OPEN_S, wh) for meter, wh in sent)
+    start = pa.array([OPEN_S] * len(sent), pa.timestamp("s", "UTC"))
+    columns = {"meter": [meter for meter, _ in sent], "interval_start": start, "energy_wh": [wh for _, wh in sent]}
+    largest = {meter: max(wh for other, wh in sent if other == meter) for meter, _ in sent}
+    for read, body in (
+        (parse_json_lines, lines),
+        (parse_json_lines_strictly, lines),
+        (parse_csv, b"meter_id,interval_start,energy_wh" + rows),
+        (parse_csv_strictly, b"meter_id,interval_start,energy_wh" + rows),
+        (parse_parquet, parquet(pa.table(columns))),
+    ):
+        ingestor = new_ingestor(tmp_path_factory.mktemp("ingestor"))
+        ingestor.ingest_batch(read(body, interval_s=INTERVAL_S)[0], None)
+        landed = [
+            (int(meter), int(wh))
+            for path in ingestor.landing.root.glob("interval=*/**/*.parquet")
+            for part in read_readings(ingestor.landing.root, fingerprint_file(ingestor.landing.root, path))
+            for meter, wh in zip(part.meter, part.energy_wh, strict=True)
+        ]
+        assert {meter: max(wh for other, wh in landed if other == meter) for meter, _ in landed} == largest
 
 
 @given(st.fractions(), st.integers(-12, 12), st.integers(0, 40))

@@ -1,8 +1,8 @@
-"""What ingest keeps in the state: which signed readings were accepted, and the last values of registers."""
+"""What ingest keeps in the state: which signed readings were accepted, last values of registers, halves of a net."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -64,15 +64,42 @@ class IngestStore:
                 columns = map(list, zip(*rows, strict=True))
                 connection.execute(query, (*columns, now_s + MAX_CLOCK_SKEW_S))
 
+    def pair_energies(self, energies: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """Keep (register, begin of the interval [s of UTC], energy [Wh]). Return the net energies of these intervals.
+
+        A net energy is (meter, begin, import minus export) where both registers have one; the register of export of
+        meter n is ~n. The first energy of a register and interval stays, so an interval has one net energy, in
+        any order of its two halves and however often they come. What is kept is committed before it is paired: of two
+        processes that keep the halves of one interval at the same time, the later one finds both.
+        """
+        keep = """
+            INSERT INTO confidential.register_energy (register, start_s, wh)
+            SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING"""
+        pair = """
+            SELECT DISTINCT i.register, i.start_s, i.wh - e.wh
+            FROM unnest(%b::bigint[], %b::bigint[]) AS new (register, start_s)
+            JOIN confidential.register_energy i
+                ON i.register = greatest(new.register, -1 - new.register) AND i.start_s = new.start_s
+            JOIN confidential.register_energy e ON e.register = -1 - i.register AND e.start_s = i.start_s"""
+        register, start_s, energy_wh = map(list, zip(*energies, strict=True))
+        with self._session.transaction() as connection:
+            connection.execute(keep, (register, start_s, energy_wh))
+        with self._session.transaction() as connection:
+            return connection.execute(pair, (register, start_s)).fetchall()
+
     def purge_claims(self, before_s: int) -> None:
         """Signed readings of intervals that began before need not be known any more: they would come late."""
         with self._session.transaction() as connection:
             connection.execute("DELETE FROM confidential.seen WHERE start_s < %s", (before_s,))
 
     def purge_registers(self, before_s: int) -> None:
-        """A register without a point since then begins again with its next one."""
+        """A register without a point since then begins again with its next one.
+
+        A meter whose register of export is deleted is one without such a register.
+        """
         with self._session.transaction() as connection:
             connection.execute("DELETE FROM confidential.register WHERE at_s < %s OR at_s IS NULL", (before_s,))
+            connection.execute("DELETE FROM confidential.register_energy WHERE start_s < %s", (before_s,))
 
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""

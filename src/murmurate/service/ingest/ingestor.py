@@ -174,8 +174,8 @@ class ReadingIngestor:
     def _submit_readings(
         self, batch: ReadingBatch, number: IntArray, selected: BoolArray
     ) -> list[tuple[int, Future[bool]]]:
-        """Have readings stored, interval by interval. Energy below zero counts as 0, above `MAX_WH` as `MAX_WH`."""
-        energy_wh = batch.energy_wh.clip(0, MAX_WH)
+        """Have readings stored, interval by interval, with their sign. Energy is clipped to ±`MAX_WH`."""
+        energy_wh = batch.energy_wh.clip(-MAX_WH, MAX_WH)
         commits = []
         for start_s in np.unique(batch.start_s[selected]).tolist():
             in_interval = selected & (batch.start_s == start_s)

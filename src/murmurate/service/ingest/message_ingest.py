@@ -54,6 +54,7 @@ from murmurate.service.storage.durable import PRIVATE_FILE_MODE
 logger = logging.getLogger(__name__)
 
 BATCH_TOPIC = "murmurate/readings"
+EXPORT_REGISTER = "ACTIVE_ENERGY_N"  # last part of the topic of a register of what a meter feeds in
 MAX_QUEUE_BYTES = 64 * 2**20  # of messages that wait or are being stored
 MAX_UNCONFIRMED_BYTES = 32 * 2**20  # of these: from here on messages at QoS 0 are dropped
 _OBJECT_BYTES = 512  # what a message takes in memory without its topic and its payload; 280 were measured
@@ -202,6 +203,7 @@ class MessageIngest:
         self._attempts = attempts
         self._pending: list[Receipt] = []
         self._points: list[RegisterPoint] = []
+        self._export_points: list[RegisterPoint] = []
         self._refused_points: list[str] = []
         self._small: list[bytes] = []
         self._refused = 0
@@ -220,8 +222,8 @@ class MessageIngest:
         for body, parts in join_bodies(self._small):
             self._start_joined(body, parts)
         self._wait_until_stored()
-        if self._points:
-            ingest_register_points(self.ingestor, self._store, self._points)
+        if self._points or self._export_points:
+            ingest_register_points(self.ingestor, self._store, self._points, self._export_points)
         for cause in self._refused_points:
             self.ingestor.counts[f"{REFUSED_POINT_PREFIX}{cause}"] += 1
         refused = self._refused + len(self._refused_points)
@@ -269,7 +271,9 @@ class MessageIngest:
         if cause := next((cause for cause, holds in causes.items() if holds), None):
             self._refused_points.append(cause)
         else:
-            self._points.append((message.topic.split("/")[1], reading, received_s))
+            _, meter, register = message.topic.split("/")
+            points = self._export_points if register == EXPORT_REGISTER else self._points
+            points.append((meter, reading, received_s))
 
     def _start_joined(self, body: bytes, parts: Sequence[bytes]) -> None:
         """Begin to store messages that were joined. Where no line of them can be read, no message has one.
@@ -329,24 +333,33 @@ def join_bodies(payloads: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]
         yield b"\n".join(parts), parts
 
 
-def ingest_register_points(ingestor: ReadingIngestor, store: IngestStore, points: Sequence[RegisterPoint]) -> None:
+def ingest_register_points(
+    ingestor: ReadingIngestor,
+    store: IngestStore,
+    points: Sequence[RegisterPoint],
+    export_points: Sequence[RegisterPoint] = (),
+) -> None:
     """Store the energy of the intervals that these points complete, then the points.
 
     A point that is lost between the two is computed again. Of two points of one second the first counts: the sort
     leaves them in the order in which they came. A register whose last point lies ahead of the clock begins again.
+
+    A meter with a register of export has a reading for an interval if both registers have an energy for it: their
+    difference. The state keeps the register of export of meter n as number ~n, that is -1 - n.
     """
-    now_s = max(received_s for _, _, received_s in points)
+    now_s = max(received_s for _, _, received_s in (*points, *export_points))
     registry, unknown = ingestor.registry, 0
-    readings: dict[int, list[RegisterReading]] = {}  # by number of the meter
-    rows = registry.find_rows([meter for meter, _, _ in points]).tolist()
-    for row, (_, reading, _) in zip(rows, points, strict=True):
+    readings: dict[int, list[RegisterReading]] = {}  # by number of the register
+    rows = registry.find_rows([meter for meter, _, _ in (*points, *export_points)]).tolist()
+    for at, (row, (_, reading, _)) in enumerate(zip(rows, (*points, *export_points), strict=True)):
         if row == NOT_FOUND:
             unknown += 1
         else:
-            readings.setdefault(int(registry.number[row]), []).append(reading)
-    known = store.load_registers(readings)
+            number = int(registry.number[row])
+            readings.setdefault(number if at < len(points) else ~number, []).append(reading)
+    known = store.load_registers({*readings, *(~number for number in readings)})
     advanced: dict[int, RegisterState] = {}
-    energy_rows: list[tuple[int, int, int]] = []  # meter, begin of the interval, energy
+    energy_rows: list[tuple[int, int, int]] = []  # register, begin of the interval, energy
     for number, own in readings.items():
         register = known.get(number)
         if register is not None and register.last.at_s > now_s + MAX_CLOCK_SKEW_S:
@@ -356,6 +369,10 @@ def ingest_register_points(ingestor: ReadingIngestor, store: IngestStore, points
             register, energies = register.advance(reading, interval_s=ingestor.landing.interval_s)
             energy_rows += [(number, start_s, energy_wh) for start_s, energy_wh in energies]
             advanced[number] = register
+    exporting = {~number for number in (*known, *readings) if number < 0}  # meters with both registers
+    halves = [row for row in energy_rows if max(row[0], ~row[0]) in exporting]
+    energy_rows = [row for row in energy_rows if max(row[0], ~row[0]) not in exporting]
+    energy_rows += store.pair_energies(halves) if halves else []
     refused = Receipt(refused=dict.fromkeys(range(-unknown, 0), UNKNOWN_METER))
     ingestor.ingest_batch(ReadingBatch.from_numbered_rows(energy_rows), None, refused)
     ingestor.counts[f"{REFUSED_POINT_PREFIX}unknown_meter"] += unknown

@@ -2,7 +2,8 @@
 what; a meter with a key in the table must sign as well.
 
     murmurate/readings                  JSON lines or Parquet, as over HTTP
-    smartmeter/<meter>/ACTIVE_ENERGY_P  the value of a register
+    smartmeter/<meter>/ACTIVE_ENERGY_P  the value of a register of import (OBIS 1.8.0)
+    smartmeter/<meter>/ACTIVE_ENERGY_N  the value of a register of export (OBIS 2.8.0)
     murmurate/fence/<client>            what this client sends to itself
 
 A fence shows whether the broker's messages arrive without delay: only then is a message that tells no time as old as
@@ -34,6 +35,7 @@ from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.message_ingest import (
     BATCH_TOPIC,
+    EXPORT_REGISTER,
     MAX_MESSAGE_BYTES,
     RETRIED_ERRORS,
     MessageAttempts,
@@ -47,7 +49,7 @@ from murmurate.service.settings import MqttBroker
 
 logger = logging.getLogger(__name__)
 
-REGISTER_TOPIC_FILTER = "smartmeter/+/ACTIVE_ENERGY_P"
+REGISTER_TOPIC_FILTERS = ("smartmeter/+/ACTIVE_ENERGY_P", f"smartmeter/+/{EXPORT_REGISTER}")
 FENCE_TOPIC = "murmurate/fence"
 FENCE_REMEDY = (
     f"let the service's user publish and read {FENCE_TOPIC}/# at the broker, and see that state and landing can be "
@@ -147,7 +149,7 @@ class MqttConsumer:
         client = self._client = connect_mqtt(
             self._broker,
             self._client_id,
-            topics=(BATCH_TOPIC, REGISTER_TOPIC_FILTER, self.fence_topic),
+            topics=(BATCH_TOPIC, *REGISTER_TOPIC_FILTERS, self.fence_topic),
             on_message=self._receive_message,
             max_message_bytes=MAX_MESSAGE_BYTES,
         )

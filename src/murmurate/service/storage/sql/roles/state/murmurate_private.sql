@@ -5,3 +5,4 @@ GRANT SELECT ON access.client TO murmurate_private;
 GRANT SELECT, INSERT, DELETE ON access.token TO murmurate_private;
 GRANT SELECT, INSERT ON confidential.seen TO murmurate_private;
 GRANT SELECT, INSERT, UPDATE ON confidential.register TO murmurate_private;
+GRANT SELECT, INSERT ON confidential.register_energy TO murmurate_private;

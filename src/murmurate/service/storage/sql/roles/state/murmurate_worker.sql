@@ -9,3 +9,4 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON curator.aggregation_attempt TO murmurate
 GRANT SELECT, INSERT, UPDATE, DELETE ON confidential.demand TO murmurate_worker;
 GRANT SELECT, DELETE ON confidential.seen TO murmurate_worker;
 GRANT SELECT (at_s), DELETE ON confidential.register TO murmurate_worker;
+GRANT SELECT (start_s), DELETE ON confidential.register_energy TO murmurate_worker;
