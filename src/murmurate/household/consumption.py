@@ -1,4 +1,4 @@
-"""Models f(X | S, earlier rates) of the energy of a household in one interval, on integer Wh within a public bound.
+"""Models f(X | S, earlier rates) of the energy of a household in one interval, on integer Wh within public bounds.
 
 A model may depend on occupancy, on the time of day and on earlier prices (paper, section II-A). `RowSelector` maps the
 last two to a row of the model. `UniformConsumption` is the model of the paper's simulation. `TableConsumption` takes
@@ -53,7 +53,10 @@ class RowSelector:
 
 
 class ConsumptionModel(Protocol):
-    """A law of X_i^t given S_i^t and earlier prices. `bound_wh` [household] is u_i: public, and never exceeded."""
+    """A law of X_i^t given S_i^t and earlier prices. `bound_wh` [household] is public and never exceeded.
+
+    It is u_i where no household feeds in.
+    """
 
     @property
     def bound_wh(self) -> IntArray: ...
@@ -63,7 +66,7 @@ class ConsumptionModel(Protocol):
         ...
 
     def pmf(self, household: int, occupied: bool, interval: int, past_ticks: IntArray) -> FloatArray:
-        """Return f(x | S, earlier prices) for x = 0, 1, .. [Wh]."""
+        """Return f(x | S, earlier prices) for x = 0, 1, .. [Wh], or from minus the export bound on."""
         ...
 
     def mean_wh(self, interval: int, past_ticks: IntArray) -> FloatArray:
@@ -125,7 +128,7 @@ class UniformConsumption:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableConsumption:
-    """Any law, as a table of probabilities that households of one kind share.
+    """Any law, as a table of probabilities that households of one kind share. Its first column may be below 0 Wh.
 
     >>> law = TableConsumption.from_probabilities([[[0.5, 0.5, 0.0]], [[0.0, 0.5, 0.5]]], kind=[0, 0])
     >>> law.bound_wh.tolist(), law.pmf(1, True, 0, EMPTY_PRICE_HISTORY).tolist()
@@ -136,19 +139,27 @@ class TableConsumption:
     kind: IntArray  # [household]
     row_selector: RowSelector
     bound_wh: IntArray  # [household]
+    export_bound_wh: int = 0  # the first column is minus this [Wh]
 
     @classmethod
     def from_probabilities(
-        cls, probability: Any, kind: Any, row_selector: RowSelector | None = None, bound_wh: Any = None
+        cls,
+        probability: Any,
+        kind: Any,
+        row_selector: RowSelector | None = None,
+        bound_wh: Any = None,
+        export_bound_wh: int = 0,
     ) -> TableConsumption:
         """Build from probabilities [.., occupied, kind, wh]. The default bound is the last column."""
         row_selector = row_selector or RowSelector()
         table = np.asarray(probability, np.float64)
         table = np.broadcast_to(table, (*row_selector.table_shape(), *table.shape[-3:]))
         kinds = as_int64_array(kind, "kind", ModelError)
-        last = np.full(kinds.shape, table.shape[-1] - 1)
+        last = np.full(kinds.shape, table.shape[-1] - 1 - export_bound_wh)
         bound = last if bound_wh is None else as_int64_array(bound_wh, "bound_wh", ModelError)
-        return cls(probability=table, kind=kinds, row_selector=row_selector, bound_wh=bound)
+        return cls(
+            probability=table, kind=kinds, row_selector=row_selector, bound_wh=bound, export_bound_wh=export_bound_wh
+        )
 
     def __post_init__(self) -> None:
         if self.probability.ndim != 5 or self.probability.shape[:3] != (*self.row_selector.table_shape(), 2):
@@ -159,8 +170,9 @@ class TableConsumption:
         raise_where(~(np.abs(total - 1) <= 1e-9), "probability", total, "rows must sum to 1", ModelError)
         kinds, columns = self.probability.shape[-2:]
         raise_where((self.kind < 0) | (self.kind >= kinds), "kind", self.kind, f"must be below {kinds}", ModelError)
-        allowed = f"must be at least {max(columns - 1, 1)} Wh, the last column of the table"
-        raise_where(self.bound_wh < max(columns - 1, 1), "bound_wh", self.bound_wh, allowed, ModelError)
+        last_wh = max(columns - 1 - self.export_bound_wh, 1)
+        allowed = f"must be at least {last_wh} Wh, the last column of the table"
+        raise_where(self.bound_wh < last_wh, "bound_wh", self.bound_wh, allowed, ModelError)
 
     def sample(self, occupied: BoolArray, interval: int, past_ticks: IntArray, rng: np.random.Generator) -> IntArray:
         below = np.cumsum(self._conditional_pmfs(interval, past_ticks), axis=-1)
@@ -171,7 +183,7 @@ class TableConsumption:
             energy_wh[selected] = np.searchsorted(
                 below[state, kind], uniform[selected] * below[state, kind, -1], side="right"
             )
-        return energy_wh
+        return energy_wh - self.export_bound_wh
 
     def pmf(self, household: int, occupied: bool, interval: int, past_ticks: IntArray) -> FloatArray:
         pmf: FloatArray = self._conditional_pmfs(interval, past_ticks)[int(occupied), self.kind[household]]
@@ -180,7 +192,7 @@ class TableConsumption:
     def mean_wh(self, interval: int, past_ticks: IntArray) -> FloatArray:
         pmfs = self._conditional_pmfs(interval, past_ticks)
         mean: FloatArray = (pmfs @ np.arange(pmfs.shape[-1]))[:, self.kind]
-        return mean
+        return mean - self.export_bound_wh
 
     def _conditional_pmfs(self, interval: int, past_ticks: IntArray) -> FloatArray:
         pmfs: FloatArray = self.probability[self.row_selector.select_row(interval, past_ticks)]

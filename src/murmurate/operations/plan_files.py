@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from murmurate.errors import ModelError, PrivacyError, UnknownNameError, require_extra
 from murmurate.files import read_text
 from murmurate.operations.console import stderr
@@ -76,22 +78,26 @@ def read_forecast_file(path: Path) -> PublicForecast:
 
 
 def read_meter_summary(path: Path, zone: str, kind: str) -> MeterSummary:
-    """Return the households of a zone and kind, and their largest bound, from a meter table.
+    """Return the households of a zone and kind, and their largest bounds, from a meter table.
 
-    It has a column `bound_wh`. Where there is a column `zone`, only meters of that zone count; where there is a column
-    `kind`, only those of that kind. Meters with the same text in a column `household` are one household. Without that
-    column each meter is a household. See `summarize_meters`.
+    It has a column `bound_wh`, and may have `export_bound_wh`, which is 0 without it. Where there is a column `zone`,
+    only meters of that zone count; where there is a column `kind`, only those of that kind. Meters with the same text
+    in a column `household` are one household. Without that column each meter is a household. See `summarize_meters`.
     """
     require_extra("service", "pyarrow")
     from murmurate.readings.meter_file import read_table  # noqa: PLC0415 - a zone without a meter table needs no Arrow
 
-    table = read_table(path, required=("bound_wh",), optional=("zone", "kind", "household"))
+    table = read_table(path, required=("bound_wh",), optional=("export_bound_wh", "zone", "kind", "household"))
     columns = {
         name: ["" if value is None else str(value) for value in table[name].to_pylist()]
-        for name in table.column_names[1:]
+        for name in table.column_names
+        if name in {"zone", "kind", "household"}
     }
+    bound_wh = table["bound_wh"].to_numpy()
+    has_exports = "export_bound_wh" in table.column_names
     return summarize_meters(
-        table["bound_wh"].to_numpy(),
+        bound_wh,
+        table["export_bound_wh"].to_numpy() if has_exports else np.zeros_like(bound_wh),
         zone_of=columns.get("zone", [zone] * len(table)),
         kind_of=columns.get("kind", [""] * len(table)),
         household_of=columns.get("household", [str(number) for number in range(len(table))]),

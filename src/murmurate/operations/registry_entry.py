@@ -18,7 +18,7 @@ from murmurate import __version__
 from murmurate.operations.console import stderr, stdout
 from murmurate.planning.plan import Plan
 from murmurate.planning.promise_text import describe_promises
-from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
+from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest, format_range
 from murmurate.planning.utility import plan_utility
 from murmurate.planning.zone import Zone
 from murmurate.privacy.noise import NoiseDistribution
@@ -77,7 +77,9 @@ def format_registry_entry(plan: Plan) -> str:
         zone_name=_one_line(zone.name),
         currency=_one_line(zone.currency),
         minutes=24 * 60 // zone.intervals_per_day,
-        kinds=_bullets(f"{k.count:,} of the kind {k.name}, each up to {k.bound_wh:,} Wh" for k in zone.kinds),
+        kinds=_bullets(
+            f"{k.count:,} of the kind {k.name}, each {format_range(k.bound_wh, k.export_bound_wh)}" for k in zone.kinds
+        ),
         public_kinds=_bullets(public_kinds),
         private_households=sum(kind.count for kind in zone.private_kinds),
         basis=" ".join(words.basis),
@@ -121,8 +123,9 @@ def _promise_values(promise: Promise, zone: Zone) -> dict[str, str]:
             delta, unit, stretch = float(promise.delta), f"any {promise.duration}", f"any {promise.duration} together"
             variant = "Approximate DP" if delta else variant
         hidden = ", while it is not public by the plan" if any(any(kind.public) for kind in zone.kinds) else ""
+        within = "within its bounds" if any(kind.export_bound_wh for kind in zone.kinds) else "up to its bound"
         adjacency = (
-            "Two data sets are adjacent if they differ in the readings (up to its bound in each interval) of one "
+            f"Two data sets are adjacent if they differ in the readings ({within} in each interval) of one "
             f"household with all its meters in the zone{hidden}. The parameters bound what the releases of {stretch} "
             "tell about it, now and for ever."
         )

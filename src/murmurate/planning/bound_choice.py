@@ -63,7 +63,7 @@ def choose_bound(text: str, read_zone: ReadZone, progress: PlanProgress = lambda
     if predicted is None or len(predicted.forecast.sensors) < 2:
         allowed = f"needs a forecast that knows single readings ({_MAKE_FORECAST}); or state a number"
         raise ZoneFileError(line, _KEY, repr(CHOOSE), allowed)
-    # All promises depend on the noise as a multiple of the bound. So where one kind has secrets, one search serves all
+    # All promises depend on the noise as a multiple of the range. So where one kind has secrets, one search serves all
     # bounds. Nothing rests on that: the plan searches and proves the noise of the chosen bound itself.
     one_search = zone.private_kinds == (sensed,)
     searched: dict[int, NoiseSchedule] = {}  # by bound
@@ -75,7 +75,7 @@ def choose_bound(text: str, read_zone: ReadZone, progress: PlanProgress = lambda
             searched[bound_wh] = min(noise_candidates(tried_zone, progress), key=mean_variance)
         reference_wh, noise = next(reversed(searched.items()))
         if reference_wh != bound_wh:
-            noise = noise.scaled_by(bound_wh / reference_wh)
+            noise = noise.scaled_by((bound_wh + sensed.export_bound_wh) / (reference_wh + sensed.export_bound_wh))
         error = make_zone_prediction(tried_zone, predicted, noise).predicted_error
         return TriedBound(bound_wh, float(np.sqrt(mean_variance(noise))), error)
 

@@ -1,15 +1,16 @@
-"""The largest energy that a household of a zone may add to an interval [Wh]. It depends on the meter table only.
+"""The most that a household of a zone can change the demand of an interval by [Wh]. It depends on the meter table only.
 
-A household may have several meters. Its bound is the sum of their bounds. For each zone the result maps a kind of
-household to its largest bound, such as ``{"": 1000, "fish market": 20000, "(public)": 20000}``. The name "" stands for
-protected households whose kind is not known, `UNPROTECTED_KIND` for households whose occupancy is always public.
+A reading counts from -export_bound_wh to bound_wh of its meter. The sum of the two is its range. A household may have
+several meters, and its range is the sum of theirs. For each zone the result maps a kind of household to its largest
+range, such as ``{"": 1000, "fish market": 20000, "(public)": 20000}``. The name "" stands for protected households
+whose kind is not known, `UNPROTECTED_KIND` for households whose occupancy is always public.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class Households:
     """The households behind the meters of a table."""
 
     zone: IntArray  # [meter]
-    bound_wh: IntArray  # [meter]
+    range_wh: IntArray  # [meter] bound_wh + export_bound_wh
     protected: BoolArray  # [meter] false: its occupancy is always public
     kind: IntArray  # [meter] position in `kinds`
     kinds: tuple[str, ...]  # the first is "": not known
@@ -40,14 +41,14 @@ class Households:
 def household_bounds(
     households: Households, zones: int, household_name: Callable[[int], str] = str
 ) -> tuple[Mapping[str, int], ...]:
-    """Return the largest bound of a household in each zone, by kind [Wh].
+    """Return the largest range of a household in each zone, by kind [Wh].
 
     A household that is not protected counts under `UNPROTECTED_KIND`, and also under its kind if that is known. Raises
     MeterError if the meters of a household differ in zone, kind or protection. The error text names the household with
     `household_name`.
 
     >>> ones = np.array([1, 1, 1])
-    >>> flats = Households(zone=0 * ones, bound_wh=500 * ones, protected=ones > 0, kind=0 * ones, kinds=("",),
+    >>> flats = Households(zone=0 * ones, range_wh=500 * ones, protected=ones > 0, kind=0 * ones, kinds=("",),
     ...                    household=np.array([0, 1, 0]))
     >>> household_bounds(flats, zones=1)
     ({'': 1000},)
@@ -74,9 +75,9 @@ def count_households(households: Households, zones: int) -> IntArray:
 
 
 def _sum_meters_of_household(households: Households, name: Callable[[int], str]) -> tuple[IntArray, IntArray]:
-    """Return the first meter of each household and the sum of the bounds of its meters [Wh]."""
+    """Return the first meter of each household and the sum of the ranges of its meters [Wh]."""
     if households.household is None:
-        return np.arange(len(households.zone)), households.bound_wh
+        return np.arange(len(households.zone)), households.range_wh
     number = households.household
     count = int(number.max(initial=-1)) + 1
     first = np.zeros(count, np.int64)
@@ -87,17 +88,17 @@ def _sum_meters_of_household(households: Households, name: Callable[[int], str])
             household = name(int(number[int(wrong.argmax())]))
             raise MeterError("household", repr(household), f"must have one {label}: its meters differ in {column}")
     total_wh = np.zeros(count, np.int64)
-    np.add.at(total_wh, number, households.bound_wh)
+    np.add.at(total_wh, number, households.range_wh)
     return first, total_wh
 
 
 def encode_bounds(bounds: Mapping[str, int] | None) -> str | None:
-    """Return the bounds of a zone as JSON text, or None if they are not known."""
+    """Return the ranges of a zone as JSON text, or None if they are not known."""
     return None if bounds is None else json.dumps(bounds, sort_keys=True, ensure_ascii=False)
 
 
 def decode_bounds(text: str | None) -> Mapping[str, int] | None:
-    """Parse the bounds of a zone. Return None if the text is missing or has another format than `encode_bounds`."""
+    """Parse the ranges of a zone. Return None if the text is missing or has another format than `encode_bounds`."""
     try:
         bounds = json.loads(text or "null")
     except (ValueError, RecursionError):
@@ -132,15 +133,17 @@ def is_count_off(plan_count: int, table_count: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MeterSummary:
-    """The number of households in a meter file and their largest bound [Wh]."""
+    """The number of households in a meter file, and the range of readings that contains each of theirs [Wh]."""
 
     count: int
     bound_wh: int
+    export_bound_wh: int = 0
     is_of_kind: bool = True  # false: the file names no kinds, and these are all households of the zone
 
 
 def summarize_meters(
     bound_wh: IntArray,
+    export_bound_wh: IntArray,
     *,
     zone_of: Sequence[str],
     kind_of: Sequence[str],
@@ -148,24 +151,29 @@ def summarize_meters(
     zone: str,
     kind: str,
 ) -> MeterSummary:
-    """Return the households of a zone and kind, and their largest bound, from the columns of a meter table [meter].
+    """Return the households of a zone and kind, and their largest bounds, from the columns of a meter table [meter].
 
-    The bound of a household is the sum of its meters' bounds. The number is rounded: see `round_household_count`.
+    The bounds of a household are the sums of its meters' bounds. The number is rounded: see `round_household_count`.
     Raises MeterError where no meter is of the zone and kind, or the meters of a household differ in them.
     """
     raise_where(bound_wh < 1, "bound_wh", bound_wh, "must be at least 1 Wh", MeterError)
+    raise_where(export_bound_wh < 0, "export_bound_wh", export_bound_wh, "must be at least 0 Wh", MeterError)
     zones, zone_index = np.unique(zone_of, return_inverse=True)
     kinds, kind_index = np.unique(["", *kind_of], return_inverse=True)
     names, household = np.unique(household_of, return_inverse=True)
     households = Households(
         zone=zone_index,
-        bound_wh=bound_wh,
+        range_wh=bound_wh,
         protected=np.ones(len(bound_wh), np.bool_),
         kind=kind_index[1:],
         kinds=tuple(kinds.tolist()),
         household=household,
     )
-    bounds = household_bounds(households, len(zones), names.tolist().__getitem__)
+    name = names.tolist().__getitem__
+    bounds, export_bounds = (
+        household_bounds(replace(households, range_wh=side_wh), len(zones), name)
+        for side_wh in (bound_wh, export_bound_wh)
+    )
     by_zone = dict(zip(zones.tolist(), bounds, strict=True))
     if zone not in by_zone:
         raise MeterError("zone", repr(zone), f"is not in this table; its zones are {_name_some(by_zone)}")
@@ -178,7 +186,8 @@ def summarize_meters(
         raise MeterError("kind", repr(kind), allowed)
     is_counted = (zones[zone_index] == zone) & (kinds[kind_index[1:]] == chosen)
     count = round_household_count(len(np.unique(household[is_counted])))
-    return MeterSummary(count, by_kind[chosen], is_of_kind=bool(chosen))
+    export_wh = dict(zip(zones.tolist(), export_bounds, strict=True))[zone][chosen]
+    return MeterSummary(count, by_kind[chosen], export_wh, is_of_kind=bool(chosen))
 
 
 def _name_some(names: Iterable[str]) -> str:

@@ -82,7 +82,7 @@ def _laplace_tails(zone: Zone, pure: list[Promise], progress: PlanProgress) -> N
     limits = [_MAX_EPSILON, *(float(promise_epsilon(promise)) for promise in short)]
     for kind in zone.kinds:
         epsilon = Fraction(min(limits) * (1 - _PROMISE_MARGIN))  # of one interval, for an interval or a moment
-        scale_wh = max(laplace_scale(kind.bound_wh, Fraction(round_down_to_double(epsilon))), MIN_SCALE_WH)
+        scale_wh = max(laplace_scale(kind.range_wh, Fraction(round_down_to_double(epsilon))), MIN_SCALE_WH)
         for promise in pure:
             if isinstance(promise, MomentPromise) and not kind.always_public:
                 scale_wh = max(scale_wh, _moment_scale(zone, kind, float(promise.leakage) * (1 - _PROMISE_MARGIN)))
@@ -109,7 +109,7 @@ def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> float:
     The attacker knows the habits. The loss is at most u/b for every output, so epsilon is searched on the chain alone.
     Then the scale grows until the bound also holds across clock changes.
     """
-    begin_wh = kind.bound_wh / min(epsilon_for_leakage(model, target) for model in kind.models)
+    begin_wh = kind.range_wh / min(epsilon_for_leakage(model, target) for model in kind.models)
 
     def keeps(factor: float) -> bool:
         scales_wh = np.full(zone.intervals_per_day, max(begin_wh * factor, MIN_SCALE_WH))
@@ -122,7 +122,7 @@ def _moment_scale(zone: Zone, kind: HouseholdKind, target: float) -> float:
 def _gaussian_schedule(zone: Zone, windows: list[WindowPromise], progress: PlanProgress) -> NoiseSchedule:
     """Return Gaussian noise with the least multiple of each interval's sensitivity that keeps every window."""
     progress("gaussian noise")
-    sensitivities = [max(kind.bound_wh for kind in kinds) for kinds in zone.protected_kinds]
+    sensitivities = [max(kind.range_wh for kind in kinds) for kinds in zone.protected_kinds]
     begin = NoiseSchedule.from_scales(
         NoiseDistribution.GAUSSIAN, np.maximum(np.array(sensitivities, np.float64) / 1000, MIN_SCALE_WH)
     )
@@ -159,7 +159,7 @@ def _huber_schedule(zone: Zone, tails: NoiseSchedule, windows: list[WindowPromis
     """
     deviation_wh = np.array(
         [
-            max(gaussian_deviation(promise) for promise in windows) * max(kind.bound_wh for kind in kinds)
+            max(gaussian_deviation(promise) for promise in windows) * max(kind.range_wh for kind in kinds)
             for kinds in zone.protected_kinds
         ]
     )

@@ -108,7 +108,8 @@ class Plan:
                 "cap": None if curve.cap is None else str(curve.cap),
             },
             "households": [
-                {
+                ({"export_bound_wh": kind.export_bound_wh} if kind.export_bound_wh else {})
+                | {
                     "name": kind.name,
                     "count": kind.count,
                     "bound_wh": kind.bound_wh,
@@ -286,7 +287,9 @@ def load_plan(text: str) -> Plan:
     try:
         document: dict[str, Any] = json.loads(text)
         meters = {
-            (kind["meters"], kind["name"]): MeterSummary(kind["count"], kind["bound_wh"])
+            (kind["meters"], kind["name"]): MeterSummary(
+                kind["count"], kind["bound_wh"], kind.get("export_bound_wh", 0)
+            )
             for kind in document["households"]
         }
         distribution, scale_wh = NoiseDistribution(document["noise"]), np.array(document["scale_wh"], np.float64)

@@ -132,8 +132,8 @@ def kind_paths(plans: Sequence[Plan]) -> Iterator[KindPath]:
 
 
 def have_same_secret(first: HouseholdKind, second: HouseholdKind) -> bool:
-    """Whether two kinds have the same bound, habits and public hours. Count and name are ignored."""
-    facts = [(kind.bound_wh, kind.public, len(kind.models)) for kind in (first, second)]
+    """Whether two kinds have the same bounds, habits and public hours. Count and name are ignored."""
+    facts = [(kind.bound_wh, kind.export_bound_wh, kind.public, len(kind.models)) for kind in (first, second)]
     return facts[0] == facts[1] and all(
         np.array_equal(first_model.transition[first_model.period], second_model.transition[second_model.period])
         for first_model, second_model in zip(first.models, second.models, strict=True)

@@ -160,8 +160,8 @@ def compare_promises(zone: Zone) -> dict[str, float]:
     errors = {}
     for text in (A_YEAR, A_WEAKER_YEAR, A_DAY):
         promise = cast("WindowPromise", parse_promise(text, zone.intervals_per_day))
-        bounds_wh = np.array([max(kind.bound_wh for kind in kinds) for kinds in zone.protected_kinds], np.float64)
-        scale_wh = np.maximum(gaussian_deviation(promise) * bounds_wh, MIN_SCALE_WH)
+        ranges_wh = np.array([max(kind.range_wh for kind in kinds) for kinds in zone.protected_kinds], np.float64)
+        scale_wh = np.maximum(gaussian_deviation(promise) * ranges_wh, MIN_SCALE_WH)
         noise = NoiseSchedule.from_scales(NoiseDistribution.GAUSSIAN, scale_wh)
         errors[text] = make_zone_prediction(zone, zone.predicted, noise).predicted_error
     return errors

@@ -152,24 +152,24 @@ def kind_events(zone: Zone, noise: NoiseSchedule, kind: HouseholdKind) -> list[P
     """
     slots = zip(zone.protected_intervals(kind), noise.scales_and_cores(), strict=True)
     return [
-        release_event(noise.distribution, kind.bound_wh, *slot) if secret else ZERO_COST_EVENT for secret, slot in slots
+        release_event(noise.distribution, kind.range_wh, *slot) if secret else ZERO_COST_EVENT for secret, slot in slots
     ]
 
 
 @lru_cache(maxsize=64)
-def release_event(distribution: NoiseDistribution, bound_wh: int, scale: float, core: int) -> PrivacyEvent:
-    """Return the privacy event of one interval in which the occupancy of a household with this bound is secret."""
+def release_event(distribution: NoiseDistribution, range_wh: int, scale: float, core: int) -> PrivacyEvent:
+    """Return the privacy event of one interval in which the occupancy of a household with this range is secret."""
     is_gaussian = distribution is NoiseDistribution.GAUSSIAN
-    curve: PrivacyCurve = GaussianCurve(bound_wh, scale) if is_gaussian else HuberCurve(bound_wh, scale, core)
+    curve: PrivacyCurve = GaussianCurve(range_wh, scale) if is_gaussian else HuberCurve(range_wh, scale, core)
     return PrivacyEvent((curve,))  # Laplace noise is Huber noise without a core
 
 
 def kind_losses(zone: Zone, noise: NoiseSchedule, kind: HouseholdKind) -> FloatArray:
-    """Return the largest log likelihood ratio of each interval for one household: its bound u over the scale b.
+    """Return the largest log likelihood ratio of each interval for one household: its range u over the scale b.
 
     It is 0 for public intervals. It has no bound under Gaussian noise; `MAX_EVIDENCE` stands for that.
     """
-    loss = kind.bound_wh / noise.scale_wh if noise.is_pure else np.full(zone.intervals_per_day, MAX_EVIDENCE)
+    loss = kind.range_wh / noise.scale_wh if noise.is_pure else np.full(zone.intervals_per_day, MAX_EVIDENCE)
     return np.where(zone.protected_intervals(kind), loss, 0.0)
 
 
@@ -182,7 +182,7 @@ def release_costs(zone: Zone, noise: NoiseSchedule) -> Mapping[str, list[int]]:
     """Return the cost of the release of each interval of the day in millionths, rounded up.
 
     Laplace and Huber noise cost epsilon: the largest log likelihood ratio of any household whose occupancy is secret in
-    the interval. Gaussian noise costs rho = u^2/(2 sigma^2) (zCDP), for the largest bound u (Bun and Steinke 2016).
+    the interval. Gaussian noise costs rho = u^2/(2 sigma^2) (zCDP), for the largest range u (Bun and Steinke 2016).
     """
     zeros = [0] * zone.intervals_per_day
     if noise.is_pure:
@@ -192,7 +192,7 @@ def release_costs(zone: Zone, noise: NoiseSchedule) -> Mapping[str, list[int]]:
             "rho_micro": zeros,
         }
     rho = [
-        Fraction(max(kind.bound_wh for kind in kinds)) ** 2 / (2 * Fraction(scale) ** 2)
+        Fraction(max(kind.range_wh for kind in kinds)) ** 2 / (2 * Fraction(scale) ** 2)
         for kinds, scale in zip(zone.protected_kinds, noise.scale_wh.tolist(), strict=True)
     ]
     return {"epsilon_micro": zeros, "rho_micro": [math.ceil(MICRO_PER_UNIT * spent) for spent in rho]}
@@ -228,8 +228,8 @@ def habit_inference_risks(zone: Zone, noise: NoiseSchedule) -> tuple[HabitGuessB
 def absence_risk(zone: Zone, noise: NoiseSchedule) -> AbsenceGuessBound:
     """Bound the attacker's chance to guess from 14 days of prices whether a household was away for all of them.
 
-    It is that of the worst household: at its bound in each interval, or at 0 in each. No promise about one moment
-    bounds it, because no occupancy model of a plan has such a long absence.
+    It is that of the worst household: at its bound in each interval, or at its lowest reading in each. No promise about
+    one moment bounds it, because no occupancy model of a plan has such a long absence.
     """
     days = [kind_events(zone, noise, kind) for kind in zone.private_kinds]
     return AbsenceGuessBound(ABSENCE_DAYS, _guess_probability(days, ABSENCE_DAYS))

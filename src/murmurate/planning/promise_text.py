@@ -241,7 +241,8 @@ def _basis(terms: ReleaseTerms, language: Language, *, has_moment: bool) -> Iter
     count = language.whole(sum(kind.count for kind in terms.households))
     is_rounded = any(kind.is_from_table for kind in terms.households)
     public = language.plain("basis.count_rounded" if is_rounded else "basis.count", count=count)
-    yield " ".join([language.plain("basis.range"), public])
+    feeds_in = any(kind.export_bound_wh for kind in terms.households)
+    yield " ".join([language.plain("basis.net_range" if feeds_in else "basis.range"), public])
     sample = None if terms.prediction is None else terms.prediction.model.public.sample
     if sample is not None:
         households, epsilon = language.whole(sample.households), _format_number(sample.epsilon, language)

@@ -64,10 +64,11 @@ def _canonical_json(document: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenHouseholds:
-    """The largest bound of a household that a plan hides, at every interval of the day [Wh].
+    """The largest range of a household that a plan hides, at every interval of the day [Wh].
 
-    The noise of an interval is calibrated to the kinds whose occupancy is secret in that interval. The largest bound of
-    the plan is irrelevant. So a household is hidden if the plan has a kind with its bound, public hours and habits.
+    A range is bound_wh + export_bound_wh. The noise of an interval is calibrated to the kinds whose occupancy is secret
+    in that interval. The largest range of the plan is irrelevant. So a household is hidden if the plan has a kind with
+    its range, public hours and habits.
     """
 
     by_kind: Mapping[str, int]  # for a household whose kind is known
@@ -76,31 +77,31 @@ class HiddenHouseholds:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> HiddenHouseholds:
-        """Compute the bounds from the document of a plan.
+        """Compute the ranges from the document of a plan.
 
         A household whose kind is not known may be of any kind that is not always public. Kinds that differ only in
-        their bound form one class, and the largest bound of a class hides the others. The bound for an unknown kind is
+        their range form one class, and the largest range of a class hides the others. The range for an unknown kind is
         the smallest over the classes.
         """
         by_kind: dict[str, int] = {}
         classes: dict[tuple[Any, ...], int] = {}
         public_wh = 0
         for kind in document["households"]:
-            name, bound_wh = str(kind["name"]), int(kind["bound_wh"])
-            by_kind[name] = min(bound_wh, by_kind.get(name, bound_wh))
+            name, range_wh = str(kind["name"]), int(kind["bound_wh"]) + int(kind.get("export_bound_wh", 0))
+            by_kind[name] = min(range_wh, by_kind.get(name, range_wh))
             if all(kind["public"]):
-                public_wh = max(bound_wh, public_wh)
+                public_wh = max(range_wh, public_wh)
                 continue
             kind_class = (tuple(kind["public"]), kind["models_sha256"])
-            classes[kind_class] = max(bound_wh, classes.get(kind_class, 0))
+            classes[kind_class] = max(range_wh, classes.get(kind_class, 0))
         return cls(by_kind=by_kind, unknown_kind_wh=min(classes.values(), default=0), public_wh=public_wh)
 
     def not_hidden_reason(self, bounds: Mapping[str, int] | None) -> str | None:
-        """Return why households with these bounds are not hidden, or None if all are. See `household_bounds`."""
+        """Return why households with these ranges are not hidden, or None if all are. See `household_bounds`."""
         if not bounds:
             return "its household bounds are not known; aggregate it again under its meter table"
-        for kind, bound_wh in sorted(bounds.items()):
-            remedy = "lower its bound_wh, or change to a plan with such households"
+        for kind, range_wh in sorted(bounds.items()):
+            remedy = "lower its bound_wh or export_bound_wh, or change to a plan with such households"
             if kind == UNPROTECTED_KIND:
                 hidden_wh, description = self.public_wh, "that is not protected"
             elif not kind:
@@ -110,10 +111,19 @@ class HiddenHouseholds:
             else:
                 known = ", ".join(map(repr, sorted(self.by_kind)))
                 return f"has a household of kind {kind!r}; the kinds of its plan are {known}: state one of these"
-            if bound_wh > hidden_wh:
-                found = f"has a household {description} with bound_wh {bound_wh}"
+            if range_wh > hidden_wh:
+                found = f"has a household {description} with bound_wh + export_bound_wh = {range_wh}"
                 return f"{found}; its plan hides up to {hidden_wh} there: {remedy}"
         return None
+
+
+def format_range(bound_wh: int, export_bound_wh: int) -> str:
+    """Return the range of a household's readings in words.
+
+    >>> format_range(3000, 0), format_range(3000, 2500)
+    ('up to 3,000 Wh', 'between -2,500 and 3,000 Wh')
+    """
+    return f"between {-export_bound_wh:,} and {bound_wh:,} Wh" if export_bound_wh else f"up to {bound_wh:,} Wh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,7 @@ class PlannedHouseholds:
     bound_wh: int
     public_share: Fraction  # of the intervals of a day, in which anyone may know whether they are home
     is_from_table: bool = False  # whether their number was counted in a meter table
+    export_bound_wh: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -180,7 +191,7 @@ class ReleaseTerms:
         return interval % len(self.scale_wh)
 
     def not_hidden_reason(self, bounds: Mapping[str, int] | None) -> str | None:
-        """Return why the noise does not hide households with these bounds, or None if it hides all of them."""
+        """Return why the noise does not hide households with these ranges, or None if it hides all of them."""
         return self.hidden_households.not_hidden_reason(bounds)
 
     @classmethod
@@ -209,6 +220,7 @@ class ReleaseTerms:
                         int(kind["bound_wh"]),
                         Fraction(sum(map(bool, kind["public"])), max(len(kind["public"]), 1)),
                         bool(kind["meters"]),
+                        int(kind.get("export_bound_wh", 0)),
                     )
                     for kind in document["households"]
                 ),

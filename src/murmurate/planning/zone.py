@@ -46,7 +46,7 @@ class LearnedHabits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HouseholdKind:
-    """A number of similar households: one bound, two distributions of consumption, and models of their occupancy.
+    """A number of similar households: one range of readings with two distributions, and models of their occupancy.
 
     Habits are periodic. The constructor replaces the `initial` of each model by its periodic prior, so that a log may
     start at any interval of the day.
@@ -54,7 +54,7 @@ class HouseholdKind:
 
     name: str
     count: int
-    secret_pair: SecretPair  # distributions of consumption away and home on 0, .., bound
+    secret_pair: SecretPair  # distributions of the reading away and home on -export bound, .., bound
     models: tuple[OccupancyChains, ...]  # the possible habits of one household, by standard time
     public: tuple[bool, ...]  # [interval of the day] whether the occupancy is public at every offset of the clock
     meters_file: str = ""  # the meter file of count and bound, if any
@@ -69,12 +69,21 @@ class HouseholdKind:
         return self.secret_pair.bound_wh
 
     @property
+    def export_bound_wh(self) -> int:
+        return self.secret_pair.export_bound_wh
+
+    @property
+    def range_wh(self) -> int:
+        """The sensitivity: a reading between -export bound and bound changes a demand by their sum at most."""
+        return self.secret_pair.range_wh
+
+    @property
     def always_public(self) -> bool:
         return all(self.public)
 
     def consumption_moments(self, intervals: int) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of one household under the first model [Wh, Wh^2]."""
-        x = np.arange(self.bound_wh + 1, dtype=np.float64)
+        """Return mean and variance of one household under the first model [Wh, Wh^2]. The mean may be negative."""
+        x = self.secret_pair.energy_wh
         means = np.array([self.secret_pair.away @ x, self.secret_pair.home @ x])
         squares = np.array([self.secret_pair.away @ x**2, self.secret_pair.home @ x**2])
         model = OccupancyModel(groups=(self.models[0],))
@@ -112,7 +121,7 @@ class Zone:
         currency: Currency of the prices, such as EUR.
         intervals_per_day: Number of intervals of a day; 96 are quarter hours.
         curve: Rate curve, prices in money/kWh.
-        kinds: Kinds of households: count, bound [Wh], consumption distributions, occupancy models, public hours.
+        kinds: Kinds of households: count, range of readings [Wh], their distributions, occupancy models, public hours.
         promises: What the operator promises.
         distribution: Distribution of the noise; None: the one that needs least noise.
         predicted: Public forecast by which prices are made for the interval that pays; None: a price is made from the
@@ -162,8 +171,8 @@ class Zone:
 
     @cached_property
     def protected_kinds(self) -> tuple[tuple[HouseholdKind, ...], ...]:
-        """The kinds that need protection; where none does, the one with the smallest bound [interval of the day]."""
-        smallest = min(self.kinds, key=lambda kind: kind.bound_wh)
+        """The kinds that need protection; where none does, the one with the smallest range [interval of the day]."""
+        smallest = min(self.kinds, key=lambda kind: kind.range_wh)
         days = [tuple(kind for kind in self.kinds if not kind.public[t]) for t in range(self.intervals_per_day)]
         return tuple(kinds or (smallest,) for kinds in days)
 

@@ -83,7 +83,7 @@ _ALLOWED_KEYS: dict[str, set[str]] = {
     | {"households", "forecast", "time_zone", "learned"},
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
-    "households": {"name", "count", "meters", "bound_wh", "away", "home", "occupancy", "public"},
+    "households": {"name", "count", "meters", "bound_wh", "export_bound_wh", "away", "home", "occupancy", "public"},
     "forecast": {"file", "from", "level", "elasticity", "reference_price", "pool_homes"},
     "learned": {"epsilon", "households", "confidence", "bound", "proven"},
 }
@@ -236,21 +236,20 @@ def _read_household_kind(
     for key in ("away", "home"):
         with reader.locate_errors(path, key):
             law = reader.require(table, path, key, dict)
-            distributions[key] = read_consumption_pmf(key, law, meters.bound_wh, clipped=clipped)
+            distributions[key] = read_consumption_pmf(key, law, meters, clipped=clipped)
     named = table.get("occupancy", [])
     names = [named] if isinstance(named, str) else list(named)
     with reader.locate_errors(path, "occupancy"):
         if not names or not set(names) <= set(occupancy):
-            raise ModelError(
-                "occupancy", names, f"must name one or more of {', '.join(occupancy) or '[occupancy.NAME]'}"
-            )
+            known = ", ".join(occupancy) or "[occupancy.NAME]"
+            raise ModelError("occupancy", names, f"must name one or more of {known}")
     with reader.locate_errors(path, "public"):
         public = _read_public_hours(table.get("public", []), day, clock, has_time_zone="time_zone" in reader.document)
     with reader.locate_errors(path, "count"):
         return HouseholdKind(
             name=reader.require(table, path, "name", str),
             count=meters.count,
-            secret_pair=SecretPair(away=distributions["away"], home=distributions["home"]),
+            secret_pair=SecretPair(**distributions, export_bound_wh=meters.export_bound_wh),
             models=tuple(occupancy[name] for name in names),
             public=public,
             meters_file=table.get("meters", ""),
@@ -266,51 +265,69 @@ def _read_count_and_bound(
             file = reader.get(table, path, "meters", str, "")
             found = read_meters(file, zone, kind)
             if not found.is_of_kind and sum(each.get("meters") == file for each in reader.document["households"]) > 1:
-                allowed = (
-                    "must have a column kind: several kinds of households name it, and each would count all of them"
-                )
+                allowed = "must have a column kind: several kinds name it, and each would count all of its households"
                 raise MeterError("meters", repr(file), allowed)
     with reader.locate_errors(path, "bound_wh"):
         if "meters" not in table:
             if table.get("bound_wh") == CHOOSE:
                 allowed = "must be a number here; murmurate plan without --noise-of chooses one"
                 raise MeterError("bound_wh", repr(CHOOSE), allowed)
-            found = MeterSummary(*(reader.require(table, path, key, int) for key in ("count", "bound_wh")))
+            count, bound_wh = (reader.require(table, path, key, int) for key in ("count", "bound_wh"))
+            found = MeterSummary(count, bound_wh, reader.get(table, path, "export_bound_wh", int, 0))
         if not 1 <= found.bound_wh <= MAX_BOUND_WH:
             raise MeterError("bound_wh", found.bound_wh, f"must be at least 1 Wh and at most {MAX_BOUND_WH:,}")
+    with reader.locate_errors(path, "export_bound_wh" if "export_bound_wh" in table else "bound_wh"):
+        if {"meters", "export_bound_wh"} <= set(table):
+            allowed = "cannot stand beside meters: give that table a column export_bound_wh"
+            raise MeterError("export_bound_wh", table["export_bound_wh"], allowed)
+        if not 0 <= found.export_bound_wh <= MAX_BOUND_WH - found.bound_wh:
+            allowed = f"must be at least 0 Wh, and at most {MAX_BOUND_WH:,} together with bound_wh"
+            raise MeterError("export_bound_wh", found.export_bound_wh, allowed)
     return found
 
 
-def read_consumption_pmf(field: str, table: Mapping[str, Any], bound_wh: int, *, clipped: bool = False) -> FloatArray:
-    """A law on 0, .., bound from { uniform_to = .. } or { histogram = [..], step_wh = .. }.
+def read_consumption_pmf(field: str, table: Mapping[str, Any], meters: MeterSummary, *, clipped: bool) -> FloatArray:
+    """A law on -export bound, .., bound from { uniform_to = .. } or { histogram = [..], step_wh = .. }.
 
-    A law that reaches above the bound is refused, or, if `clipped`, what lies above counts as the bound.
+    It begins at 0, or at `uniform_from` or `from_wh`. A law that reaches beyond a bound is refused, or, if `clipped`,
+    what lies beyond counts as the bound.
 
-    >>> read_consumption_pmf("home", {"uniform_to": 3}, 2, clipped=True).tolist()
+    >>> read_consumption_pmf("", {"uniform_to": 3}, MeterSummary(1, 2), clipped=True).tolist()
     [0.25, 0.25, 0.5]
+    >>> read_consumption_pmf("", {"uniform_from": -4, "uniform_to": 0}, MeterSummary(1, 1, 2), clipped=True).tolist()
+    [0.6, 0.2, 0.2, 0.0]
     """
-    if set(table) == {"uniform_to"}:
-        top = int(table["uniform_to"])
-        if top < 0 or (top > bound_wh and not clipped):
-            raise ModelError(field, top, f"uniform_to must lie between 0 and bound_wh, {bound_wh}")
-        return _law_of_bins(np.ones(1), top + 1, bound_wh)
-    if set(table) == {"histogram", "step_wh"}:
-        step, weights = int(table["step_wh"]), np.array(table["histogram"], np.float64)
-        above = len(weights) * step > bound_wh + 1 and not clipped
-        if step < 1 or above or not (weights >= 0).all() or weights.sum() <= 0:
-            allowed = f"must be weights of bins of step_wh that end at bound_wh, {bound_wh}, or below"
+    low, top = -meters.export_bound_wh, meters.bound_wh
+    if {"uniform_to"} <= set(table) <= {"uniform_from", "uniform_to"}:
+        first, last = int(table.get("uniform_from", 0)), int(table["uniform_to"])
+        if first > last or ((first < low or last > top) and not clipped):
+            if "uniform_from" in table:
+                allowed = f"must rise from uniform_from, {low} (-export_bound_wh) or more, to bound_wh, {top}, or less"
+                raise ModelError(field, f"{first} to {last} Wh", allowed)
+            raise ModelError(field, last, f"uniform_to must lie between 0 and bound_wh, {top}")
+        return _law_of_bins(np.ones(1), first, last + 1 - first, meters)
+    if {"histogram", "step_wh"} <= set(table) <= {"histogram", "step_wh", "from_wh"}:
+        first, step = int(table.get("from_wh", 0)), int(table["step_wh"])
+        weights = np.array(table["histogram"], np.float64)
+        beyond = (first < low or first + len(weights) * step > top + 1) and not clipped
+        if step < 1 or beyond or not (weights >= 0).all() or weights.sum() <= 0:
+            allowed = f"must be weights of bins of step_wh that end at bound_wh, {top}, or below"
+            if first:
+                allowed += f", and begin at {low} (-export_bound_wh) or above"
             raise ModelError(field, f"{len(weights)} bins of {step} Wh", allowed)
-        return _law_of_bins(weights, step, bound_wh)
+        return _law_of_bins(weights, first, step, meters)
     raise ModelError(field, sorted(table), "must be { uniform_to = 600 } or { histogram = [3, 2, 1], step_wh = 200 }")
 
 
-def _law_of_bins(weights: FloatArray, step_wh: int, bound_wh: int) -> FloatArray:
-    """A law that is even in each bin of `step_wh`; what lies above the bound counts as the bound."""
-    law = np.zeros(bound_wh + 1)
-    each = weights / (weights.sum() * step_wh)
-    end = min(len(weights) * step_wh, bound_wh + 1)
-    law[:end] = each[np.arange(end) // step_wh]
-    if len(weights) * step_wh > bound_wh + 1:
+def _law_of_bins(weights: FloatArray, first_wh: int, step_wh: int, meters: MeterSummary) -> FloatArray:
+    """A law that is even in each bin of `step_wh` from `first_wh` on; what lies beyond a bound counts as the bound."""
+    law = np.zeros(meters.export_bound_wh + meters.bound_wh + 1)
+    each, begin = weights / (weights.sum() * step_wh), first_wh + meters.export_bound_wh
+    inside = np.arange(max(begin, 0), min(begin + len(weights) * step_wh, len(law)))
+    law[inside] = each[(inside - begin) // step_wh]
+    if begin < 0:
+        law[0] += each @ np.clip(-begin - step_wh * np.arange(len(weights)), 0, step_wh)
+    if begin + len(weights) * step_wh > len(law):
         law[-1] = 1 - law[:-1].sum()
     return law
 

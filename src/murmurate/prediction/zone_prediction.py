@@ -90,11 +90,13 @@ def meeting_price(
 ) -> IntArray:
     """Return the lowest price [ticks] that is at least the curve's at the demand which answers to it.
 
-    `demand_wh` is the demand at the reference price. The curve must rise or stay level with demand.
+    `demand_wh` is the demand at the reference price. The curve must rise or stay level with demand. What a zone feeds
+    in does not answer: where the demand is negative, the price is the curve's there.
     """
 
     def curve_at(price_ticks: IntArray) -> IntArray:
-        answered = demand_wh * response_factor(elasticity, reference_ticks, price_ticks.astype(np.float64))
+        factor = response_factor(elasticity, reference_ticks, price_ticks.astype(np.float64))
+        answered = np.where(demand_wh < 0, demand_wh, demand_wh * factor)
         return curve.price_ticks(np.rint(answered).astype(np.int64))
 
     low = curve_at(np.full(len(demand_wh), 2**40))  # at a huge price demand is least

@@ -1,4 +1,4 @@
-"""Calibrate noise: the scale that hides every use of a household up to its bound. Proofs: `calibration.md`."""
+"""Calibrate noise: the scale that hides every reading of a household within its range. Proofs: `calibration.md`."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def bisect_range(is_high: Callable[[float], bool], low: float, high: float, tole
     return low, high
 
 
-def naive_sensitivity(max_bound_wh: int, horizon: int) -> IntArray:
-    """Return the sensitivity of the paper's naive rule: the largest bound in every interval (section IV-B)."""
-    return np.full(horizon, max_bound_wh, np.int64)
+def naive_sensitivity(max_range_wh: int, horizon: int) -> IntArray:
+    """Return the sensitivity of the paper's naive rule: the largest range in every interval (section IV-B)."""
+    return np.full(horizon, max_range_wh, np.int64)
 
 
-def group_sensitivity(max_bound_wh: int, horizon: int) -> IntArray:
+def group_sensitivity(max_range_wh: int, horizon: int) -> IntArray:
     """Return the sensitivity T u_max of group privacy: one epsilon for the whole trajectory of T intervals.
 
     The paper describes its naive rule like this, but the naive rule lacks the factor T.
     """
-    return np.full(horizon, horizon * max_bound_wh, np.int64)
+    return np.full(horizon, horizon * max_range_wh, np.int64)

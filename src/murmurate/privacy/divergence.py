@@ -218,39 +218,51 @@ class HuberCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SecretPair:
-    """The distributions of a household's consumption when away and when home, on 0, 1, .., bound [Wh].
+    """The distributions of a household's reading when away and when home, on -export bound, .., 0, .., bound [Wh].
 
-    >>> SecretPair.from_pmfs([0.5, 0.5, 0.0], [0.0, 0.5, 0.5]).bound_wh
-    2
+    >>> pair = SecretPair.from_pmfs([0.5, 0.5, 0.0], [0.0, 0.5, 0.5], export_bound_wh=1)
+    >>> pair.bound_wh, pair.range_wh
+    (1, 2)
     """
 
     away: FloatArray  # [wh]
     home: FloatArray  # [wh]
+    export_bound_wh: int = 0  # the first entry of both is the probability of minus this
 
     @classmethod
-    def from_pmfs(cls, away: object, home: object) -> SecretPair:
-        return cls(away=np.asarray(away, np.float64), home=np.asarray(home, np.float64))
+    def from_pmfs(cls, away: object, home: object, export_bound_wh: int = 0) -> SecretPair:
+        pmfs = (np.asarray(pmf, np.float64) for pmf in (away, home))
+        return cls(**dict(zip(("away", "home"), pmfs, strict=True)), export_bound_wh=export_bound_wh)
 
     @classmethod
-    def worst_case(cls, bound_wh: int) -> SecretPair:
-        """Return the worst pair on 0, .., bound: always 0 when away, always the bound when home."""
-        away, home = np.zeros(bound_wh + 1), np.zeros(bound_wh + 1)
+    def worst_case(cls, bound_wh: int, export_bound_wh: int = 0) -> SecretPair:
+        """Return the worst pair on -export bound, .., bound: always the lowest when away, the bound when home."""
+        away, home = np.zeros((2, bound_wh + export_bound_wh + 1))
         away[0] = home[-1] = 1.0
-        return cls(away=away, home=home)
+        return cls(away=away, home=home, export_bound_wh=export_bound_wh)
 
     def __post_init__(self) -> None:
-        if self.away.shape != self.home.shape or self.away.ndim != 1 or len(self.away) < 2:
-            shapes = (self.away.shape, self.home.shape)
-            raise ModelError(
-                "secret", shapes, "away and home must be distributions on the same 0, 1, .., bound [Wh], bound >= 1"
-            )
+        shapes = (self.away.shape, self.home.shape)
+        if shapes[0] != shapes[1] or self.away.ndim != 1 or not 0 <= self.export_bound_wh < len(self.away) - 1:
+            allowed = "away and home must be distributions on -export_bound, .., bound [Wh], bound >= 1"
+            raise ModelError("secret", shapes, allowed)
         for name, pmf in (("away", self.away), ("home", self.home)):
             if not ((pmf >= 0).all() and abs(pmf.sum() - 1) <= 1e-9):
                 raise ModelError(name, f"{pmf.sum():.12g}", "must be probabilities that sum to 1")
 
     @property
     def bound_wh(self) -> int:
+        return self.range_wh - self.export_bound_wh
+
+    @property
+    def range_wh(self) -> int:
+        """The width of the range of readings: the most that the household can change a demand by."""
         return len(self.away) - 1
+
+    @property
+    def energy_wh(self) -> FloatArray:
+        """The reading of each entry [wh]."""
+        return np.arange(-self.export_bound_wh, self.bound_wh + 1, dtype=np.float64)
 
 
 class PrivacyCurve(Protocol):

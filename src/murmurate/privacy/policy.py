@@ -184,7 +184,7 @@ class Policy:
     Attributes:
         rule: Which households are protected.
         public_schedule: Premises whose occupancy is public, with the rule EXCEPT_PUBLIC and only there.
-        floor_wh: Least sensitivity of any interval [Wh]. None means the smallest bound of the zone, so that the
+        floor_wh: Least sensitivity of any interval [Wh]. None means the smallest range of the zone, so that the
             smallest household is hidden even where no household needs protection; with the rule PAPER it means 0, and
             the exact demand is published where kappa is empty.
 
@@ -213,11 +213,11 @@ class Policy:
                 "floor_wh", self.floor_wh, f"must be at least {min_floor_wh} Wh under the rule {self.rule.value}"
             )
 
-    def sensitivity_floor(self, bound_wh: IntArray) -> int:
+    def sensitivity_floor(self, range_wh: IntArray) -> int:
         """Return the least sensitivity of an interval in a zone.
 
         Args:
-            bound_wh: Bounds of the households [Wh, household].
+            range_wh: Ranges of the households' readings: bound_wh + export_bound_wh [Wh, household].
 
         Returns:
             The least sensitivity [Wh].
@@ -230,7 +230,7 @@ class Policy:
         """
         if self.floor_wh is not None:
             return self.floor_wh
-        return 0 if self.rule is ProtectionRule.PAPER else int(bound_wh.min())
+        return 0 if self.rule is ProtectionRule.PAPER else int(range_wh.min())
 
 
 def kappa(model_class: ModelClass) -> Iterator[BoolArray]:
@@ -278,48 +278,55 @@ def protected_households(policy: Policy, households: int, model_class: ModelClas
     return map(protected_at, count())
 
 
-def interval_sensitivity(protected: BoolArray, bound_wh: IntArray, floor_wh: int) -> int:
-    """lambda/alpha = max of u_h over protected h [Wh], at least `floor_wh` (Algorithm 1, line 8).
+def interval_sensitivity(protected: BoolArray, range_wh: IntArray, floor_wh: int) -> int:
+    """lambda/alpha = max of the ranges u_h over protected h [Wh], at least `floor_wh` (Algorithm 1, line 8).
 
     >>> interval_sensitivity(np.array([True, False]), np.array([3000, 9000]), 1)
     3000
     """
-    blocks = range(0, len(bound_wh), _CACHE_BLOCK_ELEMENTS)  # small enough for the product to fit in the cache
+    blocks = range(0, len(range_wh), _CACHE_BLOCK_ELEMENTS)  # small enough for the product to fit in the cache
     largest = (
-        int((bound_wh[a : a + _CACHE_BLOCK_ELEMENTS] * protected[a : a + _CACHE_BLOCK_ELEMENTS]).max()) for a in blocks
+        int((range_wh[a : a + _CACHE_BLOCK_ELEMENTS] * protected[a : a + _CACHE_BLOCK_ELEMENTS]).max()) for a in blocks
     )
     return max([floor_wh, *largest])
 
 
 def sensitivity_schedule(
-    policy: Policy, bound_wh: IntArray, horizon: int, model_class: ModelClass | None = None
+    policy: Policy, bound_wh: IntArray, horizon: int, model_class: ModelClass | None = None, export_bound_wh: Any = 0
 ) -> IntArray:
-    """Return the sensitivity of each interval: the largest bound of a protected household (Algorithm 1, line 8).
+    """Return the sensitivity of each interval: the largest range of a protected household (Algorithm 1, line 8).
 
-    The schedule is public, and fixed before the first reading.
+    A reading counts from -export_bound_wh to bound_wh, so a household changes the demand by their sum at most. The
+    schedule is public, and fixed before the first reading.
 
     Args:
         policy: Which households are protected.
         bound_wh: Bounds of the households, 1 or more [Wh, household].
         horizon: Number of intervals.
         model_class: The occupancy models that an adversary may hold; for the rule PAPER alone.
+        export_bound_wh: The most that a household may feed in, 0 or more: one number, or [Wh, household].
 
     Returns:
         The sensitivity [Wh, interval].
 
     Raises:
-        PrivacyError: There is no household, a bound is below 1 Wh, a public premise does not exist, or the rule PAPER
+        PrivacyError: There is no household, a bound is too small, a public premise does not exist, or the rule PAPER
             has no model class of as many households.
 
     Example:
         >>> import murmurate as mm
         >>> mm.sensitivity_schedule(mm.Policy(), [3000, 3000, 50_000], horizon=2).tolist()
         [50000, 50000]
+        >>> mm.sensitivity_schedule(mm.Policy(), [3000, 3000], horizon=1, export_bound_wh=[0, 2500]).tolist()
+        [5500]
     """
     bounds = as_int64_array(bound_wh, "bound_wh", PrivacyError)
     if not len(bounds):
         raise PrivacyError("bound_wh", "empty", "must have one entry per household, at least one")
     raise_where(bounds < 1, "bound_wh", bounds, "must be at least 1 Wh", PrivacyError)
-    floor_wh = policy.sensitivity_floor(bounds)
+    exports = np.broadcast_to(as_int64_array(export_bound_wh, "export_bound_wh", PrivacyError), bounds.shape)
+    raise_where(exports < 0, "export_bound_wh", exports, "must be at least 0 Wh", PrivacyError)
+    range_wh = bounds + exports
+    floor_wh = policy.sensitivity_floor(range_wh)
     steps = islice(protected_households(policy, len(bounds), model_class), horizon)
-    return np.array([interval_sensitivity(protected, bounds, floor_wh) for protected in steps], np.int64)
+    return np.array([interval_sensitivity(protected, range_wh, floor_wh) for protected in steps], np.int64)

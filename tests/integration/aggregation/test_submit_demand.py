@@ -118,11 +118,12 @@ def test_a_zone_that_is_not_open_is_blocked_and_the_others_go_on(scene):
     assert kinds(scene)[1] == "measured"
 
 
-REMEDY = "lower its bound_wh, or change to a plan with such households"
+REMEDY = "lower its bound_wh or export_bound_wh, or change to a plan with such households"
+RANGE = "bound_wh + export_bound_wh ="
 REFUSED = {
-    "loud": f"without a kind with bound_wh 1001; its plan hides up to 1000 there: state its kind, {REMEDY}",
-    "two meters": f"without a kind with bound_wh 2000; its plan hides up to 1000 there: state its kind, {REMEDY}",
-    "market": f"of kind 'fish market' with bound_wh 20001; its plan hides up to 20000 there: {REMEDY}",
+    "loud": f"without a kind with {RANGE} 1001; its plan hides up to 1000 there: state its kind, {REMEDY}",
+    "two meters": f"without a kind with {RANGE} 2000; its plan hides up to 1000 there: state its kind, {REMEDY}",
+    "market": f"of kind 'fish market' with {RANGE} 20001; its plan hides up to 20000 there: {REMEDY}",
     "inn": "of kind 'inn'; the kinds of its plan are 'fish market', 'flat': state one of these",
 }
 

@@ -30,7 +30,7 @@ def test_a_plan_that_would_not_hide_a_household_of_the_table_is_not_opened(plann
     for meters, says in (
         (
             table(801, bound_wh=501),
-            "harbour: has a household of kind 'flat' with bound_wh 1002; its plan hides up to 1000",
+            "harbour: has a household of kind 'flat' with bound_wh + export_bound_wh = 1002; its plan hides up to 1000",
         ),
         (table(801, kind="shop"), "zone is harbour: has a household of kind 'shop'; the kinds of its plan are"),
         (table(801) + "1602,hill,5,flat,flat 0\n", "household is 'flat 0': must have one zone"),

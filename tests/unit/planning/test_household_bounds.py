@@ -33,9 +33,9 @@ BOUNDS = st.dictionaries(st.text(), st.integers(0, 2**62))
 
 
 def table(meters, **changes):
-    """Columns from (household, zone, kind, protected, bound) of each meter."""
-    household, zone, kind, protected, bound_wh = map(np.array, zip(*meters, strict=True))
-    columns = {"household": household, "zone": zone, "kind": kind, "protected": protected, "bound_wh": bound_wh}
+    """Columns from (household, zone, kind, protected, range) of each meter."""
+    household, zone, kind, protected, range_wh = map(np.array, zip(*meters, strict=True))
+    columns = {"household": household, "zone": zone, "kind": kind, "protected": protected, "range_wh": range_wh}
     return Households(kinds=KINDS, **columns | changes)
 
 
@@ -80,7 +80,7 @@ def test_a_household_is_in_one_zone_and_of_one_kind(other, says):
 
 def test_no_kind_is_called_as_what_is_public_always():
     with pytest.raises(MeterError, match="set protected = false instead"):
-        Households(kinds=("", UNPROTECTED_KIND), zone=[0], bound_wh=[5], protected=[True], kind=[1])
+        Households(kinds=("", UNPROTECTED_KIND), zone=[0], range_wh=[5], protected=[True], kind=[1])
 
 
 @given(st.none() | BOUNDS)

@@ -232,8 +232,10 @@ def test_a_flat_with_the_bound_of_a_market_is_refused(market):
     """Where its hours are public the market needs no noise: a flat with its bound would lose 10 instead of 0.5."""
     _, terms = market
     assert MARKET_WH / terms.scale_wh.min() == pytest.approx(10, rel=1e-3)
-    assert f"bound_wh {MARKET_WH}; its plan hides up to {FLAT_WH} there" in terms.not_hidden_reason({"": MARKET_WH})
-    assert f"of kind 'flat' with bound_wh {MARKET_WH}" in terms.not_hidden_reason({"flat": MARKET_WH})
+    assert f"bound_wh = {MARKET_WH}; its plan hides up to {FLAT_WH} there" in terms.not_hidden_reason({"": MARKET_WH})
+    assert f"of kind 'flat' with bound_wh + export_bound_wh = {MARKET_WH}" in terms.not_hidden_reason(
+        {"flat": MARKET_WH}
+    )
     assert "not protected" in terms.not_hidden_reason({UNPROTECTED_KIND: 1})
     assert terms.not_hidden_reason({"": FLAT_WH, "flat": FLAT_WH, "fish market": MARKET_WH}) is None
 

@@ -35,6 +35,33 @@ def test_demand_that_does_not_answer_meets_the_curve_itself(curve, demand, refer
     assert (PriceResponse(0.0, reference).meet(curve, demand) == curve.price_ticks(demand.astype(np.int64))).all()
 
 
+net_demands = st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=5)
+FALLING_BELOW_ZERO = RateCurve.affine(alpha="0.0002", beta="0.01", tick="0.00001")
+MOSTLY_BELOW_ZERO = RateCurve.affine(alpha="0.0002", beta="-0.1", tick="0.00001")
+net_curves = st.sampled_from([*CURVES, FALLING_BELOW_ZERO, MOSTLY_BELOW_ZERO])
+
+
+@given(curve=net_curves, response=responses, demand=net_demands)
+def test_a_zone_that_feeds_in_is_priced_by_the_curve_alone(curve, response, demand):
+    price = response.meet(curve, np.array(demand, np.float64))
+    for wh, ticks in zip(demand, price.tolist(), strict=True):
+        assert wh > 0 or ticks == int(curve.price_ticks(wh))
+
+
+@given(curve=net_curves, response=responses, demand=net_demands)
+def test_the_meeting_price_never_falls_where_demand_rises(curve, response, demand):
+    price = response.meet(curve, np.array(sorted(demand), np.float64))
+    assert (np.diff(price) >= 0).all()
+
+
+def test_a_price_falls_below_zero_only_where_the_tariff_lets_it():
+    demand, response = np.array([-100_000.0, 20_000.0]), PriceResponse(0.2, 1000)
+    assert (response.meet(FALLING_BELOW_ZERO, demand) < [0, 2000]).all()
+    floored = RateCurve.affine(alpha="0.0002", beta="0.01", tick="0.00001", floor="0")
+    assert response.meet(floored, demand)[0] == 0
+    assert response.meet(floored, demand)[1] == response.meet(FALLING_BELOW_ZERO, demand)[1] > 0
+
+
 @given(response=responses, prices=st.lists(st.integers(0, 10**7), min_size=2, max_size=2))
 def test_a_higher_price_means_less_demand(response, prices):
     low, high = response.factor(np.array(sorted(prices), np.float64))

@@ -50,7 +50,7 @@ def test_randomised_response_is_the_worst_pure_curve(epsilon, at):
         (([0.5, 0.4], [0.5, 0.5]), "away is 0.9: must be probabilities that sum to 1"),
         (
             ([1.0], [1.0]),
-            "secret is ((1,), (1,)): away and home must be distributions on the same 0, 1, .., bound [Wh], bound >= 1",
+            "secret is ((1,), (1,)): away and home must be distributions on -export_bound, .., bound [Wh], bound >= 1",
         ),
     ],
 )

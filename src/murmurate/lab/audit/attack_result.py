@@ -210,7 +210,7 @@ def interval_bound(scene: AuditScenario) -> IntervalBound:
         return IntervalBound(t, min(pure), 0.0)
     delta = max(float(cost.promise.delta) for cost in plan.costs if isinstance(cost.promise, WindowPromise))
     sigma = float(plan.scale_wh[t])
-    curve = GaussianCurve(scene.kind.bound_wh, sigma)
+    curve = GaussianCurve(scene.kind.range_wh, sigma)
     return IntervalBound(t, PldAccountant().epsilon([(PrivacyEvent((curve,)), 1)], delta), delta)
 
 
@@ -242,7 +242,7 @@ def samples_to_detect_skipped_noise(scene: AuditScenario, chance: float, failure
     10**12 samples do not detect it, because the skipped noise stays within the bound.
     """
     t, epsilon, delta = interval_bound(scene)
-    noise_wh = np.array([0, scene.kind.bound_wh])
+    noise_wh = np.array([0, scene.kind.range_wh])
     reach = int(40 * scene.plan.scale_wh[t] + scene.plan.core_wh[t]) + 1
     log_pmf = noise_log_pmf(scene.plan, t)
     at_zero, at_bound = np.exp(log_pmf(noise_wh)) / np.exp(log_pmf(np.arange(-reach, reach + 1))).sum()

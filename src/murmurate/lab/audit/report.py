@@ -15,7 +15,7 @@ from murmurate.lab.audit.simulated_zone import target_kinds
 from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title, style_axes
 from murmurate.lab.report import Report
 from murmurate.planning.plan import Plan
-from murmurate.planning.release_terms import compute_plan_digest
+from murmurate.planning.release_terms import compute_plan_digest, format_range
 
 AUDIT_SEED = 1
 _DRAWS_PER_SKIP = 1000  # the sentence on the power of the audit is about noise that is skipped once in this many draws
@@ -53,7 +53,8 @@ def make_audit_report(plan: Plan, attacks: tuple[AttackResult, ...], days: int, 
     report.add_text(f"Noise: discrete {plan.distribution.value}, plan {digest[:16]}.", brief=False)
     promises = "; ".join(f"{cost.promise} (costs {cost.spent:.4g})" for cost in plan.costs)
     report.add_text(f"Promises: {promises}.", brief=False)
-    kinds = ", ".join(f"{kind.name} (up to {kind.bound_wh:,} Wh)" for kind in target_kinds(zone))
+    targets = target_kinds(zone)
+    kinds = ", ".join(f"{kind.name} ({format_range(kind.bound_wh, kind.export_bound_wh)})" for kind in targets)
     report.add_text(f"Attacked: {kinds}.", brief=False)
     report.add_table(
         _COLUMNS, [attack_cells(attack) for attack in shown], kinds=[_row_kind(attack) for attack in shown]

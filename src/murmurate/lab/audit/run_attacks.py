@@ -7,7 +7,7 @@ Some attackers compute the odds that the target is home from the prices of a day
 model. Intervals in which its occupancy is public are neither scored nor counted as evidence, as in the plan.
 
 The others know all but the target and attack one release, two successive ones or all of a window. The noise covers any
-two readings up to the bound, so several pairs are compared. Several releases are simulated as days [day, interval], in
+two readings within the range, so several pairs are compared. Several releases are simulated as days [day, interval], in
 the order of publication: the attacks detect noise that is repeated or correlated with earlier noise.
 """
 
@@ -85,10 +85,10 @@ def strong_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult
 
 
 def extreme_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:
-    """The same attack on the worst consumption: nothing when away, the bound when home."""
+    """The same attack on the worst readings: the lowest when away, the bound when home."""
     days = _EXTREME_DAYS_FACTOR * len(scene.history.occupied)
-    knows = "all but the target, which uses nothing or all it may"
-    attack = AttackResult(name="extreme", knows=knows, target=scene.target_name)
+    does = "feeds in or uses all it may" if scene.kind.export_bound_wh else "uses nothing or all it may"
+    attack = AttackResult(name="extreme", knows=f"all but the target, which {does}", target=scene.target_name)
     yield _posterior_attack(scene._replace(history=worst_case_history(scene, days)), attack, scene.worst_pair, failure)
 
 
@@ -100,7 +100,7 @@ def public_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult
         yield replace(attack, note="no other household hides the target: public is strong")
         return
     attack = replace(attack, auc_bound=stream_bounds(scene)[1])
-    step = max(1, kind.bound_wh // _MAX_CELLS)
+    step = max(1, kind.range_wh // _MAX_CELLS)
     away, home = (
         np.kron(coarsen_distribution(pmf, step), np.eye(1, step)[0])
         for pmf in (kind.secret_pair.away, kind.secret_pair.home)
@@ -111,7 +111,7 @@ def public_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult
         for t, same in group_intervals_by_noise(variant.plan):
             normal, laplace = normal_and_laplace(variant.plan, t)
             emission[:, same, 1] = adversary.public_log_ratio(
-                noisy_wh[:, same], mean[same], variance[same] + normal, away, home, laplace
+                noisy_wh[:, same], mean[same] - kind.export_bound_wh, variance[same] + normal, away, home, laplace
             )
         emission[:, ~scene.hidden] = 0.0
         odds = adversary.smoothed_log_odds(scene.initial, scene.transition, emission)
@@ -136,14 +136,14 @@ def joint_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]
 def joint_log_odds(plan: Plan, noisy_wh: IntArray, observed: BoolArray) -> FloatArray:
     """Return log odds [day, interval, household] given the releases of the day so far (paper, Eq. 2 and 3).
 
-    Distributions are coarsened to at most 256 cells of the largest bound, so that 2^8 states stay fast.
+    Distributions are coarsened to at most 256 cells of the largest range, so that 2^8 states stay fast.
     """
     zone, pmfs, states = plan.zone, [], np.arange(2**plan.zone.household_count)
-    step = max(1, max(kind.bound_wh for kind in zone.kinds) // _MAX_CELLS)
+    step = max(1, max(kind.range_wh for kind in zone.kinds) // _MAX_CELLS)
+    lowest_wh = -sum(kind.export_bound_wh * kind.count for kind in zone.kinds)
     for kind in zone.kinds:
-        pmfs += [
-            [coarsen_distribution(pmf, step) for pmf in (kind.secret_pair.away, kind.secret_pair.home)]
-        ] * kind.count
+        both = [coarsen_distribution(pmf, step) for pmf in (kind.secret_pair.away, kind.secret_pair.home)]
+        pmfs += [both] * kind.count
     demand = np.stack([reduce(np.convolve, [pmf[s >> i & 1] for i, pmf in enumerate(pmfs)]) for s in states])
     chain = log_joint_chain(zone_occupancy_model(zone, [kind.count for kind in zone.kinds], 1))
     steps, belief = np.exp(chain.transition), np.exp(chain.initial)[None, :]
@@ -151,7 +151,7 @@ def joint_log_odds(plan: Plan, noisy_wh: IntArray, observed: BoolArray) -> Float
     for t in range(zone.intervals_per_day):
         belief = belief @ steps[t] if t else belief
         if observed[t]:
-            noise = noise_log_pmf(plan, t)(noisy_wh[:, t, None] - step * np.arange(demand.shape[1]))
+            noise = noise_log_pmf(plan, t)(noisy_wh[:, t, None] - lowest_wh - step * np.arange(demand.shape[1]))
             belief = belief * (np.exp(noise - noise.max(axis=1, keepdims=True)) @ demand.T)
         belief = belief / belief.sum(axis=1, keepdims=True)
         with np.errstate(divide="ignore"):
@@ -168,7 +168,7 @@ def _posterior_attack(
     for t, same in group_intervals_by_noise(scene.plan):
         observed, pmf = same & scene.hidden, noise_log_pmf(scene.plan, t)
         emission[:, observed] = adversary.emission_log_likelihood(
-            target_wh[:, observed], 0, secret_pair.away, secret_pair.home, pmf
+            target_wh[:, observed], -secret_pair.export_bound_wh, secret_pair.away, secret_pair.home, pmf
         )
     return judge_posterior_shift(
         scene, attack, adversary.smoothed_log_odds(scene.initial, scene.transition, emission), failure
@@ -177,11 +177,9 @@ def _posterior_attack(
 
 def single_release_attacks(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:
     """Four attacks on the noisy demand of one interval: likelihood ratio, values, the true value, residues."""
-    t, top = interval_bound(scene).t, scene.kind.bound_wh
-    drawn = {
-        f"{reading:,} Wh": noisy_demand(scene, np.full(scene.samples, reading), t)
-        for reading in sorted({0, 1, top - 1, top})
-    }
+    t, (low, top) = interval_bound(scene).t, scene.extremes_wh
+    readings = sorted({low, low + 1, top - 1, top})
+    drawn = {f"{reading:,} Wh": noisy_demand(scene, np.full(scene.samples, reading), t) for reading in readings}
     first, *_, last = drawn  # the two that are easiest to distinguish
     worst = drawn[first], drawn[last]
     attack = _single_release_result(scene, "interval", "all but the target; one noised demand")
@@ -189,7 +187,7 @@ def single_release_attacks(scene: AuditScenario, failure: float) -> Iterator[Att
     away, home = (read(output) for output in worst)
     judged = judge_epsilon(attack, [(["likelihood ratio"], count_values(away, home))], failure / 2)
     yield judge_score_auc(judged, away, home, failure / 2)
-    exact = tuple(np.full(scene.samples, reading) for reading in (0, top))
+    exact = tuple(np.full(scene.samples, reading) for reading in (low, top))
     attack = replace(attack, knows="all but the target; one demand", bound=None, delta=0.0)
     judged = judge_epsilon(attack, [([""], count_values(*exact))], failure / 2)
     away, home = (readings.astype(np.float64) for readings in exact)
@@ -219,7 +217,7 @@ def skipped_noise_attack(scene: AuditScenario, outputs: tuple[IntArray, IntArray
     """
     attack = _single_release_result(scene, "skipped", "all but the target; one noised demand")
     bounds = []
-    for reading, order in ((scene.kind.bound_wh, [1, 0]), (0, [0, 1])):
+    for reading, order in zip(scene.extremes_wh, ([0, 1], [1, 0]), strict=True):
         hits = np.array([np.count_nonzero(outputs[world] == reading) for world in order])
         bounds.append((log_ratio_bound(hits, np.full(2, scene.samples), failure / 2, attack.delta), reading))
     measured, reading = max(bounds)
@@ -232,16 +230,16 @@ def residue_attack(scene: AuditScenario, failure: float) -> AttackResult:
     """Attack by the noisy demand modulo small numbers: detects noise on a coarser grid than 1 Wh."""
     attack = _single_release_result(scene, "residues", "all but the target; one noised demand, modulo 2..16, 100, 1000")
     t, samples = interval_bound(scene).t, max(16, scene.samples // _RESIDUE_SAMPLE_DIVISOR)
-    top = scene.kind.bound_wh
-    shifts = sorted({*range(1, 17), 50, top - 1, top} & set(range(1, top + 1)))
-    away_wh = noisy_demand(scene, np.zeros(samples, np.int64), t)
-    drawn = {shift: noisy_demand(scene, np.full(samples, shift), t) for shift in shifts}
+    low, width = scene.extremes_wh[0], scene.kind.range_wh
+    shifts = sorted({*range(1, 17), 50, width - 1, width} & set(range(1, width + 1)))
+    away_wh = noisy_demand(scene, np.full(samples, low), t)
+    drawn = {shift: noisy_demand(scene, np.full(samples, low + shift), t) for shift in shifts}
     candidates: list[Candidate] = []
     for modulus in MODULI:
         # each residue of a small modulus once, every residue of a large one
         apart = [shift for shift in shifts if shift % modulus and (shift < modulus or modulus > 16)]
         if apart:
-            labels = [f"0 against {shift} Wh, modulo {modulus}" for shift in apart]
+            labels = [f"{low} against {low + shift} Wh, modulo {modulus}" for shift in apart]
             candidates.append((labels, count_residues(away_wh, [drawn[shift] for shift in apart], modulus)))
     return judge_epsilon(attack, candidates, failure)
 
@@ -253,12 +251,13 @@ def price_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]
     """
     attack = _single_release_result(scene, "prices", "all but the target; one price")
     t, samples = interval_bound(scene).t, max(4, scene.samples // 2)
-    curve, top = scene.plan.zone.curve, scene.kind.bound_wh
+    curve, (low, top) = scene.plan.zone.curve, scene.extremes_wh
     usual = round(float(rest_demand_moments(scene)[0][t]))
-    edges = [segment.from_wh - top for segment in curve.segments]
-    wh = np.unique(np.concatenate([np.linspace(0, 2 * usual + 10 * top, _CURVE_POINTS).astype(np.int64), edges]))
-    wh = wh[wh >= 0]
-    before, after = (curve.price_ticks(wh + reading) for reading in (0, top))
+    lowest = -low - sum(kind.export_bound_wh * kind.count for kind in scene.plan.zone.kinds)  # of all others
+    edges = [segment.from_wh - top for segment in curve.segments if segment.from_wh - top >= lowest]
+    grid = np.linspace(lowest, 2 * max(usual, 0) + 10 * top, _CURVE_POINTS).astype(np.int64)
+    wh = np.unique(np.concatenate([grid, np.array(edges, np.int64)]))
+    before, after = (curve.price_ticks(wh + reading) for reading in (low, top))
     demands = {usual, int(wh[np.abs(after - before).argmax()])}
     for limit in (curve.floor, curve.cap):
         if limit is not None:
@@ -266,7 +265,8 @@ def price_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]
             demands |= set(wh[(before == at) != (after == at)][:1].tolist())
     candidates = []
     for rest_wh in sorted(demands):
-        away, home = (release_demand(scene, np.full(samples, rest_wh + reading), t).price_ticks for reading in (0, top))
+        demand = (np.full(samples, rest_wh + reading) for reading in (low, top))
+        away, home = (release_demand(scene, demand_wh, t).price_ticks for demand_wh in demand)
         candidates.append(([f"the others use {rest_wh:,} Wh"], count_values(away, home)))
     yield judge_epsilon(attack, candidates, failure)
 
@@ -278,7 +278,7 @@ def differencing_attack(scene: AuditScenario, failure: float) -> Iterator[Attack
     score = adversary.differencing_score(
         noisy_demand(scene, history.rest_wh + history.energy_wh), noisy_demand(scene, history.rest_wh)
     )
-    for reading in (0, scene.kind.bound_wh):
+    for reading in scene.extremes_wh:
         with_target = noisy_demand(scene, np.full(scene.samples, reading), t)
         without = noisy_demand(scene, np.zeros(scene.samples, np.int64), t)
         scores.append(adversary.differencing_score(with_target, without))
@@ -325,7 +325,7 @@ def _release_pairs(scene: AuditScenario, lag: int, offset: int, *, differ: bool)
     blocks = max(8, scene.samples // _PAIR_SAMPLE_DIVISOR // (2 * lag))
     days = -(-(offset + blocks * 2 * lag) // day)
     late = (np.arange(days * day) - offset) // lag % 2 == 1
-    demand_wh = np.where(late & differ, scene.kind.bound_wh, 0)
+    demand_wh = np.where(late & differ, *reversed(scene.extremes_wh))
     noisy_wh = noisy_demand(scene, demand_wh.reshape(days, day)).ravel()
     whole = slice(offset, offset + (days * day - offset) // (2 * lag) * 2 * lag)
     earlier, later = np.moveaxis(noisy_wh[whole].reshape(-1, 2, lag), 1, 0).reshape(2, -1)
@@ -378,7 +378,7 @@ def _window_scores(scene: AuditScenario, times: IntArray, home: BoolArray, sampl
     batch_size = max(1, _MAX_BATCH_RELEASES // len(times))
     for start in range(0, samples, batch_size):
         demand_wh = np.zeros((min(batch_size, samples - start), -(-inside.stop // day) * day), np.int64)
-        demand_wh[:, inside] = np.where(home, scene.kind.bound_wh, 0)
+        demand_wh[:, inside] = np.where(home, *reversed(scene.extremes_wh))
         noisy_wh = noisy_demand(scene, demand_wh.reshape(-1, day)).reshape(demand_wh.shape)[:, inside]
         log_ratio = sum((reader(noisy_wh[:, columns]).sum(axis=1) for columns, reader in read), np.zeros(len(noisy_wh)))
         told = noisy_wh[:, hidden]

@@ -68,8 +68,13 @@ class AuditScenario(NamedTuple):
 
     @property
     def worst_pair(self) -> SecretPair:
-        """The consumption that is easiest to tell apart: nothing when away, the bound when home."""
-        return SecretPair.worst_case(self.kind.bound_wh)
+        """The readings that are easiest to tell apart: the lowest when away, the bound when home."""
+        return SecretPair.worst_case(self.kind.bound_wh, self.kind.export_bound_wh)
+
+    @property
+    def extremes_wh(self) -> tuple[int, int]:
+        """The lowest and the highest reading of the target."""
+        return -self.kind.export_bound_wh, self.kind.bound_wh
 
     def without_noise(self) -> AuditScenario:
         """Return the same scenario without noise."""
@@ -122,8 +127,10 @@ def make_scenarios(
             )
             if model:  # the rest of the zone is the same, the target follows this model
                 occupied = sample_target_occupancy(scene, days)
-                laws = kind.secret_pair.away, kind.secret_pair.home
-                away, home = (draw_readings(scene, law, occupied.shape) for law in laws)
+                pair = kind.secret_pair
+                away, home = (
+                    draw_readings(scene, law, occupied.shape) - pair.export_bound_wh for law in (pair.away, pair.home)
+                )
                 energy_wh = np.where(occupied, home, away)
                 scene = scene._replace(history=TargetHistory(occupied, energy_wh, scene.history.rest_wh))
             scenes.append(scene)
@@ -182,7 +189,7 @@ def simulate_zone(zone: Zone, days: int, rng: np.random.Generator, progress: Aud
     if alone:
         mean, variance = demand_moments(zone, [kind.count - 1 for kind in zone.kinds])
         rest = np.rint(rng.normal(mean, np.sqrt(variance), demand_wh.shape)).astype(np.int64)
-        demand_wh = demand_wh + np.maximum(rest, 0)
+        demand_wh = demand_wh + np.maximum(rest, -sum(kind.export_bound_wh * (kind.count - 1) for kind in zone.kinds))
     return [
         TargetHistory(home, used_wh, demand_wh - used_wh) for home, used_wh in zip(occupied, energy_wh, strict=True)
     ]
@@ -196,15 +203,22 @@ def _simulate_batch(
     Each day is a separate zone for `aggregate`.
     """
     kind = np.repeat(np.arange(len(counts)), np.array(counts) * days)
-    bound_wh = np.array([k.bound_wh for k in zone.kinds])
-    table = np.zeros((2, len(counts), int(bound_wh.max()) + 1))
+    bound_wh, export_wh = (np.array([getattr(k, key) for k in zone.kinds]) for key in ("bound_wh", "export_bound_wh"))
+    lowest_wh = int(export_wh.max())
+    table = np.zeros((2, len(counts), lowest_wh + int(bound_wh.max()) + 1))
     for column, household in enumerate(zone.kinds):
-        pair = household.secret_pair
-        table[:, column, : household.bound_wh + 1] = pair.away, pair.home
-    consumption = TableConsumption.from_probabilities(table, kind)
+        pair, begin = household.secret_pair, lowest_wh - household.export_bound_wh
+        table[:, column, begin : begin + household.range_wh + 1] = pair.away, pair.home
+    consumption = TableConsumption.from_probabilities(table, kind, export_bound_wh=lowest_wh)
     day_of_meter = np.concatenate([np.repeat(np.arange(days), count) for count in counts])
     names = tuple(f"day {day}" for day in range(days))
-    meters = Meters(zones=names, zone=day_of_meter, bound_wh=bound_wh[kind], imputed_wh=np.zeros(len(kind), np.int64))
+    meters = Meters(
+        zones=names,
+        zone=day_of_meter,
+        bound_wh=bound_wh[kind],
+        imputed_wh=np.zeros(len(kind), np.int64),
+        export_bound_wh=export_wh[kind],
+    )
     occupied = sample_occupancy(zone_occupancy_model(zone, counts, days), zone.intervals_per_day, rng)
     first = np.stack([np.flatnonzero(kind == k)[::count] for k, count in enumerate(counts)])  # [kind, day]
     energy = np.zeros((len(counts), days, zone.intervals_per_day), np.int64)
@@ -224,9 +238,10 @@ def sample_target_occupancy(scene: AuditScenario, days: int) -> BoolArray:
 
 
 def worst_case_history(scene: AuditScenario, days: int) -> TargetHistory:
-    """Simulate a target without other households: 0 Wh when away, its bound when home."""
+    """Simulate a target without other households: its lowest reading when away, its bound when home."""
     occupied = sample_target_occupancy(scene, days)
-    return TargetHistory(occupied, np.where(occupied, scene.kind.bound_wh, 0), np.zeros(occupied.shape, np.int64))
+    lowest_wh, highest_wh = scene.extremes_wh
+    return TargetHistory(occupied, np.where(occupied, highest_wh, lowest_wh), np.zeros(occupied.shape, np.int64))
 
 
 def demand_moments(zone: Zone, counts: Sequence[int]) -> tuple[FloatArray, FloatArray]:
@@ -313,11 +328,13 @@ def normal_and_laplace(plan: Plan, t: int) -> tuple[float, float]:
 
 
 def log_likelihood_ratio(plan: Plan, secret_pair: SecretPair, t: int) -> Callable[[IntArray], FloatArray]:
-    """Return the log likelihood ratio of home against away at a noisy reading, constant far from 0 and the bound."""
+    """Return the log likelihood ratio of home against away at a noisy reading, constant far from its range."""
     scale, core = plan.noise.scales_and_cores()[t]
     reach = _TAIL_SIGMAS * scale if plan.distribution is NoiseDistribution.GAUSSIAN else core
-    knots = np.unique(np.rint(np.linspace(-reach, secret_pair.bound_wh + reach, _RATIO_KNOTS)).astype(np.int64))
+    lowest_wh = -secret_pair.export_bound_wh
+    knots = np.linspace(lowest_wh - reach, secret_pair.bound_wh + reach, _RATIO_KNOTS)
+    knots_wh = np.unique(np.rint(knots).astype(np.int64))
     away, home = adversary.emission_log_likelihood(
-        knots, 0, secret_pair.away, secret_pair.home, noise_log_pmf(plan, t)
+        knots_wh, lowest_wh, secret_pair.away, secret_pair.home, noise_log_pmf(plan, t)
     ).T
-    return lambda reading_wh: np.asarray(np.interp(reading_wh, knots, home - away))
+    return lambda reading_wh: np.asarray(np.interp(reading_wh, knots_wh, home - away))

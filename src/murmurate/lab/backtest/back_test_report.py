@@ -102,7 +102,10 @@ def _describe_rules(test: ZoneBackTest) -> list[str]:
     )
     by_kind = test.readings.kinds and len(plan.bounds) > 1
     bounds = [f"{wh:,} Wh ({kind})" for kind, wh in plan.bounds.items()] if by_kind else [f"{plan.bound_wh:,} Wh"]
-    clipped = f"In the demand that prices follow, a household counts up to {', '.join(bounds)}; it is billed in full."
+    counts = "up to" if not any(plan.export_bounds.values()) else "within its bounds, up to"
+    clipped = (
+        f"In the demand that prices follow, a household counts {counts} {', '.join(bounds)}; it is billed in full."
+    )
     times = plan.scale_of(test.readings)
     scaled = (
         f" The demand is multiplied by {times:.3f}: the plan is made for {plan.households:,} households, and these are "

@@ -53,6 +53,7 @@ class ZonePlan:
     bound_wh: int  # the largest
     time_zone: str
     bounds: Mapping[str, int] = field(default_factory=dict)  # by kind
+    export_bounds: Mapping[str, int] = field(default_factory=dict)  # by kind
 
     @classmethod
     def from_json(cls, text: str) -> ZonePlan:
@@ -62,7 +63,8 @@ class ZonePlan:
         kinds = document["households"]
         count, bound_wh = sum(int(kind["count"]) for kind in kinds), max(int(kind["bound_wh"]) for kind in kinds)
         bounds = {str(kind["name"]): int(kind["bound_wh"]) for kind in kinds}
-        return cls(terms, count, bound_wh, str(document["clock"]["time_zone"]), bounds)
+        exports = {str(kind["name"]): int(kind.get("export_bound_wh", 0)) for kind in kinds}
+        return cls(terms, count, bound_wh, str(document["clock"]["time_zone"]), bounds, exports)
 
     def scale_of(self, readings: PastReadings) -> float:
         """Return how many times the demand of these households the plan is made for: 1 where numbers are rounded."""
@@ -78,7 +80,9 @@ class ZonePlan:
             found = f"for {self.households:,} households, with readings of {readings.households:,}"
             raise ReadingError("plan", found, "must be a plan for about as many: set count or meters in its zone file")
         bounds = [self.bounds.get(kind, self.bound_wh) for kind in readings.kinds] or [self.bound_wh]
-        clipped = np.minimum(readings.energy_wh, np.array(bounds)).sum(axis=1, dtype=np.int64)
+        largest_wh = max(self.export_bounds.values(), default=0)
+        lowest = [-self.export_bounds.get(kind, largest_wh) for kind in readings.kinds] or [-largest_wh]
+        clipped = np.clip(readings.energy_wh, np.array(lowest), np.array(bounds)).sum(axis=1, dtype=np.int64)
         return np.asarray(np.rint(clipped * ratio).astype(np.int64))
 
 

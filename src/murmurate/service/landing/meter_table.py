@@ -105,7 +105,7 @@ def read_zone_households(table: pa.Table, meters: Meters, attributes: MeterAttri
         named = pc.dictionary_encode(table["household"]).combine_chunks()
     households = Households(
         zone=meters.zone,
-        bound_wh=meters.bound_wh + meters.export_bound_wh,
+        range_wh=meters.bound_wh + meters.export_bound_wh,
         protected=attributes.protected,
         kind=attributes.kind,
         kinds=attributes.kinds,

@@ -83,8 +83,10 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
     households = []
     for kind in terms.households:
         protection = "secret" if not kind.public_share else "public" if kind.public_share == 1 else "partly"
-        bound = unit.decimal(format_about(Fraction(kind.bound_wh, 1000)))
-        households.append((kind.kind, language.whole(kind.count), f"{bound} kWh", protection))
+        bound, export = (unit.decimal(format_about(Fraction(wh, 1000))) for wh in (kind.bound_wh, kind.export_bound_wh))
+        between = language.plain("plan.households_between", export=export, bound=bound)
+        counted = between if kind.export_bound_wh else f"{bound} kWh"
+        households.append((kind.kind, language.whole(kind.count), counted, protection))
     return render_page(
         "plan.html",
         **page_values(view, base_url, opening_key, language),
@@ -97,6 +99,7 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         is_predicted=terms.prediction is not None,
         cost_so_far=", ".join(f"{name} = {unit.decimal(f'{cost / 1e6:.6f}')}" for name, cost in costs if cost),
         households=households,
+        is_net=any(kind.export_bound_wh for kind in terms.households),
         noise=_noise_cost(view, now_s, unit),
         key_groups=[opening_key[at : at + 8] for at in range(0, len(opening_key), 8)],
     )
