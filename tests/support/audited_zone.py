@@ -34,17 +34,19 @@ leave = {{ day = 0.6, night = 0.8 }}
 [[households]]
 name = "hut"
 count = 1
-bound_wh = 100
-away = {{ uniform_to = {hut_away} }}
-home = {{ uniform_to = 100 }}
+bound_wh = {hut_bound}
+export_bound_wh = {export}
+away = {{ uniform_from = -{export}, uniform_to = {hut_away} }}
+home = {{ uniform_from = {home_from}, uniform_to = {hut_bound} }}
 occupancy = {habits}
 
 [[households]]
 name = "neighbour"
 count = {neighbours}
-bound_wh = 60
-away = {{ uniform_to = {away} }}
-home = {{ uniform_to = {home} }}
+bound_wh = {bound}
+export_bound_wh = {export}
+away = {{ uniform_from = -{export}, uniform_to = {away} }}
+home = {{ uniform_from = {home_from}, uniform_to = {home} }}
 occupancy = "resident"
 """
 
@@ -57,6 +59,10 @@ def plan(
     noise: str = "",
     hut_away: int = 20,
     habits: str = '"resident"',
+    hut_bound: int = 100,
+    export: int = 0,
+    bound: int = 60,
+    home_from: int = 0,
 ) -> Plan:
     text = ZONE.format(
         promise=promise,
@@ -65,6 +71,10 @@ def plan(
         home=home,
         hut_away=hut_away,
         habits=habits,
+        hut_bound=hut_bound,
+        export=export,
+        bound=bound,
+        home_from=home_from,
     )
     return make_plan(parse_zone(text.replace("currency", f"{noise}\ncurrency", 1)))
 

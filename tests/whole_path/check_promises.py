@@ -14,7 +14,7 @@ from tests.whole_path.imported_towns import broken_counts, random_town
 from tests.whole_path.planted_bugs import plant_bug
 from tests.whole_path.random_worlds import random_world
 from tests.whole_path.random_zones import SampleZone, sample_zones
-from tests.whole_path.simulated_history import simulate
+from tests.whole_path.simulated_history import LOW, simulate
 from tests.whole_path.world_laws import broken_laws
 
 
@@ -34,6 +34,12 @@ def check_sample(sample: SampleZone, seen: Counter[str]) -> None:
     seen["changes of plan"] += plans - 1
     seen["three plans of a sample zone"] += plans == 3
     seen["learned habits of a sample zone"] += bool(sample.files[0].learned)
+    target = [m for m in sample.meters if (m.kind, m.household) == (sample.target, 0)]
+    for released in history.intervals:
+        demand_wh = dict(zip(history.shown_wh, released.demand_wh, strict=True))
+        if released.noise_request is not None and (demand_wh[LOW] or 0) < (demand_wh[0] or 0):
+            seen["releases about a household that feeds in"] += 1
+            seen["releases about one with two such meters"] += sum(m.export_bound_wh > 0 for m in target) > 1
     predicted = [bool(sample.files[released.plan].forecast) for released in history.intervals]
     seen["predicted releases"] += sum(predicted)
     requests = (released.noise_request for released in history.intervals)

@@ -55,15 +55,20 @@ def broken_promises(sample: SampleZone, history: SimulatedHistory) -> Iterator[B
 def _target_kinds(sample: SampleZone, history: SimulatedHistory) -> Iterator[dict[int, HouseholdKind]]:
     """Yield the kind of the target under each plan that was in force.
 
-    Under the next plan it is the kind with the same description or, without one, any kind with a sufficient bound.
+    Under the next plan it is the kind with the same description or, without one, any kind with a sufficient range.
     """
-    bound = sum(m.bound_wh for m in sample.meters if (m.kind, m.household) == (sample.target, 0))
+    target = [m for m in sample.meters if (m.kind, m.household) == (sample.target, 0)]
+    range_wh = sum(m.bound_wh + m.export_bound_wh for m in target)
     in_force = sorted({released.plan for released in history.intervals})
     paths = [(sample.target,)]
     for before, after in pairwise(in_force):
         old, new = _content(sample.files[before]), _content(sample.files[after])
         later = history.plans[after].zone.kinds
-        large = [n for n, kind in enumerate(later) if not all(kind.public) and kind.bound_wh >= bound]
+        large = [
+            n
+            for n, kind in enumerate(later)
+            if not all(kind.public) and kind.bound_wh + kind.export_bound_wh >= range_wh
+        ]
         same = [[n for n, content in enumerate(new) if content == old[path[-1]]] for path in paths]
         paths = [(*path, n) for path, kept in zip(paths, same, strict=True) for n in kept or large]
     for path in paths:
@@ -71,7 +76,7 @@ def _target_kinds(sample: SampleZone, history: SimulatedHistory) -> Iterator[dic
 
 
 def _content(file: SampleFile) -> list[tuple[object, ...]]:
-    return [(k.bound_wh, k.consumption, k.habits, k.public) for k in file.kinds]
+    return [(k.bound_wh, k.export_bound_wh, k.consumption, k.habits, k.public) for k in file.kinds]
 
 
 def is_public(file: SampleFile, kind: HouseholdKind, interval: int) -> bool:

@@ -74,11 +74,11 @@ def the_largest_bound_of_the_plan_hides_every_household(plant: Callable[..., Non
 
     def largest(document):
         hidden = right(document)
-        bounds = [kind["bound_wh"] for kind in document["households"] if not all(kind["public"])]
-        max_bound_wh = max(bounds, default=0)
+        secret = [kind for kind in document["households"] if not all(kind["public"])]
+        max_range_wh = max((kind["bound_wh"] + kind.get("export_bound_wh", 0) for kind in secret), default=0)
         return HiddenHouseholds(
-            by_kind=dict.fromkeys(hidden.by_kind, max_bound_wh),
-            unknown_kind_wh=max_bound_wh,
+            by_kind=dict.fromkeys(hidden.by_kind, max_range_wh),
+            unknown_kind_wh=max_range_wh,
             public_wh=hidden.public_wh,
         )
 
@@ -112,6 +112,22 @@ def a_meter_that_feeds_in_is_refused(plant: Callable[..., None]) -> None:
         return right(field, value)
 
     plant(text_lines, "floor_to_wh", refusing)
+
+
+def noise_is_measured_by_what_a_household_uses(plant: Callable[..., None]) -> None:
+    """The sensitivity of a household that may also feed in is its bound, without its export bound."""
+    plant(zone.HouseholdKind, "range_wh", property(lambda kind: kind.bound_wh))
+
+
+def what_a_meter_feeds_in_is_not_cut_off(plant: Callable[..., None]) -> None:
+    """Where a meter may feed in, a reading is clipped above only."""
+    right = aggregation.Shard.from_meters
+
+    def clipped_above(meters, *shard):
+        export_wh = np.where(meters.export_bound_wh > 0, 10**6, 0)
+        return right(replace(meters, export_bound_wh=export_wh), *shard)
+
+    plant(aggregation.Shard, "from_meters", staticmethod(clipped_above))
 
 
 def the_exact_demand_is_in_the_signed_header(plant: Callable[..., None]) -> None:
@@ -222,7 +238,7 @@ def a_household_may_show_what_its_largest_meter_may(plant: Callable[..., None]) 
         first, total_wh = right(households, name)
         if households.household is not None:
             total_wh = np.zeros_like(total_wh)
-            np.maximum.at(total_wh, households.household, households.bound_wh)
+            np.maximum.at(total_wh, households.household, households.range_wh)
         return first, total_wh
 
     plant(household_bounds, "_sum_meters_of_household", largest)
@@ -278,6 +294,8 @@ BUGS_OF_PROMISES = {
     "A6": public_hours_are_read_in_utc,
     "A10": gaussian_noise_passes_for_pure,
     "B3": a_meter_that_feeds_in_is_refused,
+    "one_sided": noise_is_measured_by_what_a_household_uses,
+    "clip_above": what_a_meter_feeds_in_is_not_cut_off,
 }
 BUGS_OF_WORLDS = {
     "A11": no_noise_where_every_household_is_public,

@@ -11,7 +11,7 @@ from random import Random
 from tests.whole_path.habit_votes import learned_text
 from tests.whole_path.random_zones import CLOCK_CHANGES, FORECASTS, NORMAL_DAY, TIME_ZONES, SampleFile, SampleKind
 
-LOW, HIGH = -3, 1000  # what a meter shows that feeds in, or that was manipulated [Wh]
+LOW, HIGH = -5, 1000  # what a meter shows that feeds in more than any bound, or that was manipulated [Wh]
 VARIANTS = (0, 1)
 ARRIVALS = ("once", "silent", "repeated", "late")  # late: after its interval was closed
 
@@ -27,6 +27,7 @@ class WorldMeter:
     is_register: bool
     arrivals: tuple[str, ...]  # [interval]
     shown_wh: tuple[tuple[int, ...], tuple[int, ...]]  # [variant, interval]
+    export_bound_wh: int = 0  # in both tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ class WorldZone:
     names_kinds: bool  # whether the meter tables name the kinds
     without_demand: tuple[int, ...]  # the intervals for which no demand is submitted
 
-    def household_bound_wh(self, kind: int, household: int, table: int) -> int:
-        """Return what the meters of a household may show together, under one of the meter tables."""
+    def household_range_wh(self, kind: int, household: int, table: int) -> int:
+        """Return the range of what the meters of a household may show together, under one of the meter tables."""
         mine = [meter for meter in self.meters if (meter.kind, meter.household) == (kind, household)]
-        return sum(meter.bounds_wh[table] or 0 for meter in mine)
+        bounds = [(meter.bounds_wh[table], meter.export_bound_wh) for meter in mine]
+        return sum(bound_wh + export_wh for bound_wh, export_wh in bounds if bound_wh is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def random_world(rng: Random) -> World:
 HABITS = (((0.02, 0.3),),)
 FLAT = SampleKind("flat", 4, ("{ uniform_to = 1 }", "{ uniform_to = 4 }"), (0,), "", count=2)
 SHOP = SampleKind("shop", 8, ("{ uniform_to = 1 }", "{ uniform_to = 8 }"), (0,), "always")
+EXPORTS_WH = (0, 0, 2)
 WINDOWS = ("any 6 intervals: epsilon 3", "any 6 intervals: epsilon 6")
 POOLED = FORECASTS[1::2]
 NOISE = (("laplace", 1.0, 1.0), ("laplace", 3.0, 1.0), ("huber", 2.0, 1.0))
@@ -124,6 +127,7 @@ def _random_file(rng: Random, day: int, time_zone: str) -> SampleFile:
             (rng.choice(WINDOWS), (replace(FLAT, count=3),)),
         ]
     )
+    kinds = tuple(replace(kind, export_bound_wh=rng.choice(EXPORTS_WH)) for kind in kinds)
     return SampleFile(day, time_zone, (promise,), HABITS, kinds, rng.choice(NOISE))
 
 
@@ -133,7 +137,9 @@ def _random_zone(
     files = [file]
     for _ in range(0 if file.learned else rng.choice([0, 0, 1, 2])):
         changed = replace(files[-1], custom_noise=rng.choice(NOISE))
-        if changed.kinds == (SHOP,):  # the product refuses to add hardly any noise where all is public
+        if all(
+            kind.public == "always" for kind in changed.kinds
+        ):  # the product refuses to add hardly any noise where all is public
             changed = replace(changed, custom_noise=("laplace", 1.0, rng.choice([1.0, 1e-4])))
         if changed.promises[0] in WINDOWS:
             changed = replace(changed, promises=(rng.choice(WINDOWS),))
@@ -146,12 +152,14 @@ def _random_zone(
     for kind, described in enumerate(file.kinds):
         for household in range(described.count):
             bound = described.bound_wh + (rng.random() < 0.05)  # some may show more than the plan hides
+            export = described.export_bound_wh + (described.export_bound_wh > 0 and rng.random() < 0.05)
             first = rng.randint(1, bound)
+            fed_in = rng.randint(0, export) if bound > first else export
             is_target = has_target and (kind, household) == target
             meters += [
-                _random_meter(rng, kind, household, wh, intervals, has_second_table, is_quiet, is_target=is_target)
-                for wh in (first, bound - first)
-                if wh
+                _random_meter(rng, kind, household, *wh, intervals, has_second_table, is_quiet, is_target=is_target)
+                for wh in ((first, fed_in), (bound - first, export - fed_in))
+                if wh[0]
             ]
     return WorldZone(
         name=name,
@@ -168,6 +176,7 @@ def _random_meter(
     kind: int,
     household: int,
     bound: int,
+    export: int,
     intervals: int,
     has_second_table: bool,
     is_quiet: bool,
@@ -177,14 +186,15 @@ def _random_meter(
     bounds: tuple[int | None, int | None] = (bound, bound)
     if has_second_table and not is_target and bound > 1 and rng.random() < 0.3:
         bounds = rng.choice([(bound, None), (None, bound), (bound, bound - 1)])
-    values = [0] if is_quiet and not is_target else [LOW, 0, *range(bound + 1), HIGH]
+    values = [0] if is_quiet and not is_target else [LOW, 0, *range(-export, bound + 1), HIGH]
     first, other = (tuple(rng.choice(values) for _ in range(intervals)) for _ in VARIANTS)
     return WorldMeter(
         kind=kind,
         household=household,
         bounds_wh=bounds,
-        imputed_wh=0 if is_quiet else rng.randint(0, bound),
-        is_register=rng.random() < 0.3,
+        imputed_wh=0 if is_quiet else rng.randint(-export, bound),
+        is_register=not export and rng.random() < 0.3,
         arrivals=tuple(rng.choice(ARRIVALS) if rng.random() < 0.15 else "once" for _ in range(intervals)),
         shown_wh=(first, other if is_target else first),
+        export_bound_wh=export,
     )

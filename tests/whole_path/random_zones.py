@@ -37,6 +37,11 @@ class SampleKind:
     habits: tuple[int, ...]
     public: str  # "", "always" or hours
     count: int = 1  # of households
+    export_bound_wh: int = 0
+
+    @property
+    def range_wh(self) -> int:
+        return self.bound_wh + self.export_bound_wh
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ def _kind(kind: SampleKind, *, learned: bool) -> str:
 name = "{kind.name}"
 count = {kind.count}
 bound_wh = {kind.bound_wh}
+{f"export_bound_wh = {kind.export_bound_wh}" if kind.export_bound_wh else ""}
 away = {away}
 home = {home}
 occupancy = {json.dumps(models)}
@@ -108,6 +114,7 @@ class SampleMeter:
     kind: int
     bound_wh: int
     household: int = 0  # among those of its kind; the first is the target
+    export_bound_wh: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +152,12 @@ def kinds(
         away, home = draw(st.sampled_from(CONSUMPTIONS))
         top = {"top": bound, "spread": max(1, bound // 2)}[home]
         habits = draw(st.sampled_from([(0,), tuple(range(number_of_habits))]))
+        export = draw(st.sampled_from([0, 0, 1, 5]))
+        if export and draw(st.booleans()):
+            away = f"{{ uniform_from = -{export}, uniform_to = 0 }}"
         consumption, public = (away, f"{{ uniform_to = {top} }}"), draw(st.sampled_from(publics))
-        sample_kinds.append(SampleKind(name, bound, consumption, habits, public, count=draw(st.integers(1, 2))))
+        count = draw(st.integers(1, 2))
+        sample_kinds.append(SampleKind(name, bound, consumption, habits, public, count, export))
     return tuple(sample_kinds)
 
 
@@ -254,19 +265,28 @@ def sample_zones(draw: st.DrawFn, focus: str = "") -> SampleZone:
         target=target,
         meters=draw(meters(first_file, focus in {"households", "hours"})),
         names_kinds=draw(st.booleans()) and not (focus == "households" and renamed),
-        neighbour_wh=draw(st.integers(0, 1)),
+        neighbour_wh=draw(st.integers(-1, 1)),
     )
 
 
 @st.composite
 def meters(draw: st.DrawFn, file: SampleFile, targeted: bool) -> tuple[SampleMeter, ...]:
-    """Draw one or two meters for each household. Their bounds add up to the plan's bound, or are too large."""
+    """Draw one or two meters for each household. Their ranges add up to the plan's range, or are too large.
+
+    How much of the range lies below zero is that of the kind or, if it may feed in, any part of the range.
+    """
     sample_meters = []
     for number, kind in enumerate(file.kinds):
         for household in range(kind.count):
-            allowed = [kind.bound_wh] * (1 if targeted else 2)
-            bound = draw(st.sampled_from([*allowed, max(each.bound_wh for each in file.kinds)]))
-            first = draw(st.integers(1, bound))
-            bounds = [first, bound - first] if bound > first else [first]
-            sample_meters += [SampleMeter(number, bound_wh, household) for bound_wh in bounds]
+            allowed = [kind.range_wh] * (1 if targeted else 2)
+            range_wh = draw(st.sampled_from([*allowed, max(each.range_wh for each in file.kinds)]))
+            exports = [kind.export_bound_wh, draw(st.integers(0, range_wh - 1))] if kind.export_bound_wh else [0]
+            export = draw(st.sampled_from(exports))
+            bound = range_wh - export
+            first, fed_in = draw(st.integers(1, bound)), draw(st.integers(0, export))
+            if bound == first:
+                fed_in = export
+            sample_meters.append(SampleMeter(number, first, household, fed_in))
+            if bound > first:
+                sample_meters.append(SampleMeter(number, bound - first, household, export - fed_in))
     return tuple(sample_meters)

@@ -51,7 +51,7 @@ from tests.whole_path.random_zones import SampleFile, SampleZone
 KEY = Ed25519Signer(bytes(32))
 QUORUM = 0.9
 HUBER_CORE = 8  # of custom noise, as a multiple of its scale
-LOW, HIGH = -3, 1000  # what a meter shows that feeds in, or that was manipulated [Wh]
+LOW, HIGH = -1000, 1000  # what a meter shows that was manipulated [Wh]
 
 
 class NoiseRequest(NamedTuple):
@@ -97,7 +97,7 @@ class SimulatedHistory:
     """All intervals of a sample zone."""
 
     plans: tuple[Plan, ...]
-    shown_wh: tuple[int, ...]  # [variant] LOW, 0, 1, .., HIGH
+    shown_wh: tuple[int, ...]  # [variant] LOW, -export bound, .., bound, HIGH
     intervals: tuple[SimulatedInterval, ...]
 
 
@@ -133,8 +133,9 @@ def simulate(sample: SampleZone) -> SimulatedHistory | None:
     if not planned:
         return None
     plans, _, terms = map(list, zip(*planned, strict=True))
-    bound_wh = sum(m.bound_wh for m in sample.meters if (m.kind, m.household) == (sample.target, 0))
-    shown_wh = (LOW, *range(1 + bound_wh), HIGH)
+    target = [m for m in sample.meters if (m.kind, m.household) == (sample.target, 0)]
+    lowest_wh, highest_wh = -sum(m.export_bound_wh for m in target), sum(m.bound_wh for m in target)
+    shown_wh = (LOW, *range(lowest_wh, highest_wh + 1), HIGH)
     with _demands(sample, shown_wh) as demands:
         noise = ZeroNoise()
         by_digest = {at.plan_digest: at for at in terms}
@@ -246,14 +247,16 @@ class _demands:  # noqa: N801  used as a function
 
 
 def _meter_rows(sample: SampleZone, shown_wh: tuple[int, ...]) -> Iterator[str]:
-    yield "meter,zone,bound_wh,household,kind,protected"
+    yield "meter,zone,bound_wh,household,kind,protected,export_bound_wh"
     number = 0
     for zone in range(len(shown_wh)):
         for meter in sample.meters:
             kind = sample.files[0].kinds[meter.kind]
             name = kind.name if sample.names_kinds else ""
             protected = "false" if kind.public == "always" and not name else "true"
-            yield f"{number},w{zone:04d},{meter.bound_wh},{zone}-{meter.kind}-{meter.household},{name},{protected}"
+            household = f"{zone}-{meter.kind}-{meter.household}"
+            place = f"{number},w{zone:04d},{meter.bound_wh},{household},{name},{protected}"
+            yield f"{place},{meter.export_bound_wh}"
             number += 1
 
 
@@ -264,7 +267,8 @@ def _reading_rows(sample: SampleZone, shown_wh: tuple[int, ...], starts: list[in
         for meter in sample.meters:
             energy = sample.neighbour_wh
             if (meter.kind, meter.household) == (sample.target, 0):
-                energy = value if value in {LOW, HIGH} else min(left, meter.bound_wh)
+                within = min(max(left, -meter.export_bound_wh), meter.bound_wh)
+                energy = value if value in {LOW, HIGH} else within
                 left -= energy
             yield from (f"{number},{start},{energy}\n" for start in starts)
             number += 1

@@ -244,7 +244,8 @@ def _landed_meters(world: World) -> list[LandedMeter]:
 
 def meter_rows(world: World, table: int) -> Iterator[str]:
     """Yield the lines of a meter table of the operator."""
-    yield "meter,zone,bound_wh,imputed_wh,household,kind,protected"
+    has_exports = any(meter.export_bound_wh for zone in world.zones for meter in zone.meters)
+    yield "meter,zone,bound_wh,imputed_wh,household,kind,protected" + ",export_bound_wh" * has_exports
     for number, variant, zone, meter in _landed_meters(world):
         bound = meter.bounds_wh[table]
         if bound is not None:
@@ -253,7 +254,8 @@ def meter_rows(world: World, table: int) -> Iterator[str]:
             protected = "false" if kind.public == "always" and not name else "true"
             landed = _landed_zone(zone.name, variant)
             household = f"{landed} {meter.kind} {meter.household}"
-            yield f"{number},{landed},{bound},{min(meter.imputed_wh, bound)},{household},{name},{protected}"
+            row = f"{number},{landed},{bound},{min(meter.imputed_wh, bound)},{household},{name},{protected}"
+            yield f"{row},{meter.export_bound_wh}" if has_exports else row
 
 
 def _ingest_rows(world: World, ingestor: ReadingIngestor, number: int, *, late: bool) -> None:

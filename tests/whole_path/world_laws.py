@@ -164,11 +164,12 @@ def not_hidden_reason(world: World, described: WorldZone, run: WorldRun, zone: Z
         return "no demand was submitted"
     kinds = json.loads(run.plans[zone.zone][zone.plan])["households"]
     for kind, household in {(meter.kind, meter.household) for meter in present}:
-        bound_wh = described.household_bound_wh(kind, household, table)
+        range_wh = described.household_range_wh(kind, household, table)
         alike = [kinds[kind]] if described.names_kinds else [k for k in kinds if k["public"] == kinds[kind]["public"]]
-        hidden_wh = max(each["bound_wh"] for each in alike)  # kinds that differ in their bound alone hide each other
-        if bound_wh > hidden_wh:
-            return f"a household may show {bound_wh} Wh, and its kind is hidden up to {hidden_wh}"
+        # kinds that differ in their range alone hide each other
+        hidden_wh = max(each["bound_wh"] + each.get("export_bound_wh", 0) for each in alike)
+        if range_wh > hidden_wh:
+            return f"readings of a household may span {range_wh} Wh, and its kind is hidden up to {hidden_wh}"
     return None
 
 
@@ -179,7 +180,8 @@ def true_demand_wh(world: World, zone: int, number: int, variant: int) -> int:
         bound = meter.bounds_wh[table]
         if bound is not None:
             reading = reading_wh(world, meter, number, variant)
-            demand += min(meter.imputed_wh, bound) if reading is None else min(max(reading, 0), bound)
+            counted = meter.imputed_wh if reading is None else max(reading, -meter.export_bound_wh)
+            demand += min(counted, bound)
     return demand
 
 
@@ -209,8 +211,10 @@ def _count_contents(world: World, run: WorldRun, seen: Counter[str]) -> None:
             table = world.table_in_force(release.number)
             present = [meter for meter in described.meters if meter.bounds_wh[table] is not None]
             silent = [meter for meter in present if reading_wh(world, meter, release.number, 0) is None]
+            fed_in = [meter for meter in present if meter.export_bound_wh and meter not in silent]
             is_measured = release.zones[zone].row["kind"] == RowKind.MEASURED
             seen["silent meters in measured rows"] += len(silent) if is_measured else 0
+            seen["meters that may feed in in measured rows"] += len(fed_in) if is_measured else 0
             seen["missed quorums"] += len(present) - len(silent) < world.quorum * len(present)
             arrivals = Counter(meter.arrivals[release.number] for meter in present if not meter.is_register)
             seen["late readings"] += arrivals["late"]

@@ -34,6 +34,13 @@ HONEST = {
         "noise": 'noise = "huber"',
     },
     "a large zone": {"promise": '["interval: 0.5", "any moment: 3"]', "neighbours": 3000},
+    "an interval of a zone that feeds in": {"export": 80},
+    "a day and a moment of a zone that feeds in": {
+        "promise": '["any 24 h: epsilon 2, delta 1e-5", "any moment: 1"]',
+        "export": 80,
+        "neighbours": 40,
+    },
+    "a large zone that feeds in": {"promise": '["any moment: 3"]', "neighbours": 3000, "export": 30},
 }
 
 
@@ -64,6 +71,32 @@ def test_half_the_noise_that_a_plan_claims_is_caught(promise, caught_by):
     made = plan(promise)
     found = attacks(weaker(made, 2), days=60, samples=400_000)
     assert not found[caught_by].ok
+
+
+@pytest.mark.parametrize(
+    ("promise", "caught_by"),
+    [
+        ('["interval: 0.5"]', {"interval", "values", "prices"}),
+        ('["any moment: 1"]', {"extreme"}),
+        ('["any 24 h: epsilon 2, delta 1e-5"]', {"window 24 h"}),
+    ],
+)
+def test_noise_for_what_a_household_uses_is_caught_where_it_also_feeds_in(promise, caught_by):
+    """The hut's readings lie in [-80, 100]: noise for [0, 100] tells 100 from -80 better than the plan claims."""
+    claimed, for_use = plan(promise, export=80), plan(promise)
+    found = attacks(replace(claimed, noise=for_use.noise), days=60, samples=400_000)
+    assert caught_by <= {name for name, attack in found.items() if not attack.ok}
+
+
+@pytest.mark.parametrize("neighbours", [2, 40])
+def test_an_attacker_learns_as_much_where_all_readings_are_lower_by_a_constant(neighbours):
+    """Each attack measures the same to the last digit, so none of them takes the lowest reading for 0."""
+    promise = '["any 24 h: epsilon 2, delta 1e-5", "any moment: 1"]'
+    lower = plan(promise, neighbours, away=-20, home=20, hut_away=-20, hut_bound=60, export=40, bound=20, home_from=-40)
+    found, shifted = (attacks(made, samples=4000) for made in (plan(promise, neighbours), lower))
+    assert shifted.keys() == found.keys()
+    for name in found.keys() - {"prices"}:  # those of another demand
+        assert (shifted[name].auc, shifted[name].measured) == (found[name].auc, found[name].measured), name
 
 
 @pytest.mark.parametrize(
