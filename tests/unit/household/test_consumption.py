@@ -45,6 +45,20 @@ def test_consumption_never_exceeds_its_public_bound_and_has_a_law(law, occupied,
         assert law.mean_wh(interval, past_ticks)[int(home), house] == pytest.approx(pmf @ np.arange(len(pmf)))
 
 
+def test_a_table_that_begins_below_zero_is_the_same_law_lower_by_a_constant():
+    law = table()
+    columns = {"kind": law.kind, "row_selector": EVENING}
+    lower = TableConsumption.from_probabilities(law.probability, **columns, export_bound_wh=3)
+    assert lower.bound_wh.tolist() == (law.bound_wh - 3).tolist()
+    home, past_ticks = np.array([True, False]), np.array([150])
+    for interval in range(4):
+        drawn, shifted = (each.sample(home, interval, past_ticks, np.random.default_rng(7)) for each in (law, lower))
+        assert shifted.tolist() == (drawn - 3).tolist()
+        assert lower.mean_wh(interval, past_ticks) == pytest.approx(law.mean_wh(interval, past_ticks) - 3)
+    with pytest.raises(ModelError, match="must be at least 1 Wh, the last column of the table"):
+        TableConsumption.from_probabilities(law.probability, **columns, export_bound_wh=3, bound_wh=[0, 0])
+
+
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
 def test_samples_have_the_mean_of_the_law(law):
     rng = np.random.default_rng(1)

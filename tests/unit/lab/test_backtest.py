@@ -222,6 +222,15 @@ def test_a_household_counts_up_to_the_bound_of_its_kind(tmp_path):
     assert plan.zone_demand(read_past_readings(path, 3600, "z")).tolist() == [60 + 150] * 24
 
 
+def test_a_household_counts_down_to_the_export_bound_of_its_kind():
+    readings = replace(past(np.array([[-500, 40], [-20, -30]], np.int32)), kinds=("flat", "shop"))
+    bounds = {"bounds": {"flat": 60, "shop": 150}, "export_bounds": {"flat": 100, "shop": 0}}
+    plan = ZonePlan(echo_terms(), households=2, bound_wh=150, time_zone="UTC", **bounds)
+    assert plan.zone_demand(readings).tolist() == [-100 + 40, -20]
+    without = replace(plan, export_bounds={})
+    assert without.zone_demand(readings).tolist() == [40, 0]
+
+
 @pytest.mark.parametrize(("planned", "ratio"), [(8, 1.0), (10, 1.0), (12, 1.5), (15, 1.875)])
 def test_a_rounded_number_of_households_does_not_scale_the_demand(planned, ratio):
     plan = ZonePlan(echo_terms(), households=planned, bound_wh=1500, time_zone="UTC")

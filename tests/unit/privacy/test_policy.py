@@ -40,6 +40,15 @@ def test_an_empty_kappa_still_gets_the_noise_of_the_smallest_household():
     assert sensitivity_schedule(policy, BOUND_WH, 2).tolist() == [3000, 3000]
 
 
+def test_the_sensitivity_of_a_household_that_feeds_in_is_the_width_of_its_range():
+    open_hours = PublicSchedule(premise=np.array([1]), is_public=np.array([[True], [False]]))
+    policy = Policy(rule=ProtectionRule.EXCEPT_PUBLIC, public_schedule=open_hours)
+    assert sensitivity_schedule(policy, BOUND_WH, 2, export_bound_wh=[2500, 0, 0]).tolist() == [5500, 50_000]
+    assert sensitivity_schedule(policy, BOUND_WH, 2, export_bound_wh=100).tolist() == [4100, 50_100]
+    nobody = Policy(rule=ProtectionRule.EXCEPT_PUBLIC, public_schedule=PublicSchedule.always_public([0, 1, 2]))
+    assert sensitivity_schedule(nobody, BOUND_WH, 1, export_bound_wh=[2500, 0, 0]).tolist() == [4000]
+
+
 def test_only_the_papers_rule_by_name_publishes_an_exact_demand():
     paper = Policy(rule=ProtectionRule.PAPER)
     assert sensitivity_schedule(paper, BOUND_WH, 2, certain(3)).tolist() == [0, 0]
@@ -128,6 +137,10 @@ def test_models_that_share_a_numbering_of_kinds_may_have_different_numbers_of_th
             "bound_wh is float64: must be whole numbers that fit in 64 bits, not rounded ones",
         ),
         (lambda: sensitivity_schedule(Policy(), np.array([5, 0]), 1), "bound_wh[1] is 0: must be at least 1 Wh"),
+        (
+            lambda: sensitivity_schedule(Policy(), np.array([5, 5]), 1, export_bound_wh=[0, -1]),
+            "export_bound_wh[1] is -1: must be at least 0 Wh",
+        ),
         (
             lambda: sensitivity_schedule(Policy(), np.zeros(0, np.int64), 1),
             "bound_wh is empty: must have one entry per household, at least one",

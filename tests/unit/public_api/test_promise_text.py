@@ -152,6 +152,25 @@ def test_the_plan_page_has_what_a_regulator_asks_for():
     assert f"{BASE}/plans/{'0' * 64}.json" in page.links
 
 
+@pytest.mark.parametrize(
+    ("language", "counted", "column"),
+    [
+        (ENGLISH, "between −0.700 and 1.00 kWh", "Counted, per interval"),
+        (GERMAN, "zwischen −0.700 und 1.00 kWh", "Pro Intervall gezählt"),
+    ],
+)
+def test_the_plan_page_shows_the_range_of_a_household_that_feeds_in(language, counted, column):
+    flat = PlannedHouseholds("flat", 40, 1000, Fraction(0))
+    kinds = (flat, PlannedHouseholds("flat with PV", 10, 1000, Fraction(0), export_bound_wh=700))
+    terms = terms_with_promises("any 24 h: epsilon 1", spent=(0.9,), households=kinds)
+    page = Parsed(plan_page(with_terms(view_of(), terms), NOW_S, BASE, KEY, language))
+    assert [row[2] for row in page.rows if row[:1] in (["flat"], ["flat with PV"])] == ["1.00 kWh", counted]
+    assert column in page.text
+    without = plan_page(with_terms(view_of(), replace(terms, households=kinds[:1])), NOW_S, BASE, KEY, language)
+    assert f"{column}<" not in without
+    assert f"{column}<" in plan_page(with_terms(view_of(), terms), NOW_S, BASE, KEY, language)
+
+
 def test_a_plan_file_has_what_the_page_shows():
     text = EXAMPLE_ZONE_FILE.replace("any 24 h: epsilon 1, delta 1e-6", "interval: 0.5").replace(
         ', "any moment: 1"', ""
