@@ -23,8 +23,9 @@ def aggregate(batches: Iterable[Readings], meters: Meters) -> Demand:
     """Sum the readings of each zone for one interval.
 
     A meter that reports twice counts once, with its largest value. A reading above `bound_wh` counts as the bound, one
-    below `-export_bound_wh` as that. A meter that did not report counts as `imputed_wh`. A meter that is not in the
-    table does not count. The order of the readings and their division into batches do not change the sum.
+    below `-export_bound_wh` as that. A meter that did not report counts as `imputed_wh`; where the
+    table has none, its bounds are added to the silent ones. A meter that is not in the table does not count. The order
+    of the readings and their division into batches do not change the sum.
 
     Args:
         batches: The readings of the interval [Wh], in any number of batches.
@@ -94,6 +95,8 @@ class Tally:
     energy_wh: IntArray  # [zone of the shards]
     reported: IntArray  # [zone of the shards] meters that reported
     imputed: IntArray  # [zone of the shards] meters that did not report
+    silent_bound_wh: IntArray  # [zone of the shards] sum of the bounds of silent meters without an imputed value
+    silent_export_bound_wh: IntArray  # [zone of the shards] sum of their export bounds
     readings: int  # number of readings
     wrong_interval: int = 0  # readings that name another interval
     unknown_meter: int = 0  # readings of meters that are not in the table
@@ -134,19 +137,28 @@ def _make_tally(
     energy_wh = np.minimum(observed_wh, shard.meters.bound_wh)
     if shard.largest_export_wh:
         np.maximum(energy_wh, -shard.meters.export_bound_wh, out=energy_wh)
-    np.copyto(energy_wh, shard.meters.imputed_wh, where=silent)
+    silent_bound_wh, silent_export_bound_wh = np.zeros((2, len(shard.zones)), np.int64)
+    zone_of_silent = shard.zone[silent]
+    if shard.meters.imputed_wh is not None:
+        np.copyto(energy_wh, shard.meters.imputed_wh, where=silent)
+    elif len(zone_of_silent):
+        energy_wh[silent] = 0
+        np.add.at(silent_bound_wh, zone_of_silent, shard.meters.bound_wh[silent])
+        np.add.at(silent_export_bound_wh, zone_of_silent, shard.meters.export_bound_wh[silent])
     total = np.zeros(len(shard.zones), np.int64)
     if shard.sorted_by_zone and len(shard.zones):
         total = np.add.reduceat(energy_wh, np.cumsum(shard.meter_counts) - shard.meter_counts)
     else:
         np.add.at(total, shard.zone, energy_wh)
-    imputed = np.bincount(shard.zone[silent], minlength=len(shard.zones))
+    imputed = np.bincount(zone_of_silent, minlength=len(shard.zones))
     return Tally(
         shards=frozenset({shard.shard}),
         zones=shard.zones,
         energy_wh=total,
         reported=shard.meter_counts - imputed,
         imputed=imputed,
+        silent_bound_wh=silent_bound_wh,
+        silent_export_bound_wh=silent_export_bound_wh,
         readings=readings,
         wrong_interval=wrong_interval,
         unknown_meter=unknown_meter,
@@ -173,6 +185,8 @@ def merge_tallies(tallies: Iterable[Tally]) -> Tally:
         energy_wh=total("energy_wh"),
         reported=total("reported"),
         imputed=total("imputed"),
+        silent_bound_wh=total("silent_bound_wh"),
+        silent_export_bound_wh=total("silent_export_bound_wh"),
         readings=sum(part.readings for part in parts),
         wrong_interval=sum(part.wrong_interval for part in parts),
         unknown_meter=sum(part.unknown_meter for part in parts),
@@ -198,6 +212,8 @@ def demand_from_tally(
         energy_wh=per_zone(tally.energy_wh),
         reported=per_zone(tally.reported),
         imputed=per_zone(tally.imputed),
+        silent_bound_wh=per_zone(tally.silent_bound_wh),
+        silent_export_bound_wh=per_zone(tally.silent_export_bound_wh),
         bounds=bounds,
         readings=tally.readings,
         wrong_interval=tally.wrong_interval,

@@ -12,8 +12,8 @@ import numpy as np
 from murmurate.errors import PrivacyError, ReadingError
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, NoiseSampler
-from murmurate.types import Release
-from murmurate.units import as_int64_array
+from murmurate.types import Demand, Release
+from murmurate.units import MICRO, IntArray, as_int64_array, raise_where
 
 
 def protect(
@@ -69,6 +69,41 @@ def protect(
         scale_wh=scales,
         test_only=noise.test_only,
     )
+
+
+def fill_silent_meters(demand: Demand, share_micro: Any) -> IntArray:
+    """Return the demand of each zone with its silent meters, each at a public share of its bound [Wh, zone].
+
+    phi >= 0: Z + floor(phi B) with B the bounds of the silent meters. phi < 0: Z - floor(|phi| A) with A their export
+    bounds. A meter of bounds (a, b) adds what lies between -a and b whether it reports or not, and floor keeps the
+    order. So two worlds that differ in one household, in what its meters measured or in whether they reported, differ
+    by its range at most: noise that hides its readings hides whether it reported.
+
+    Args:
+        demand: The demand of an interval.
+        share_micro: phi, one number or one for each zone [millionths]. It must not depend on a reading.
+
+    Returns:
+        The sums that noise is added to [Wh, zone].
+
+    Raises:
+        PrivacyError: A share is below -1 or above 1.
+
+    Example:
+        >>> import murmurate as mm
+        >>> demand = mm.aggregate([], mm.Meters.for_single_zone("harbour", bound_wh=[3000, 1000], export_bound_wh=10))
+        >>> [mm.fill_silent_meters(demand, share).tolist() for share in (0, 250_000, -1_000_000)]
+        [[0], [1000], [-20]]
+    """
+    share = as_int64_array(share_micro, "share_micro", PrivacyError)
+    raise_where(np.abs(share) > MICRO, "share_micro", share, "must lie between -1000000 and 1000000", PrivacyError)
+
+    def take(total_wh: IntArray, part: IntArray) -> IntArray:
+        whole, rest = np.divmod(total_wh, MICRO)  # the product of both would not fit in 64 bits
+        return np.asarray(part * whole + part * rest // MICRO)
+
+    drawn_wh = take(demand.silent_bound_wh, np.maximum(share, 0))
+    return np.asarray(demand.energy_wh + drawn_wh - take(demand.silent_export_bound_wh, np.maximum(-share, 0)))
 
 
 def _broadcast_to_demand(values: Any, shape: tuple[int, ...], name: str) -> Any:

@@ -58,7 +58,8 @@ class Meters:
         bound_wh: The most that a meter may add to the demand of one interval, public, 1 or more [Wh, meter]. The scale
             of the noise depends on it.
         imputed_wh: What counts for a meter that did not report, from `-export_bound_wh` to `bound_wh` [Wh, meter]. It
-            is a public constant, not an estimate from past readings.
+            is a public constant, not an estimate from past readings. None means that such a meter counts as a public
+            share of its bound, which the release knows (`Demand.silent_bound_wh`).
         export_bound_wh: The most that a meter may feed in within one interval, public, 0 or more [Wh, meter]; one
             number stands for all meters. The scale of the noise depends on `bound_wh + export_bound_wh`.
         number: Numbers by which readings name the meters, ascending [meter]; None means 0, 1, 2, ...
@@ -76,18 +77,19 @@ class Meters:
     zones: tuple[str, ...]
     zone: IntArray  # [meter] position in `zones`
     bound_wh: IntArray  # [meter]
-    imputed_wh: IntArray  # [meter]
+    imputed_wh: IntArray | None = None  # [meter]
     export_bound_wh: IntArray = field(default_factory=_zero)  # [meter]
     number: IntArray | None = None  # [meter] ascending
 
     @classmethod
-    def for_single_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = 0, export_bound_wh: Any = 0) -> Meters:
+    def for_single_zone(cls, zone: str, bound_wh: Any, imputed_wh: Any = None, export_bound_wh: Any = 0) -> Meters:
         """Return the meter table of one zone, with meters 0, 1, 2, ...
 
         Args:
             zone: Name of the zone.
             bound_wh: The most that a meter may add to the demand of one interval [Wh, meter].
-            imputed_wh: What counts for a meter that did not report: one number for all meters, or one for each [Wh].
+            imputed_wh: What counts for a meter that did not report: one number for all meters, or one for each [Wh];
+                None: a public share of its bound.
             export_bound_wh: The most that a meter may feed in: one number for all meters, or one for each [Wh].
 
         Returns:
@@ -105,22 +107,22 @@ class Meters:
             murmurate.errors.MeterError: bound_wh[1] is 0: must be at least 1 Wh
         """
         bound = as_int64_array(bound_wh, "bound_wh", MeterError)
-        imputed = as_int64_array(imputed_wh, "imputed_wh", MeterError)
-        imputed_by_meter = np.full(bound.shape, int(imputed)) if imputed.ndim == 0 else imputed
         return cls(
             zones=(zone,),
             zone=np.zeros(bound.shape, np.int64),
             bound_wh=bound,
-            imputed_wh=imputed_by_meter,
+            imputed_wh=imputed_wh,
             export_bound_wh=export_bound_wh,
         )
 
     def __post_init__(self) -> None:
-        for name in ("zone", "bound_wh", "imputed_wh", "export_bound_wh"):
-            object.__setattr__(self, name, as_int64_array(getattr(self, name), name, MeterError))
-        if self.export_bound_wh.ndim == 0:
-            object.__setattr__(self, "export_bound_wh", np.full(self.bound_wh.shape, int(self.export_bound_wh)))
-        shapes = {self.zone.shape, self.bound_wh.shape, self.imputed_wh.shape, self.export_bound_wh.shape}
+        names = ["zone", "bound_wh", "export_bound_wh", *(["imputed_wh"] if self.imputed_wh is not None else [])]
+        for name in names:
+            column = as_int64_array(getattr(self, name), name, MeterError)
+            if column.ndim == 0 and name not in {"zone", "bound_wh"}:
+                column = np.full(self.bound_wh.shape, int(column))
+            object.__setattr__(self, name, column)
+        shapes = {getattr(self, name).shape for name in names}
         if len(shapes) != 1 or self.bound_wh.ndim != 1:
             raise MeterError("meters", sorted(shapes), "zone, bound_wh and imputed_wh must have one entry per meter")
         if len(set(self.zones)) != len(self.zones):
@@ -128,9 +130,10 @@ class Meters:
         raise_where(self.bound_wh < 1, "bound_wh", self.bound_wh, "must be at least 1 Wh", MeterError)
         export = self.export_bound_wh
         raise_where(export < 0, "export_bound_wh", export, "must be 0 Wh or more", MeterError)
-        outside = (self.imputed_wh < -export) | (self.imputed_wh > self.bound_wh)
-        least = "-export_bound_wh" if export.any() else "0"
-        raise_where(outside, "imputed_wh", self.imputed_wh, f"must lie between {least} and bound_wh", MeterError)
+        if self.imputed_wh is not None:
+            outside = (self.imputed_wh < -export) | (self.imputed_wh > self.bound_wh)
+            least = "-export_bound_wh" if export.any() else "0"
+            raise_where(outside, "imputed_wh", self.imputed_wh, f"must lie between {least} and bound_wh", MeterError)
         unknown = (self.zone < 0) | (self.zone >= len(self.zones))
         raise_where(unknown, "zone", self.zone, f"must be below {len(self.zones)}, the number of zones", MeterError)
         largest_wh = int(self.bound_wh.max(initial=0)) + int(export.max(initial=0))
@@ -232,9 +235,13 @@ class Demand:
 
     Attributes:
         zones: Names of the zones.
-        energy_wh: Demand, below zero where the zone feeds in [Wh, zone].
+        energy_wh: Demand, below zero where the zone feeds in [Wh, zone]. Silent meters without an imputed value are not
+            in it: see `silent_bound_wh`.
         reported: Meters that reported [zone].
-        imputed: Meters that did not report, and count with their imputed value [zone].
+        imputed: Meters that did not report [zone].
+        silent_bound_wh: Sum of `bound_wh` of the meters that did not report and have no imputed value [Wh, zone]. A
+            release adds a public share of it (`fill_silent_meters`).
+        silent_export_bound_wh: Sum of their `export_bound_wh` [Wh, zone].
         bounds: For each zone the largest range of a household by kind, the sum of `bound_wh + export_bound_wh` over its
             meters [Wh]; None where it is unknown.
         readings: Number of readings it was summed from, with those that were left out.
@@ -253,10 +260,16 @@ class Demand:
     energy_wh: IntArray  # [zone]
     reported: IntArray  # [zone] meters that reported
     imputed: IntArray  # [zone] meters that did not
+    silent_bound_wh: IntArray = field(default_factory=_zero)  # [zone]
+    silent_export_bound_wh: IntArray = field(default_factory=_zero)  # [zone]
     bounds: tuple[Mapping[str, int] | None, ...] | None = None  # [zone] largest range of a household by kind
     readings: int = 0
     wrong_interval: int = 0  # of the readings: left out
     unknown_meter: int = 0  # of the readings: left out
+
+    def __post_init__(self) -> None:
+        for name in ("silent_bound_wh", "silent_export_bound_wh"):
+            object.__setattr__(self, name, np.broadcast_to(getattr(self, name), self.energy_wh.shape))
 
     def for_zone(self, zone: str) -> int:
         """Return the demand of one zone.

@@ -24,6 +24,7 @@ BoolArray = NDArray[np.bool_]
 WH_PER_KWH = 1000
 QUARTER_HOURS_PER_DAY = 96
 SECONDS_PER_DAY = 86_400
+MICRO = 10**6  # millionths of a whole
 MICROSECONDS_PER_SECOND = 10**6
 _HUGE_EXPONENT = re.compile(r"[eE][+-]?[0-9]{4}")  # such a number would need too much memory
 

@@ -23,11 +23,12 @@ def sample_tables(draw):
     column = lambda values: np.array(draw(st.lists(values, min_size=len(number), max_size=len(number))))  # noqa: E731
     bound_wh = column(st.integers(1, 3000))
     export_bound_wh = column(draw(st.sampled_from([st.just(0), st.one_of(st.just(0), st.integers(1, 3000))])))
+    imputed_wh = np.clip(column(st.integers(-500, 500)), -export_bound_wh, bound_wh)
     meters = Meters(
         zones=ZONES,
         zone=column(st.integers(0, 2)),
         bound_wh=bound_wh,
-        imputed_wh=np.clip(column(st.integers(-500, 500)), -export_bound_wh, bound_wh),
+        imputed_wh=imputed_wh if draw(st.booleans()) else None,
         export_bound_wh=export_bound_wh,
         number=np.array(number),
     )
@@ -44,11 +45,12 @@ def readings(rows):
 
 def part(meters, rows):
     names = ("zone", "bound_wh", "imputed_wh", "export_bound_wh", "number")
-    return Meters(zones=ZONES, **{name: getattr(meters, name)[rows] for name in names})
+    columns = {name: getattr(meters, name) for name in names}
+    return Meters(zones=ZONES, **{name: None if wh is None else wh[rows] for name, wh in columns.items()})
 
 
 def by_hand(meters, rows):
-    """[(energy, reported, imputed)] of each zone, in plain Python."""
+    """Energy, meters that reported, silent meters, and bounds of those that count a share, of each zone."""
     largest = {}
     for meter, energy_wh, start_us in rows:
         if start_us == START_US:
@@ -59,13 +61,19 @@ def by_hand(meters, rows):
         reporting = [m for m in here if int(meters.number[m]) in largest]
         values = [(largest[int(meters.number[m])], -int(meters.export_bound_wh[m]), m) for m in reporting]
         clipped = [min(max(value, least), int(meters.bound_wh[m])) for value, least, m in values]
-        imputed = [int(meters.imputed_wh[m]) for m in here if m not in reporting]
-        lines.append((sum(clipped) + sum(imputed), len(reporting), len(imputed)))
+        silent = [m for m in here if m not in reporting]
+        if meters.imputed_wh is None:
+            bounds = (sum(int(column[m]) for m in silent) for column in (meters.bound_wh, meters.export_bound_wh))
+            lines.append((sum(clipped), len(reporting), len(silent), *bounds))
+        else:
+            imputed_wh = sum(int(meters.imputed_wh[m]) for m in silent)
+            lines.append((sum(clipped) + imputed_wh, len(reporting), len(silent), 0, 0))
     return lines
 
 
 def lines(result):
     columns = (result.energy_wh, result.reported, result.imputed)
+    columns += (result.silent_bound_wh, result.silent_export_bound_wh)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 

@@ -24,7 +24,7 @@ from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.noise import NoiseDistribution, check_scales
 from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound
 from murmurate.types import UNPROTECTED_KIND
-from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
+from murmurate.units import MICRO, SECONDS_PER_DAY, FloatArray, IntArray
 
 _DIGEST_MEMBER = re.compile(r'"digest":"([0-9a-f]{64})",')
 
@@ -163,6 +163,7 @@ class ReleaseTerms:
     learned: tuple[LearnedHabits, ...] = ()  # occupancy models that came from a sample
     household_count: int = 0  # of all kinds
     prediction: ZonePrediction | None = None  # how prices are predicted; None: made from the last release alone
+    forecast_wh: tuple[int, ...] = ()  # [interval of the day]
 
     def __post_init__(self) -> None:
         columns = (self.scale_wh, self.core_wh, self.epsilon_micro, self.rho_micro, self.forecast_ticks)
@@ -189,6 +190,17 @@ class ReleaseTerms:
     def slot_of_day(self, interval: int) -> int:
         """Return the interval of the day of a UTC interval index."""
         return interval % len(self.scale_wh)
+
+    def silent_share_micro(self, expected_wh: int) -> int:
+        """Return what a silent meter counts for where this demand is expected [millionths of its bound].
+
+        phi = expected demand/sum of the bounds of all households of the plan, at most 1. Below zero it is a share of
+        the export bounds. It depends on public numbers alone.
+        """
+        name = "bound_wh" if expected_wh >= 0 else "export_bound_wh"
+        total_wh = sum(kind.count * int(getattr(kind, name)) for kind in self.households)
+        share = min(abs(expected_wh) * MICRO // total_wh, MICRO) if total_wh else 0
+        return share if expected_wh >= 0 else -share
 
     def not_hidden_reason(self, bounds: Mapping[str, int] | None) -> str | None:
         """Return why the noise does not hide households with these ranges, or None if it hides all of them."""
@@ -231,6 +243,7 @@ class ReleaseTerms:
                 forecast_ticks=curve.price_ticks(np.array(document["forecast_wh"], np.int64)),
                 hidden_households=HiddenHouseholds.from_document(document),
                 household_count=sum(int(kind["count"]) for kind in document["households"]),
+                forecast_wh=tuple(int(wh) for wh in document["forecast_wh"]),
                 prediction=ZonePrediction.from_document(document["prediction"]) if "prediction" in document else None,
             )
         except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):

@@ -32,6 +32,7 @@ from murmurate.prediction.structural_filter import (
     pool_states,
     predict_demand,
     step_states,
+    weigh,
 )
 from murmurate.pricing.rate import RateCurve
 from murmurate.time_zones import utc_offset_min
@@ -139,6 +140,12 @@ class PredictionModel:
         cold_k = float(self.public.demand.usual_cold_k[when.month[0]])
         return demand_loadings(int(when.slot[0]), self.slots_per_day, cold_k)
 
+    def sensor_loadings(self, when: CalendarSlots) -> FloatArray:
+        """Return how much of each state is in what the sensor shows [state]."""
+        seen = self.loadings(when).copy()
+        seen[OWN], seen[SENSOR] = self.own_loading[int(when.slot[0])], 1.0
+        return seen
+
 
 @lru_cache(maxsize=4096)
 def _locate(interval: int, slots_per_day: int, time_zone: str, holidays: tuple[int, ...]) -> CalendarSlots:
@@ -222,11 +229,27 @@ def measure_zones(
     `noisy_wh` is the release of the interval, where `usable`; `paid_factor` what the price that was paid in it did to
     the demand.
     """
+    expected, weight = _forecast_sums(zones, interval)
+    return ZoneMeasures(noisy_wh / paid_factor - expected, weight, usable)
+
+
+def expect_sums(zones: Sequence[ZonePrediction], states: IntArray, interval: int) -> FloatArray:
+    """Return the clipped sums expected of zones with one model in an interval [Wh], at the reference price.
+
+    `states` are those after the interval before [zone, state].
+    """
+    model = zones[0].model
+    expected, weight = _forecast_sums(zones, interval)
+    deviation = weigh(_to_floats(states) * model.keep[:, None], model.sensor_loadings(model.locate(interval)))
+    return np.asarray(expected + weight * deviation)
+
+
+def _forecast_sums(zones: Sequence[ZonePrediction], interval: int) -> tuple[FloatArray, FloatArray]:
+    """Return the forecast of the clipped sums, and what they would grow by if the demand were twice the forecast."""
     model = zones[0].model
     when = model.locate(interval)
     expected = float(model.sensor.forecast.demand_wh(when)[0]) * np.array([zone.scale for zone in zones])
-    weight = model.sensor.response[int(when.slot[0])] * expected
-    return ZoneMeasures(noisy_wh / paid_factor - expected, weight, usable)
+    return expected, model.sensor.response[int(when.slot[0])] * expected
 
 
 def advance_states(
@@ -235,10 +258,7 @@ def advance_states(
     """Return the states of zones with one model after an interval [zone, state], in units of the log."""
     model = zones[0].model
     when = model.locate(interval)
-    slot, hour = int(when.slot[0]), int(when.hour[0])
-    loading = model.loadings(when)
-    seen = loading.copy()
-    seen[OWN], seen[SENSOR] = model.own_loading[slot], 1.0
+    hour, loading, seen = int(when.hour[0]), model.loadings(when), model.sensor_loadings(when)
     gain = gain_at(np.stack([zone.zone_gain[hour] for zone in zones], axis=1), loading)
     shown = measures.residual_wh / measures.weight_wh
     after = step_states(_to_floats(states), model.keep, seen, gain, shown, measures.usable)

@@ -25,6 +25,7 @@ from murmurate.prediction.zone_prediction import (
     ZoneMeasures,
     ZonePrediction,
     advance_states,
+    expect_sums,
     measure_zones,
     meeting_price,
     predict_zones,
@@ -33,7 +34,7 @@ from murmurate.prediction.zone_prediction import (
 from murmurate.pricing.rate import RateCurve
 from murmurate.public_log.tile import MAX_NUMBERS, ROW_LAYOUT, RowKind, Rows, TileHeader
 from murmurate.public_log.zone_table import MAX_ZONES
-from murmurate.units import IntArray
+from murmurate.units import FloatArray, IntArray
 
 NO_PRICE = -(2**63)
 POOL = "pool"  # among the extensions of a header
@@ -139,15 +140,26 @@ class PredictedZones:
         """Return what the rows show, of which kind and `noisy_wh` are known [row]."""
         residual, weight = np.zeros(len(rows)), np.ones(len(rows))
         measured, noisy_wh = rows["kind"] == RowKind.MEASURED, rows["noisy_wh"]
-        paid = carried.due[:, 0] if lead > 0 else np.full(len(rows), NO_PRICE)
-        answered = response_factor(self._elasticity, self._reference_ticks, paid.astype(np.float64))
-        factor = np.where(paid == NO_PRICE, 1.0, answered)
+        factor = self._paid_factor(carried, lead)
         for at, zones in self._models:
             shown = measure_zones(zones, interval, noisy_wh[at], measured[at], factor[at])
             residual[at], weight[at] = shown.residual_wh, shown.weight_wh
         usable = np.zeros(len(rows), np.bool_)
         usable[self.numbers] = measured[self.numbers]
         return ZoneMeasures(residual, weight, usable)
+
+    def expect(self, carried: Carried, interval: int, lead: int) -> FloatArray:
+        """Return the sum that a measurement should show, from the rows before alone [Wh, row]; 0 if not predicted."""
+        expected_wh, factor = np.zeros(len(self._homes)), self._paid_factor(carried, lead)
+        for at, zones in self._models:
+            expected_wh[at] = expect_sums(zones, carried.states[at], interval) * factor[at]
+        return expected_wh
+
+    def _paid_factor(self, carried: Carried, lead: int) -> FloatArray:
+        """Return what the price that is paid in the interval does to the demand [row]."""
+        paid = carried.due[:, 0] if lead > 0 else np.full(len(self._homes), NO_PRICE)
+        answered = response_factor(self._elasticity, self._reference_ticks, paid.astype(np.float64))
+        return np.where(paid == NO_PRICE, 1.0, answered)
 
     def _shares(self, measures: ZoneMeasures) -> IntArray:
         """Return what each row adds to the pool [row, member of the pool]."""

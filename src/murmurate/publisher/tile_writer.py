@@ -33,13 +33,13 @@ from murmurate.public_log.tile_chain import ShardHead
 from murmurate.public_log.zone_table import ZoneRow
 from murmurate.publisher.desired_state import NextTile, ShardOpening
 from murmurate.publisher.steps import Drafts
-from murmurate.release import protect
+from murmurate.release import fill_silent_meters, protect
 from murmurate.types import Demand
 
 _NO_NOISE = (0, 0, 0, 0)  # scale, core and costs
 _LEFT_OPEN = (0, 0, 0)  # totals and hash of the leaf before: `release_interval` fills them in
 
-Measured = dict[str, tuple[ReleaseTerms, int]]  # by zone: the terms of its draw, and the interval of the day
+Measured = dict[str, tuple[ReleaseTerms, int, int]]  # by zone: terms of its draw, interval of the day, silent share
 Drawn = dict[str, tuple[int, int]]  # by zone: price [ticks] and noised demand [Wh]
 
 
@@ -84,10 +84,12 @@ class TileWriter:
             return [], {}
         header, usable = tile.head.tile.header, Measured()
         terms = [self._find_terms(row, header, tile.interval, withheld) for row in tile.table.rows]
-        for zone, its in zip(tile.table.zones, terms, strict=True):
+        has_silent = bool(demand.silent_bound_wh.any())
+        shares = _silent_shares(tile.head, tile.interval, terms) if has_silent else [0] * len(terms)
+        for zone, its, share_micro in zip(tile.table.zones, terms, shares, strict=True):
             row = None if tile.withheld else demand_rows.get(zone)
             if row is not None and its is not None and its.not_hidden_reason(demand.bounds_at(row)) is None:
-                usable[zone] = its, its.slot_of_day(tile.interval)
+                usable[zone] = its, its.slot_of_day(tile.interval), share_micro
         if usable and self.noise.test_only:
             raise PrivacyError("noise", "test-only", "must be real: test-only noise is never published")
         return terms, usable
@@ -113,9 +115,13 @@ class TileWriter:
 
     def _draw_releases(self, to_measure: Measured, demand: Demand, demand_rows: Mapping[str, int]) -> Drawn:
         """Draw once for each zone, equal curves together."""
+        share_micro = np.zeros(len(demand.zones), np.int64)
+        for zone, (*_, share) in to_measure.items():
+            share_micro[demand_rows[zone]] = share
+        sums_wh = fill_silent_meters(demand, share_micro)
         groups: dict[tuple[RateCurve, NoiseDistribution], list[str]] = {}
         by_object: dict[tuple[int, NoiseDistribution], list[str]] = {}  # most plans share a curve: hashed once
-        for zone, (terms, _) in to_measure.items():
+        for zone, (terms, *_) in to_measure.items():
             curve, distribution = terms.curve, terms.distribution
             group = by_object.get((id(curve), distribution))
             if group is None:
@@ -124,10 +130,10 @@ class TileWriter:
         releases: Drawn = {}
         for (curve, distribution), zones in groups.items():
             plans = [to_measure[zone] for zone in zones]
-            core_wh = np.array([terms.core_wh[slot] for terms, slot in plans])
+            core_wh = np.array([terms.core_wh[slot] for terms, slot, _ in plans])
             drawn = protect(
-                demand.energy_wh[[demand_rows[zone] for zone in zones]],
-                scale_wh=np.array([terms.scale_wh[slot] for terms, slot in plans]),
+                sums_wh[[demand_rows[zone] for zone in zones]],
+                scale_wh=np.array([terms.scale_wh[slot] for terms, slot, _ in plans]),
                 core_wh=core_wh if distribution is NoiseDistribution.HUBER else None,
                 curve=curve,
                 noise=self.noise,
@@ -136,6 +142,25 @@ class TileWriter:
             columns = zip(drawn.price_ticks.tolist(), drawn.noisy_wh.tolist(), strict=True)
             releases.update(zip(zones, columns, strict=True))
         return releases
+
+
+def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | None]) -> list[int]:
+    """Return what a silent meter of each zone counts for [row], see `ReleaseTerms.silent_share_micro`.
+
+    It follows from the plans and the rows before, so every attempt at an interval takes the same, and anyone can.
+    """
+    rows = np.zeros(len(terms), row_dtype(ROW_LAYOUT))
+    lead = head.tile.header.lead
+    expected_wh = PredictedZones(rows, terms).expect(carry_over(head.last_rows, len(rows), lead), interval, lead)
+    shares = []
+    for its, predicted_wh in zip(terms, np.rint(expected_wh).astype(np.int64).tolist(), strict=True):
+        if its is None or (its.prediction is None and not its.forecast_wh):
+            shares.append(0)
+        elif its.prediction is not None:
+            shares.append(its.silent_share_micro(predicted_wh))
+        else:
+            shares.append(its.silent_share_micro(its.forecast_wh[its.slot_of_day(interval)]))
+    return shares
 
 
 def _write_tile(shard: str, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, signer: Signer) -> Tile:

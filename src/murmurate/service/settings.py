@@ -21,7 +21,7 @@ EXAMPLE_SETTINGS = """\
 # A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG.
 
 landing = "landing"          # where readings lie: murmurate init
-meters = "meters.csv"        # meter, zone, bound_wh, imputed_wh; may have id and key
+meters = "meters.csv"        # meter, zone, bound_wh; may have id and key
 keys = "keys"                # what releases are signed with: murmurate init
 
 grace_s = 60                 # how long after its end an interval waits for its readings

@@ -225,7 +225,7 @@ class TestWhatTravels:
     @given(st.data(), INT64, INT64, st.integers(0, 12))
     def test_a_tally_comes_back_as_it_left(self, data, start_s, shard, zones):
         column = st.lists(INT64, min_size=zones, max_size=zones).map(lambda values: np.array(values, np.int64))
-        names = ("zones", "energy_wh", "reported", "imputed")
+        names = ("zones", "energy_wh", "reported", "imputed", "silent_bound_wh", "silent_export_bound_wh")
         columns = {name: data.draw(column) for name in names}
         counts = {name: data.draw(INT64) for name in ("readings", "wrong_interval", "unknown_meter")}
         sent = Tally(shards=frozenset({shard}), **columns, **counts)

@@ -36,7 +36,16 @@ from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing import meter_table
 from murmurate.service.landing.interval_manifest import manifest_of
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.meter_table import load_shard, pin_table, pinned_table, read_table
+from murmurate.service.landing.meter_table import (
+    CONSTANT,
+    SHARE,
+    ZERO,
+    load_shard,
+    load_table,
+    pin_table,
+    pinned_table,
+    read_table,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -56,9 +65,10 @@ def meters_of(table):
     for number in table.shards:
         meters = load_shard(table.folder, number).meters
         assert set((meters.number // table.shard_meters).tolist()) == {number}
-        columns = (meters.number, meters.zone, meters.bound_wh, meters.imputed_wh, meters.export_bound_wh)
-        for n, zone, bound_wh, imputed_wh, export_wh in zip(*(column.tolist() for column in columns), strict=True):
-            found.append(Meter(n, table.zones[zone], bound_wh, imputed_wh, export_bound_wh=export_wh))
+        imputed_wh = 0 * meters.number if meters.imputed_wh is None else meters.imputed_wh
+        columns = (meters.number, meters.zone, meters.bound_wh, imputed_wh, meters.export_bound_wh)
+        for n, zone, bound_wh, constant_wh, export_wh in zip(*(column.tolist() for column in columns), strict=True):
+            found.append(Meter(n, table.zones[zone], bound_wh, constant_wh, export_bound_wh=export_wh))
     kept = pq.read_table(table.folder / "households.parquet").to_pylist()
     assert [row["meter"] for row in kept] == [meter.number for meter in found]
     return [m._replace(protected=row["protected"], kind=row["kind"]) for m, row in zip(found, kept, strict=True)]
@@ -111,7 +121,9 @@ def test_a_csv_table_is_read_and_what_it_does_not_say_is_nothing_imputed_and_all
     bare.write_text(f"{HEAD}\n" + "".join(f"{m.number},{m.zone},{m.bound_wh}\n" for m in METERS), encoding="utf-8")
     plain = [meter._replace(imputed_wh=0, protected=True, export_bound_wh=0) for meter in METERS]
     other = Landing.create(tmp_path / "other", shard_meters=SHARD_METERS)
-    assert meters_of(pin_table(other, bare)) == plain
+    table = pin_table(other, bare)
+    assert meters_of(table) == plain
+    assert load_shard(table.folder, 0).meters.imputed_wh is None  # silent meters count as a share, which is not 0
     bare.write_text(f"{HEAD}\n0,8001,5\n1,8002,5\n")  # zones may be numbers
     assert pin_table(Landing.create(tmp_path / "third"), bare).zones == ("8001", "8002")
 
@@ -169,6 +181,38 @@ def test_meters_that_feed_in_count_below_zero_and_widen_the_range_of_their_house
     demand = close_and_aggregate(landing, table)[START_S]
     assert demand.energy_wh.tolist() == [-700 + 0 + 6, -59]
     assert demand.bounds == table.bounds
+
+
+@pytest.mark.parametrize(
+    ("column", "imputed", "silent", "counts"),
+    [("", "", 900, SHARE), (",imputed_wh", ",0", 0, ZERO), (",imputed_wh", ",7", 0, CONSTANT)],
+)
+def test_a_table_without_constants_gives_the_bounds_of_silent_meters(
+    landing, tmp_path, column, imputed, silent, counts
+):
+    source = tmp_path / "meters.csv"
+    rows = [f"0,hill,500,40{imputed}", f"1,hill,900,30{imputed}", f"5,mill,60,0{imputed}"]
+    source.write_text("\n".join([f"{HEAD},export_bound_wh{column}", *rows]) + "\n")
+    table = pin_table(landing, source)
+    assert table.silent_meters == counts
+    leave(landing, START_S + STEP_S, [Row(0, -50, START_S + STEP_S), Row(5, 7, START_S + STEP_S)])
+    demand = close_and_aggregate(landing, table, [START_S + STEP_S])[START_S + STEP_S]
+    assert demand.imputed.tolist() == [1, 0]
+    assert demand.energy_wh.tolist() == [-40 + (7 if counts == CONSTANT else 0), 7]
+    assert demand.silent_bound_wh.tolist() == [silent, 0]
+    assert demand.silent_export_bound_wh.tolist() == [30 if silent else 0, 0]
+
+
+def test_a_table_that_an_earlier_version_has_pinned_with_zeros_is_pinned_again(landing, tmp_path):
+    source = tmp_path / "meters.csv"
+    source.write_text(f"{HEAD}\n0,hill,5\n")
+    folder = pin_table(landing, source).folder
+    contents = json.loads((folder / "table.json").read_bytes())
+    del contents["silent_meters"]
+    (folder / "table.json").write_text(json.dumps(contents))
+    load_table.cache_clear()
+    assert load_table(folder).silent_meters == ""
+    assert pin_table(landing, source).silent_meters == SHARE
 
 
 def test_a_table_without_feed_in_is_kept_as_it_was(landing, tmp_path):

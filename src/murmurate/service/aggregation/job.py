@@ -22,7 +22,7 @@ from murmurate.types import Demand
 from murmurate.units import MICROSECONDS_PER_SECOND
 
 INTERVALS_PER_TASK = 8
-_DEMAND_COLUMNS = ("energy_wh", "reported", "imputed")
+_DEMAND_COLUMNS = ("energy_wh", "reported", "imputed", "silent_bound_wh", "silent_export_bound_wh")
 DEMAND_SCHEMA = pa.schema(
     [
         ("interval_start", pa.timestamp("ms", "UTC")),

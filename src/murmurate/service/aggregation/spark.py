@@ -35,7 +35,7 @@ from murmurate.units import MICROSECONDS_PER_SECOND
 
 _SLICES_PER_CORE = 4
 _INTEGER_TYPES = ("bigint", "int", "smallint", "tinyint")
-_TALLY_COLUMNS = ("zones", "energy_wh", "reported", "imputed")
+_TALLY_COLUMNS = ("zones", "energy_wh", "reported", "imputed", "silent_bound_wh", "silent_export_bound_wh")
 
 
 def spark_task_runner(spark: Any, *, slices: int | None = None) -> TaskRunner:

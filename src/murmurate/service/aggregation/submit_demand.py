@@ -74,5 +74,7 @@ def _without_zones(demand: Demand, left_out: Container[str]) -> Demand:
         energy_wh=demand.energy_wh[kept],
         reported=demand.reported[kept],
         imputed=demand.imputed[kept],
+        silent_bound_wh=demand.silent_bound_wh[kept],
+        silent_export_bound_wh=demand.silent_export_bound_wh[kept],
         bounds=tuple(demand.bounds_at(row) for row in kept),
     )

@@ -41,6 +41,7 @@ _ENCODING = "DELTA_BINARY_PACKED"
 METERS_FOLDER = "_meters"
 _HOUSEHOLDS_FILE = "households.parquet"
 _CONTENTS_FILE = "table.json"
+SHARE, CONSTANT, ZERO = "a public share", "their constants", "zero"  # what silent meters count
 _VERSION_NAME = re.compile("[0-9a-f]{64}")
 _PARQUET_MAGIC = b"PAR1"
 _KEEP_HINT = "must stay: a plan proves its promises for households that keep their kind and their protection"
@@ -58,6 +59,7 @@ class MeterTable:
     meters: int
     bounds: tuple[Mapping[str, int], ...] | None = field(default=None, hash=False)  # [zone] see `household_bounds`
     households: tuple[int, ...] | None = None  # [zone] how many
+    silent_meters: str = ""  # what they count: SHARE, CONSTANT or ZERO; empty: an earlier version has pinned it
 
     @property
     def version(self) -> str:
@@ -127,7 +129,7 @@ def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> Meter
     table cannot be used, or says of a meter's household another thing than the one before.
     """
     folder = landing.root / METERS_FOLDER / table_version(source)
-    if rewrite or not is_complete(folder):
+    if rewrite or not is_complete(folder) or not load_table(folder).silent_meters:
         with arrow_errors_as_meter_errors(source):
             table = read_table(source)
             meters, attributes = _meters(table), read_attributes(table)
@@ -136,7 +138,7 @@ def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> Meter
                 check_unchanged(before, attributes)
                 attributes = merge_attributes(before, attributes)
             part = _write_table(folder, meters, attributes, households, landing)
-        if folder.exists() and (rewrite or not is_complete(folder)):
+        if folder.exists() and (rewrite or not is_complete(folder) or not _read_contents(folder).silent_meters):
             damaged = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.damaged")
             folder.rename(damaged)
             shutil.rmtree(damaged) if damaged.is_dir() else damaged.unlink()
@@ -273,7 +275,7 @@ def load_shard(folder: Path, shard: int) -> Shard:
         zones=table.zones,
         zone=column["zone"],
         bound_wh=column["bound_wh"],
-        imputed_wh=column["imputed_wh"],
+        imputed_wh=column.get("imputed_wh"),
         export_bound_wh=column.get("export_bound_wh", 0),
         number=column["meter"],
     )
@@ -291,7 +293,7 @@ def _meters(table: pa.Table) -> Meters:
         zones=tuple(names[order]),
         zone=position[named.indices.to_numpy()],
         bound_wh=column["bound_wh"],
-        imputed_wh=column.get("imputed_wh", np.zeros(len(table), np.int64)),
+        imputed_wh=column.get("imputed_wh"),
         export_bound_wh=column.get("export_bound_wh", 0),
         number=column["meter"],
     )
@@ -306,9 +308,12 @@ def _write_table(
 ) -> Path:
     """Write one file a shard into a temporary folder, which is returned. It has the same parent as `folder`."""
     columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
-    columns |= {"imputed_wh": meters.imputed_wh}
+    silent_meters = SHARE
+    if meters.imputed_wh is not None:
+        columns["imputed_wh"] = meters.imputed_wh
+        silent_meters = CONSTANT if meters.imputed_wh.any() else ZERO
     if meters.export_bound_wh.any():
-        columns |= {"export_bound_wh": meters.export_bound_wh}
+        columns["export_bound_wh"] = meters.export_bound_wh
     whole = pa.table(columns)
     number = whole["meter"].to_numpy()
     shards, first = np.unique(number // landing.shard_meters, return_index=True)
@@ -325,7 +330,7 @@ def _write_table(
         data = memoryview(sink.getvalue())
         digests.append(hashlib.sha256(data).hexdigest())
         durable.write_file(part / f"shard={shard}.parquet", data)
-    size = {"shard_meters": landing.shard_meters, "meters": len(meters)}
+    size = {"shard_meters": landing.shard_meters, "meters": len(meters), "silent_meters": silent_meters}
     contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests} | size
     contents |= {"bounds": [each.bounds for each in households], "households": [each.number for each in households]}
     sink = pa.BufferOutputStream()

@@ -25,6 +25,7 @@ from murmurate.service.storage.session import Session
 from murmurate.types import Demand
 
 _PLANS_PER_QUERY = 1000
+_DEMAND_COLUMNS = ("energy_wh", "reported", "imputed", "silent_bound_wh", "silent_export_bound_wh")
 _INSERT_ZONES = "INSERT INTO curator.zone SELECT * FROM unnest(%s::text[], %s::text[], %s::jsonb[])"
 
 
@@ -111,18 +112,27 @@ class PostgresStateStore:
         query = """
             SELECT wanted.zone, d.* FROM unnest(%s::bigint[], %s::text[]) AS wanted (interval, zone)
             CROSS JOIN LATERAL (
-                SELECT energy_wh, reported, imputed, bounds FROM confidential.demand
+                SELECT energy_wh, reported, imputed, silent_bound_wh, silent_export_bound_wh, bounds
+                FROM confidential.demand
                 WHERE zone = wanted.zone AND interval = wanted.interval
-                    AND energy_wh IS NOT NULL AND reported IS NOT NULL AND imputed IS NOT NULL OFFSET 0
+                    AND num_nulls(energy_wh, reported, imputed, silent_bound_wh, silent_export_bound_wh) = 0 OFFSET 0
             ) AS d"""
         with self._session.connection() as connection:
             rows = connection.execute(query, (numbers, zones), binary=True).fetchall() if zones else []
-        found, *columns = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+        found, *columns = zip(*rows, strict=True) if rows else [()] * (2 + len(_DEMAND_COLUMNS))
         *counts, texts = columns
-        energy_wh, reported, imputed = (np.array(column, np.int64) for column in counts)
         known = {text: decode_bounds(text) for text in set(texts)}  # most zones have the same
         bounds = tuple(known[text] for text in texts)
-        return Demand(zones=tuple(found), energy_wh=energy_wh, reported=reported, imputed=imputed, bounds=bounds)
+        energy_wh, reported, imputed, silent_wh, silent_export_wh = (np.array(column, np.int64) for column in counts)
+        return Demand(
+            zones=tuple(found),
+            energy_wh=energy_wh,
+            reported=reported,
+            imputed=imputed,
+            silent_bound_wh=silent_wh,
+            silent_export_bound_wh=silent_export_wh,
+            bounds=bounds,
+        )
 
     def save(self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]) -> None:
         drafts = {shard: draft for shard, draft in pending.items() if draft is not None}
@@ -180,14 +190,17 @@ class PostgresStateStore:
     def store_demand(self, interval: int, demand: Demand) -> None:
         """Keep the demand of an interval until it is released; a corrected one replaces it."""
         query = """
-            INSERT INTO confidential.demand (zone, interval, energy_wh, reported, imputed, bounds)
-            SELECT zone, %s, energy_wh, reported, imputed, bounds FROM unnest(
-                %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[]
-            ) AS d (zone, energy_wh, reported, imputed, bounds)
+            INSERT INTO confidential.demand (
+                zone, interval, energy_wh, reported, imputed, silent_bound_wh, silent_export_bound_wh, bounds
+            )
+            SELECT zone, %s, energy_wh, reported, imputed, silent_bound_wh, silent_export_bound_wh, bounds FROM unnest(
+                %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[]
+            ) AS d (zone, energy_wh, reported, imputed, silent_bound_wh, silent_export_bound_wh, bounds)
             ON CONFLICT (interval, zone) DO UPDATE SET energy_wh = excluded.energy_wh, reported = excluded.reported,
-                imputed = excluded.imputed, bounds = excluded.bounds"""
+                imputed = excluded.imputed, silent_bound_wh = excluded.silent_bound_wh,
+                silent_export_bound_wh = excluded.silent_export_bound_wh, bounds = excluded.bounds"""
         bounds = [encode_bounds(demand.bounds_at(row)) for row in range(len(demand.zones))]
-        columns = [column.tolist() for column in (demand.energy_wh, demand.reported, demand.imputed)]
+        columns = [getattr(demand, name).tolist() for name in _DEMAND_COLUMNS]
         with self._session.transaction() as connection:
             connection.execute(query, (interval, list(demand.zones), *columns, bounds))
 

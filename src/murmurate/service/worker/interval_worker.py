@@ -37,7 +37,11 @@ from murmurate.service.storage.session import SESSION_TIMEOUT_S, ClockReading
 from murmurate.service.watchdog import report_progress
 from murmurate.service.worker.figures import WorkerFigures, error_cause, error_reason, may_pass
 from murmurate.service.worker.publisher_context import LOG_CLOCK, PublisherContext
-from murmurate.service.worker.zone_warnings import warn_of_household_counts, warn_of_short_leads
+from murmurate.service.worker.zone_warnings import (
+    warn_of_household_counts,
+    warn_of_short_leads,
+    warn_of_zero_imputation,
+)
 from murmurate.types import Demand
 from murmurate.units import SECONDS_PER_DAY
 
@@ -76,6 +80,7 @@ class IntervalWorker:
     _last_released: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that every shard has decided
     _zones_without_meters: frozenset[str] = field(default=frozenset(), init=False)  # open, and not in the meter table
     _count_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by zone: households do not fit its plan
+    _zero_warnings: dict[str, str] = field(default_factory=dict, init=False)  # silent meters count as zero
     _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
     _share_reported: dict[str, float] = field(default_factory=dict, init=False)  # of the meters of each zone
     _feed: dict[str, int] = field(default_factory=dict, init=False)  # of the last interval: readings, and expected ones
@@ -234,10 +239,15 @@ class IntervalWorker:
         self._zones_without_meters = without
         households = zip(table.zones, table.households or [0] * len(table.zones), strict=True)
         in_table = {zone: count for zone, count in households if zone in opened and count}
-        planned = {zone: 0 if terms is None else terms.household_count for zone, terms in terms_by_zone(state).items()}
+        by_zone = {zone: terms for zone, terms in terms_by_zone(state).items() if terms is not None}
+        planned = {zone: terms.household_count for zone, terms in by_zone.items()}
         off = warn_of_household_counts(planned, in_table)
         _log_new("households do not fit plans", off, self._count_warnings)
         self._count_warnings = off
+        predicted = [zone for zone in in_table if zone in by_zone and by_zone[zone].prediction is not None]
+        zero = warn_of_zero_imputation(table.silent_meters, predicted)
+        _log_new("silent meters count as zero", zero, self._zero_warnings)
+        self._zero_warnings = zero
         closed = state.closed_zones()  # whose meters may be in the table for a while
         counts = zip(demand.zones, demand.reported.tolist(), demand.imputed.tolist(), strict=True)
         heard = {zone: (reported, reported + imputed) for zone, reported, imputed in counts if zone not in closed}
@@ -312,7 +322,7 @@ class IntervalWorker:
             remedy = "murmurate zone open with its plan.json restores it"
             zones = self.context.state.plan_by_zone()
             damaged = {zone: f"{words}: {remedy}" for zone, plan in zones.items() if plan in plans}
-        return late | no_meters | self._count_warnings | damaged
+        return late | no_meters | self._count_warnings | self._zero_warnings | damaged
 
     def purge(self, now: float) -> bool:
         """Delete readings, demand, claims of signed readings and points of silent registers older than `keep_days`.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from murmurate.planning.household_bounds import is_count_off
 from murmurate.publisher.desired_state import ShardOpening
+from murmurate.service.landing.meter_table import ZERO
 
 MIN_LEAD = 2  # with less the interval that pays has begun before the measured one is over
 
@@ -24,6 +25,20 @@ def warn_of_household_counts(planned: Mapping[str, int], in_table: Mapping[str, 
         for zone, count in sorted(in_table.items())
         if planned.get(zone) and is_count_off(planned[zone], count)
     }
+
+
+def warn_of_zero_imputation(silent_meters: str, zones: Collection[str]) -> dict[str, str]:
+    """Return a warning where `zones` have predicted prices, and silent meters count as zero in the table.
+
+    >>> warn_of_zero_imputation("their constants", ["harbour"])
+    {}
+    >>> list(warn_of_zero_imputation("zero", ["harbour"]))
+    ['meter table']
+    """
+    if silent_meters != ZERO or not zones:
+        return {}
+    effect = "a meter that does not report counts as no demand, and predicted prices are off by it"
+    return {"meter table": f"states imputed_wh 0 for every meter, so {effect}. Leave the column out"}
 
 
 def warn_of_short_leads(shards: Mapping[str, ShardOpening], grace_s: int) -> dict[str, str]:
