@@ -16,7 +16,7 @@ with optional_imports():
     from murmurate.lab.backtest.zone_back_test import BackTestOptions, ZonePlan, back_test_zone
     from murmurate.lab.report import make_progress_bar
     from murmurate.operations.plan_files import read_plan_document
-    from murmurate.readings.imported_file import read_past_readings
+    from murmurate.readings.imported_file import BELOW_ZERO_NOTE, read_past_readings
 
 
 def back_test_bills(
@@ -53,6 +53,8 @@ def back_test_bills(
         readings = read_past_readings(readings_file, plan.terms.interval_s, plan.terms.zone)
         bar.update(task, description="pricing intervals", total=readings.intervals)
         test = back_test_zone(plan, readings, options, lambda done: bar.advance(task, done))
+    if readings.below_zero:
+        stderr.print(BELOW_ZERO_NOTE)
     report = make_back_test_report(test, readings_file.name)
     if households is not None:
         write_household_bills(test, households)

@@ -27,7 +27,7 @@ with optional_imports():
     )
     from murmurate.lab.evaluate.zone_pricing import Setting
     from murmurate.lab.report import make_progress_bar
-    from murmurate.readings.imported_file import read_households
+    from murmurate.readings.imported_file import BELOW_ZERO_NOTE, read_households
 
 DEFAULT_SIZES, QUICK_SIZES = (300, 1_000, 3_000, 10_000, 100_000), (300, 1_000)
 _MIN_HOMES, _MAX_HOMES = 20, 10_000_000
@@ -89,6 +89,7 @@ def evaluate_prices(
                 "households": readings.households,
                 "left_out": readings.left_out,
                 "each_meter_a_household": readings.is_by_meter,
+                "below_zero_as_zero": readings.below_zero > 0,
                 "days": readings.days,
                 "seed": seed,
             }
@@ -140,7 +141,8 @@ def _describe_source(facts: dict[str, Any], forecast_error: float) -> str:
         )
     without = f" ({facts['left_out']:,} left out: readings missing)" if facts["left_out"] else ""
     alone = " Each meter is taken for a household: the file names none." if facts["each_meter_a_household"] else ""
+    below = f" {BELOW_ZERO_NOTE}" if facts["below_zero_as_zero"] else ""
     return (
         f"Readings of {facts['households']:,} households{without} on {facts['days']} days, from {facts['file']}. "
-        f"Forecasts are fitted on the weeks before; those of the whole file were {error} off at first.{alone}"
+        f"Forecasts are fitted on the weeks before; those of the whole file were {error} off at first.{alone}{below}"
     )

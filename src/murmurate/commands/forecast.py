@@ -36,7 +36,7 @@ with optional_imports():
     from murmurate.prediction.public_forecast import PublicForecast
     from murmurate.privacy.noise import NoiseSampler, SystemNoise
     from murmurate.public_log.noised_demand import DemandTerms, LoggedDemand, extract_demand
-    from murmurate.readings.imported_file import read_sample
+    from murmurate.readings.imported_file import BELOW_ZERO_NOTE, read_sample
     from murmurate.units import FloatArray, parse_fraction
 
 MIN_LOG_DAYS = 35  # four weeks to begin with, and one to measure the error on
@@ -198,6 +198,8 @@ def forecast_from_readings(
         raise PrivacyError("epsilon", "missing", "must say what each household of the sample spends: --epsilon 1")
     epsilon = parse_fraction(epsilon_text, "epsilon", PrivacyError)
     sample = read_sample(path, 60 * calendar.minutes, needs_occupancy=False)
+    if sample.below_zero:
+        console.print(BELOW_ZERO_NOTE)
     energy_wh, first = sample.energy_wh, sample.first_s // (60 * calendar.minutes)
     when = calendar.locate(first, len(energy_wh))
     layout = choose_layout(

@@ -81,6 +81,18 @@ MeterBound = Annotated[
     int | None,
     typer.Option(min=1, show_default="1000 a quarter hour", help="The most that a meter may add to an interval."),
 ]
+ExportBound = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default="no column: readings below zero count as zero",
+        help="The most that a meter may feed in within an interval.",
+    ),
+]
+ExportFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--export-file", help="File of energy fed in: subtracted.", exists=True, dir_okay=False),
+]
 ExampleFolder = Annotated[
     Path | None, typer.Option("--example", help="Write a made file of 200 homes to this folder, and stop.")
 ]
@@ -102,11 +114,14 @@ def import_files(
     meter_column: Annotated[str | None, typer.Option(help="Name of the column of the meter.")] = None,
     time_column: Annotated[str | None, typer.Option(help="Name of the column of the time or day.")] = None,
     energy_column: Annotated[str | None, typer.Option(help="Name of the column of the energy.")] = None,
+    export_column: Annotated[str | None, typer.Option(help="Name of a column of energy fed in: subtracted.")] = None,
+    export_file: ExportFiles = None,
     household_column: HouseholdColumn = None,
     zone_column: Annotated[str | None, typer.Option(help="Name of the column of the zone, instead of --zone.")] = None,
     kind_column: Annotated[str | None, typer.Option(help="Name of the column of the kind of household.")] = None,
     zone: Annotated[str, typer.Option(help="Zone of the meters, for meters.csv and zone.toml.")] = "imported",
     bound_wh: MeterBound = None,
+    export_bound_wh: ExportBound = None,
     show: Annotated[int, typer.Option(help="Places shown for each reason.", min=1, max=1000)] = 5,
     example: ExampleFolder = None,
     *,
@@ -115,11 +130,8 @@ def import_files(
 ) -> int:
     """Import files with a progress bar, and print what was taken and what not."""
     if example is not None:
-        require_extra("service", "scipy")
-        path = write_sample(example)
-        stdout.print(f"{path}: half hours of {SAMPLE_HOMES} simulated homes, on the clocks of {SAMPLE_ZONE}. Next:")
-        stdout.print(f"murmurate readings import {path} --timezone {SAMPLE_ZONE} --out imported")
-        return 0
+        return _write_example(example)
+    files = [*(files or []), *(export_file or [])]
     if not files:
         raise MurmurateError("the file", "missing", "murmurate readings import --example . writes one to begin with")
     require_extra("service", "pyarrow")
@@ -135,18 +147,34 @@ def import_files(
         date_order=_choose("--dates", dates, {each.value: each for each in DateOrder}, "dmy or mdy"),
         source_length_s=None if source_minutes is None else 60 * source_minutes,
         is_end=_choose("--stamps", stamps, {"start": False, "end": True}, "start or end") is True,
-        names=ColumnNames(meter_column, time_column, energy_column, household_column, zone_column, kind_column),
+        names=ColumnNames(
+            meter_column, time_column, energy_column, household_column, zone_column, kind_column, export_column
+        ),
+        export_files=tuple(export_file or ()),
+        export_bound_wh=export_bound_wh,
     )
-    size = sum(path.stat().st_size for path in files)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True, disable=size < _LONG_FILE_BYTES) as bar:
-        task = bar.add_task("reading", total=size)
-        summary = import_readings(files, options, show, lambda done: bar.advance(task, done))
+    summary = _import_with_bar(files, options, show)
     if as_json:
         print_json(summary.to_document() | {"folder": str(out)})
     else:
         _print_summary(summary, options)
     return 1 if strict and summary.refused.total else 0
+
+
+def _write_example(folder: Path) -> int:
+    require_extra("service", "scipy")
+    path = write_sample(folder)
+    stdout.print(f"{path}: half hours of {SAMPLE_HOMES} simulated homes, on the clocks of {SAMPLE_ZONE}. Next:")
+    stdout.print(f"murmurate readings import {path} --timezone {SAMPLE_ZONE} --out imported")
+    return 0
+
+
+def _import_with_bar(files: Sequence[Path], options: ImportOptions, max_places: int) -> ImportSummary:
+    size = sum(path.stat().st_size for path in files)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, transient=True, disable=size < _LONG_FILE_BYTES) as bar:
+        task = bar.add_task("reading", total=size)
+        return import_readings(files, options, max_places, lambda done: bar.advance(task, done))
 
 
 def _check_names(time_zone: str | None, interval_minutes: int, zone: str) -> None:
@@ -219,7 +247,13 @@ def _print_summary(summary: ImportSummary, options: ImportOptions) -> None:
         stdout.print(f"{summary.repeated:,} were there more than once and count once.")
     if summary.above_bound:
         share = 100 * summary.above_bound / summary.readings
-        stdout.print(f"{share:.2g} % are above --bound-wh {options.bound_wh}: the service counts them as the bound.")
+        stdout.print(f"{share:.3g} % are above --bound-wh {options.bound_wh}: the service counts them as the bound.")
+    if summary.below_zero and options.export_bound_wh is not None:
+        share = 100 * summary.below_export_bound / summary.below_zero
+        stdout.print(
+            f"{summary.below_zero:,} readings of {summary.feeding_meters:,} meters are below zero, as these feed in; "
+            f"{share:.3g} % of them feed in more than --export-bound-wh {options.export_bound_wh} and count as it."
+        )
     stdout.print(f"Not taken: {summary.refused.total:,} cells." if summary.refused.total else "Nothing was refused.")
     for reason, count in sorted(summary.refused.counts.items(), key=lambda item: (-item[1], item[0])):
         places = summary.refused.places[reason]
@@ -237,4 +271,8 @@ def _describe_file(file: dict[str, object]) -> str:
     details += [f"{file['unit']}{source}"]
     if "decimal" in file:
         details += [f"decimal mark: {file['decimal']}"]
+    if "subtracted" in file:
+        details += [f"{file['subtracted']} is export: it is subtracted"]
+    if "unused_export" in file:
+        details += [f"the column {file['unused_export']} is not used: --export-column subtracts it"]
     return f"{file['file']}: {file['rows']:,} rows; {'; '.join(details)}."

@@ -23,7 +23,7 @@ from murmurate.time_zones import load_time_zone
 from murmurate.units import WH_PER_KWH
 
 MISSING = "no value: the cell is empty, or says that it is missing"
-NOT_A_READING = "not a reading: must be a number of 0 or more with one decimal mark, such as 0.25"
+NOT_A_READING = "not a reading: must be a number with one decimal mark, such as 0.25, or -0.25 for energy fed in"
 NOT_A_TIME = "not a time: must be such as 2026-01-31 18:30, 31.01.2026 18:30 or seconds since 1970"
 NOT_A_METER = "no meter: must be named by 1 to 128 printable characters"
 NO_SUCH_TIME = "a local time that does not exist: the clocks went forward over it"
@@ -39,6 +39,14 @@ OFF_GRID = "not at the beginning of an interval"
 WRONG_LENGTH = "of another length than the intervals of the file"
 TWO_VALUES = "two different readings of one interval: delete the wrong one"
 INCOMPLETE = "part of an interval whose other parts are missing"
+NEGATIVE_EXPORT = (
+    "below zero in a column or file of export, which is subtracted: must be 0 or more; if the column has net energy, "
+    "name it with --energy-column"
+)
+ONE_DIRECTION = (
+    "import without export of the same interval, or export without import, of a meter that has both: "
+    "complete the file, with 0 where nothing flowed"
+)
 NOT_OCCUPANCY = "not an occupancy: must be 0 or 1"
 WRONG_WIDTH = "a row with another number of columns than the header"
 _MAX_KWH = 1_000_000  # of one reading of a household: more is a fault of the file
@@ -111,20 +119,20 @@ def detect_decimal_mark(cells: Iterable[str], place: str) -> DecimalMark:
 
 
 def parse_energy(text: str, wh_per_unit: int, place: str) -> int:
-    """Return a reading in kWh (1000 Wh) or Wh (1 Wh) as whole Wh, half a Wh upwards.
+    """Return a reading in kWh (1000 Wh) or Wh (1 Wh) as whole Wh, half a Wh away from zero. It may be below zero.
 
-    `place` is the file and row. Raises ReadingError for anything but a number of 0 or more.
+    `place` is the file and row. Raises ReadingError for anything but a number.
 
-    >>> parse_energy("140.5", 1, "row 2")
-    141
+    >>> parse_energy("140.5", 1, "row 2"), parse_energy("-140.5", 1, "row 3")
+    (141, -141)
     """
     try:
         energy = Decimal(text.strip())
     except InvalidOperation:
         energy = Decimal("NaN")
-    if not (energy.is_finite() and 0 <= energy <= _MAX_KWH * WH_PER_KWH // wh_per_unit):
+    if not (energy.is_finite() and abs(energy) <= _MAX_KWH * WH_PER_KWH // wh_per_unit):
         unit = "kWh" if wh_per_unit == WH_PER_KWH else "Wh"
-        raise ReadingError(place, "not a reading", f"must be a number of {unit}, 0 or more, such as 0.14")
+        raise ReadingError(place, "not a reading", f"must be a number of {unit}, such as 0.14")
     return int((energy * wh_per_unit).quantize(Decimal(1), ROUND_HALF_UP))
 
 

@@ -26,7 +26,15 @@ _TIMES = (
 _DAYS = ("date", "day", "datum", "settlement_date", "reading_date", "read_date")
 _CLOCKS = ("time", "hour", "clock", "uhrzeit", "zeit")
 _ENDS = ("interval_end", "end", "end_time", "to", "bis")
-_ENERGIES = ("energy", "value", "consumption", "usage", "use", "reading", "energie", "verbrauch", "wert")
+_ENERGIES = (
+    "energy", "value", "consumption", "usage", "use", "reading", "import", "energie", "verbrauch", "bezug", "wert",
+)  # fmt: skip
+_EXPORT = re.compile(  # OBIS 2.8.0 and 2.29.0 are energy fed in
+    r"export(ed)?|feed[ _-]?in|(r(ü|ue)ck)?einspeis(ung|ungen)?|r(ü|ue)ck(lieferung|speisung)|teruglevering|injection"
+    r"|(?<![0-9.])([0-9]-[0-9]+:)?2\.(8|29)\.[0-9](?![0-9])"
+)
+_NET = re.compile(r"(?<![a-z])(net|netto|saldo|balance)(?![a-z])")
+_GENERATION = re.compile(r"generat|solar|(?<![a-z])pv(?![a-z])|produ[ck]|erzeug")
 _OCCUPIED = ("occupied",)  # of a sample with known occupancy
 _UNIT = re.compile(r"(?<![a-z])(k?)w\.?h(?![a-z])", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:hh|h|p|sp|period|slot|interval|value|v|q)?_?0*(\d{1,3})", re.ASCII)
@@ -50,7 +58,7 @@ class DaySlot:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The positions of the columns of a file. It has `energy` or `slots`."""
+    """The positions of the columns of a file. It has `energy`, `export` or `slots`."""
 
     meter: int | None  # none: a file is a meter
     household: int | None  # none: not known; that of the meter, if meters are named by their household
@@ -60,6 +68,8 @@ class Columns:
     clock: int | None
     end: int | None
     energy: int | None
+    export: int | None  # energy fed in, which is subtracted; a file without `energy` is of export alone
+    unused_export: str  # name of a column that looks like export and is not used; empty: none
     occupied: int | None
     slots: tuple[DaySlot, ...]
     by_clock: bool  # slots are named by what the clock shows, not counted since midnight
@@ -71,7 +81,7 @@ class Columns:
     def taken(self) -> set[int | None]:
         """The columns that have a meaning."""
         single = {self.meter, self.household, self.zone, self.kind, self.time, self.clock, self.end, self.energy}
-        return single | {self.occupied} | {slot.column for slot in self.slots}
+        return single | {self.export, self.occupied} | {slot.column for slot in self.slots}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,7 @@ class ColumnNames:
     household: str | None = None
     zone: str | None = None
     kind: str | None = None
+    export: str | None = None
 
 
 NO_NAMES = ColumnNames()
@@ -105,17 +116,15 @@ def find_columns(header: Sequence[str], place: str, given: ColumnNames) -> Colum
     slots, by_clock = _find_slots(names)
     time, clock = _find_time(header, names, given, place, is_wide=bool(slots))
     occupied = None if slots else _find(names, _OCCUPIED)
-    energy = None
-    if given.energy and not slots:
-        energy = _find_given(header, given.energy, place)
-    elif not slots:
+    energy, export, unused_export = None, None, ""
+    if not slots:
         taken = {meter, household, zone, kind, time, clock, occupied}
-        left = [column for column in range(len(header)) if column not in taken]
-        with_unit = [column for column in left if _UNIT.search(header[column].replace("_", " "))]
-        energy = next(iter(with_unit or [column for column in left if names[column] in _ENERGIES]), None)
-    if time is None or (energy is None and not slots) or (slots and meter is None):
+        energy, export, unused_export = _find_energy(header, names, given, place, taken)
+    of_energy = [column for column in (energy, export) if column is not None] or [slot.column for slot in slots]
+    if time is None or not of_energy or (slots and meter is None):
         raise ReadingError(place, f"with the columns {_shorten(header)}", _LONG_OR_WIDE)
-    of_energy = [slot.column for slot in slots] if energy is None else [energy]
+    if len({match[0] for column in of_energy if (match := _UNIT.search(header[column].replace("_", " ").lower()))}) > 1:
+        raise ReadingError(place, "with energy in kWh and in Wh", "must have one unit in all columns of energy")
     unit, unit_column = None, ""
     for name in (*(header[column] for column in of_energy), *header):
         if match := _UNIT.search(name.replace("_", " ")):
@@ -130,6 +139,8 @@ def find_columns(header: Sequence[str], place: str, given: ColumnNames) -> Colum
         clock=clock,
         end=None if slots else _find(names, _ENDS),
         energy=energy,
+        export=export,
+        unused_export=unused_export,
         occupied=occupied,
         slots=slots,
         by_clock=by_clock,
@@ -141,6 +152,43 @@ def find_columns(header: Sequence[str], place: str, given: ColumnNames) -> Colum
 
 def _find(names: Sequence[str], known: Sequence[str]) -> int | None:
     return next((names.index(name) for name in known if name in names), None)
+
+
+def _find_energy(
+    header: Sequence[str], names: Sequence[str], given: ColumnNames, place: str, taken: set[int | None]
+) -> tuple[int | None, int | None, str]:
+    """Return the columns of energy and of export, and the name of a column of export that is not used.
+
+    Where a column of export is there, nothing is guessed: what it is subtracted from must be clear.
+    """
+    left = [column for column in range(len(header)) if column not in taken]
+    with_unit = [column for column in left if _UNIT.search(header[column].replace("_", " "))]
+    exports = [
+        column for column in left
+        if (_EXPORT.search(names[column]) if column in with_unit else _EXPORT.fullmatch(names[column]))
+    ]  # fmt: skip
+    unused = header[exports[0]] if exports else ""
+    export = _find_given(header, given.export, place) if given.export else None
+    if given.energy:
+        return _find_given(header, given.energy, place), export, "" if export is not None else unused
+    energies = [column for column in with_unit if column not in {export, *exports}]
+    energies = energies or [column for column in left if names[column] in _ENERGIES and column != export]
+    net = [column for column in energies if _NET.search(names[column])]
+    if export is None and exports and net:
+        return net[0], None, unused
+    if export is None and not exports:
+        return next(iter(energies), None), None, ""
+    if (
+        len(energies) > 1
+        or (export is None and len(exports) > 1)
+        or any(_GENERATION.search(names[e]) for e in energies)
+    ):
+        several = ", ".join(header[column] for column in sorted({*energies, *exports}))
+        allowed = (
+            "must be named: --energy-column for import or net energy, --export-column for what is subtracted from it"
+        )
+        raise ReadingError(place, f"with several columns of energy and export: {several}", allowed)
+    return next(iter(energies), None), exports[0] if export is None else export, ""
 
 
 def _find_given(header: Sequence[str], name: str, place: str) -> int:

@@ -21,6 +21,7 @@ from murmurate.errors import ReadingError
 from murmurate.readings.cell_values import (
     DAY_LENGTH,
     MISSING,
+    NEGATIVE_EXPORT,
     NO_SUCH_TIME,
     NOT_A_TIME,
     NOT_OCCUPANCY,
@@ -70,6 +71,8 @@ class ImportOptions:
     source_length_s: int | None = None
     is_end: bool = False  # times are the ends of intervals
     names: ColumnNames = NO_NAMES
+    export_files: tuple[Path, ...] = ()  # of energy fed in, which is subtracted
+    export_bound_wh: int | None = None  # of each meter; None: the meter table has no such column
 
 
 class ImportTarget:
@@ -108,6 +111,8 @@ def import_feed(number: int, options: ImportOptions, target: ImportTarget) -> di
     Energies are rounded down to whole Wh, as when the service takes the feed.
     """
     path = target.files[number]
+    if path in options.export_files:
+        raise ReadingError(str(path), "Green Button", "tells what is received: give it without --export-file")
     if path.stat().st_size > _MAX_FEED_BYTES:
         raise ReadingError(
             str(path), "too large", f"must have at most {_MAX_FEED_BYTES:,} bytes; export less at a time"
@@ -117,22 +122,23 @@ def import_feed(number: int, options: ImportOptions, target: ImportTarget) -> di
         readings, refused = read_feed(path.read_bytes(), None)
     except ReadingError as error:
         raise ReadingError(f"{path}: {error.field}", error.value, error.allowed) from None
-    rows, lengths = 0, sorted({length_s for length_s, _ in readings})
+    rows, lengths = 0, sorted({length_s for length_s, _, _ in readings})
     for length_s in lengths:
         check_lengths(str(path), length_s, options.interval_s)
-    for length_s, (meter, start_s, energy_wh, line, _) in readings:
-        if energy_wh < 0:
-            refused[line] = "value is negative: must be 0 or more"
+    for length_s, is_export, (meter, start_s, energy_wh, line, _) in readings:
+        if is_export and energy_wh < 0:
+            refused[line] = NEGATIVE_EXPORT
             continue
         rows += 1
         target.spool.add_reading(
-            int(target.meters.number_of(meter)), start_s, 0, length_s, energy_wh, -1, number, line, -1
+            int(target.meters.number_of(meter)), start_s, 0, length_s, energy_wh, -1, number, line, -1, int(is_export)
         )
     for line, reason in sorted(refused.items()):
         target.refused.refuse(reason, [target.place(number, line)])
     target.advance(path.stat().st_size)
     minutes = [length / 60 for length in lengths]
-    return {"file": path.name, "format": "Green Button", "unit": "Wh", "minutes": minutes, "rows": rows}
+    found = {"file": path.name, "format": "Green Button", "unit": "Wh", "minutes": minutes, "rows": rows}
+    return found | ({"subtracted": "received energy"} if any(is_export for _, is_export, _ in readings) else {})
 
 
 def find_length(place: str, times: Sequence[tuple[str, int]]) -> int:
@@ -175,9 +181,14 @@ class TableReader:
         unit = options.unit or columns.unit
         if unit is None:
             raise ReadingError(place, "without a unit in its header", "must be read with --unit kWh or --unit Wh")
-        sample = list(islice(table.rows, _SAMPLE_ROWS if columns.energy is not None else _SAMPLE_ROWS // 48))
+        is_export = target.files[number] in options.export_files
+        if is_export and columns.energy is not None and columns.export is not None:
+            both = f"with {table.header[columns.energy]} and {table.header[columns.export]}"
+            raise ReadingError(place, both, "has import and export: give it without --export-file")
+        sample = list(islice(table.rows, _SAMPLE_ROWS // 48 if columns.slots else _SAMPLE_ROWS))
         whole = [row for _, row in sample if len(row) == len(table.header)]
-        cells = [slot.column for slot in columns.slots] if columns.energy is None else [columns.energy]
+        found = [column for column in (columns.energy, columns.export) if column is not None]
+        cells = found or [slot.column for slot in columns.slots]
         mark = options.decimal or detect_decimal_mark((row[cell] for row in whole for cell in cells), place)
         order = options.date_order or detect_date_order((row[columns.time] for row in whole), place)
         clock = FileClock(options.time_zone, order)
@@ -191,7 +202,7 @@ class TableReader:
         self._number, self._target, self._table, self._columns = number, target, table, columns
         self._rows = chain(sample, table.rows)
         self._clock, self._length_s, self._is_end = clock, length_s, options.is_end
-        self._parse_energy = energy_parser(unit, mark)
+        self._parse_energy, self._is_export, self._energy_columns = energy_parser(unit, mark), is_export, found
         self._watched = target.meter_columns.watch_columns(table.header, columns)
         self._properties: dict[str, object] = {
             "file": target.files[number].name,
@@ -202,6 +213,12 @@ class TableReader:
             "decimal": {DecimalMark.POINT: "point", DecimalMark.COMMA: "comma"}.get(mark, "none seen"),
             "minutes": [length_s / 60],
         }
+        if is_export or found == [columns.export]:
+            self._properties["subtracted"] = "the whole file"
+        elif columns.export is not None:
+            self._properties["subtracted"] = f"the column {table.header[columns.export]}"
+        if columns.unused_export:
+            self._properties["unused_export"] = columns.unused_export
 
     def read_rows(self) -> dict[str, object]:
         """Read all rows, and return the properties of the file."""
@@ -228,11 +245,12 @@ class TableReader:
 
     def _add_cell(self, meter: int, moment: Moment, cell: str, line: int, column: int, occupied: int = -1) -> None:
         energy_wh = self._parse_energy(cell)
-        if isinstance(energy_wh, str):
-            self._refuse(energy_wh, line, column)
+        is_export = self._is_export or column == self._columns.export
+        if isinstance(energy_wh, str) or (is_export and energy_wh < 0):
+            self._refuse(energy_wh if isinstance(energy_wh, str) else NEGATIVE_EXPORT, line, column)
         else:
             self._target.spool.add_reading(
-                meter, *moment, self._length_s, energy_wh, occupied, self._number, line, column
+                meter, *moment, self._length_s, energy_wh, occupied, self._number, line, column, int(is_export)
             )
 
     def _read_meter(self, row: Row, line: int) -> int | None:
@@ -274,8 +292,8 @@ class TableReader:
             return
         if self._is_end:
             moment = moment._replace(start_s=moment.start_s - self._length_s)
-        energy = columns.energy if columns.energy is not None else 0
-        self._add_cell(meter, moment, row[energy], line, energy, occupied)
+        for column in self._energy_columns:
+            self._add_cell(meter, moment, row[column], line, column, occupied)
 
     def _read_day_row(self, meter: int, row: Row, line: int, cells: _DayCells | str) -> None:
         if isinstance(cells, str):

@@ -18,6 +18,7 @@ from murmurate.readings.field_values import (
     INTEGER_PATTERN,
     MAX_READING_LINE_BYTES,
     MAX_UNIX_TIME_S,
+    MAX_WH,
     NANOSECONDS_PER_SECOND,
     floor_to_wh,
     interval_start_s,
@@ -43,6 +44,9 @@ _INTERVAL_READING_FIELDS = {
 _INTERVAL_BLOCK_LINK = re.compile(r"((?:.*/)?UsagePoint/([^/]+)/MeterReading/[^/]+)/IntervalBlock(?:/[^/]*)?")
 _UOM_WH, _DELIVERED, _RECEIVED, _DELTA_DATA = "72", "1", "19", "4"
 _CUMULATIVE_BEHAVIOURS = frozenset({"1", "2", "3", "9"})  # bulk, continuously cumulative, cumulative, summation
+_ONE_DIRECTION = (
+    "reading is delivered or received alone: a feed with received energy must have both for each interval of the meter"
+)
 _MAX_POWER_OF_TEN = 12
 _HOUR_S = 3600
 _RawReading = tuple[str | None, str | None, str | None]  # an IntervalReading as it stood: start, duration, value
@@ -158,13 +162,30 @@ class _FeedParser:
 
 
 def parse_green_button(body: bytes, *, interval_s: int) -> tuple[ReadingBatch, Refusals]:
-    """Parse a feed whose readings are one interval long. A line is the ordinal of a reading."""
+    """Parse a feed whose readings are one interval long. A line is the ordinal of a reading.
+
+    Of a UsagePoint that also receives, a reading is delivered minus received energy of one interval. Both must be in
+    the feed: an interval with one of the two is refused. Of repeated ones the largest difference counts.
+    """
     readings, refused = read_feed(body, interval_s)
-    return ReadingBatch.from_rows([row for _, row in readings]), refused
+    exporting = {row[0] for _, is_export, row in readings if is_export}
+    rows = [row for _, _, row in readings if row[0] not in exporting]
+    by_interval: dict[tuple[str, int], tuple[list[BatchRow], list[BatchRow]]] = {}
+    for _, is_export, row in readings:
+        if row[0] in exporting:
+            by_interval.setdefault((row[0], row[1]), ([], []))[is_export].append(row)
+    for (meter, start_s), (delivered, received) in by_interval.items():
+        if delivered and received:
+            net_wh = max(row[2] for row in delivered) - min(row[2] for row in received)
+            rows.append((meter, start_s, min(max(net_wh, -MAX_WH), MAX_WH), delivered[0][3], None))
+            continue
+        for row in (*delivered, *received):
+            add_refusal(refused, row[3], _ONE_DIRECTION)
+    return ReadingBatch.from_rows(sorted(rows, key=lambda row: row[3])), refused
 
 
-def read_feed(body: bytes, interval_s: int | None) -> tuple[list[tuple[int, BatchRow]], Refusals]:
-    """Return the readings of a feed, each with its length [s], and the refused ones.
+def read_feed(body: bytes, interval_s: int | None) -> tuple[list[tuple[int, bool, BatchRow]], Refusals]:
+    """Return the readings of a feed, each with its length [s] and whether it is received energy, and the refused ones.
 
     A meter is the last part of the link of its UsagePoint. With `interval_s` None, a reading may have any length that
     divides an hour.
@@ -172,16 +193,16 @@ def read_feed(body: bytes, interval_s: int | None) -> tuple[list[tuple[int, Batc
     feed = _FeedParser(body)
     points, types = feed.entries_by_name("UsagePoint"), feed.entries_by_name("ReadingType")
     meters = {entry.link: entry for entry in feed.entries if entry.kind == "MeterReading"}
-    readings: list[tuple[int, BatchRow]] = []
+    readings: list[tuple[int, bool, BatchRow]] = []
     refused: Refusals = {}
     for block in (entry for entry in feed.entries if entry.readings):
         name = block.parent_ids()[1]
-        meter, power, reason = "", 0, ""
+        meter, power, is_export, reason = "", 0, False, ""
         if name not in points:
             reason = "IntervalBlock is of no UsagePoint: must have a self link below a UsagePoint of the feed"
         else:
             try:
-                meter, power = parse_meter_name(name), _power_of_ten(block, meters, types)
+                meter, (power, is_export) = parse_meter_name(name), _power_and_direction(block, meters, types)
             except ReadingError as error:
                 reason = str(error)
         for line, raw in block.readings:
@@ -193,15 +214,15 @@ def read_feed(body: bytes, interval_s: int | None) -> tuple[list[tuple[int, Batc
             except ReadingError as error:
                 add_refusal(refused, line, str(error))
             else:
-                readings.append((length_s, (meter, start_s, energy_wh, line, None)))
+                readings.append((length_s, is_export, (meter, start_s, energy_wh, line, None)))
     return readings, refused
 
 
-def _power_of_ten(block: _AtomEntry, meters: _AtomEntries, types: _AtomEntries) -> int:
-    """Return the power of ten of the type that the MeterReading of a block links to.
+def _power_and_direction(block: _AtomEntry, meters: _AtomEntries, types: _AtomEntries) -> tuple[int, bool]:
+    """Return the power of ten of the type that the MeterReading of a block links to, and whether energy is received.
 
-    Without a link, it is the only type of the feed. Raises ReadingError unless it is energy [Wh], delivered, of one
-    interval.
+    Without a link, it is the only type of the feed. Raises ReadingError unless it is energy [Wh], delivered or
+    received, of one interval.
     """
     related = meters.get(block.parent_ids()[0], _AtomEntry()).related
     names = {link.rpartition("/")[2] for link in related if "/ReadingType/" in f"/{link}"} or set(types)
@@ -210,9 +231,8 @@ def _power_of_ten(block: _AtomEntry, meters: _AtomEntries, types: _AtomEntries) 
     fields = types[names.pop()].type_fields
     if fields.get("uom") != _UOM_WH:
         raise ReadingError("uom", "another unit", f"must be {_UOM_WH}, that is Wh")
-    if fields.get("flowDirection") != _DELIVERED:
-        received = fields.get("flowDirection") == _RECEIVED
-        raise ReadingError("flowDirection", "received" if received else "another", "must be 1, that is delivered")
+    if fields.get("flowDirection") not in {_DELIVERED, _RECEIVED}:
+        raise ReadingError("flowDirection", "another", "must be 1, that is delivered, or 19, that is received")
     if fields.get("accumulationBehaviour") != _DELTA_DATA:
         totals = fields.get("accumulationBehaviour") in _CUMULATIVE_BEHAVIOURS
         hint = "must be 4, that is deltaData" + ("; send totals to the MQTT register topic" if totals else "")
@@ -222,7 +242,7 @@ def _power_of_ten(block: _AtomEntry, meters: _AtomEntries, types: _AtomEntries) 
         raise ReadingError(
             "powerOfTenMultiplier", "out of range", f"must lie between -{_MAX_POWER_OF_TEN} and {_MAX_POWER_OF_TEN}"
         )
-    return int(power)
+    return int(power), fields["flowDirection"] == _RECEIVED
 
 
 def _parse_reading(raw: _RawReading, power: int, interval_s: int | None) -> tuple[int, int, int]:

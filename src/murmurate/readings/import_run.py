@@ -29,6 +29,7 @@ from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY
 
 READINGS_NAME, METERS_NAME = "readings.parquet", "meters.csv"
+_FEED_IN_STEP_WH = 10
 KIND_NAME = "home"  # of the households of a file that names no kind
 
 
@@ -41,6 +42,11 @@ class ImportSummary:
     readings: int = 0  # written, at the interval of the zone
     repeated: int = 0  # cells that were there more than once, with the same value
     above_bound: int = 0  # readings that the service would cut off
+    below_zero: int = 0
+    below_export_bound: int = 0  # readings that the service would cut off
+    feeding_meters: int = 0  # with a reading below zero
+    export_alone: int = 0  # meters of which the files have export and no import
+    feed_in: Counter[int] = field(default_factory=Counter)  # readings below zero by what was fed in, to the next 10 Wh
     meters: list[str] = field(default_factory=list)
     places: list[MeterPlace] = field(default_factory=list)  # of the meters, zone by zone
     households: int = 0
@@ -50,15 +56,33 @@ class ImportSummary:
     first_s: int = 2**62
     last_s: int = -(2**62)
 
-    def add_part(self, readings: MeterReadings, names: Sequence[str], bound_wh: int) -> None:
+    def add_part(self, readings: MeterReadings, names: Sequence[str], options: ImportOptions) -> None:
         """Count the readings of some meters."""
         if not len(readings.meter):
             return
         self.readings += len(readings.meter)
-        self.above_bound += int((readings.energy_wh > bound_wh).sum())
+        self.above_bound += int((readings.energy_wh > options.bound_wh).sum())
+        below = readings.energy_wh < 0
+        self.below_zero += int(below.sum())
+        self.below_export_bound += int((readings.energy_wh < -(options.export_bound_wh or 0)).sum())
+        self.feeding_meters += len(np.unique(readings.meter[below]))
+        fed_in, count = np.unique(
+            -(readings.energy_wh[below] // _FEED_IN_STEP_WH) * _FEED_IN_STEP_WH, return_counts=True
+        )
+        self.feed_in.update(dict(zip(fed_in.tolist(), count.tolist(), strict=True)))
         self.meters += [names[number] for number in np.unique(readings.meter).tolist()]
         self.first_s = min(self.first_s, int(readings.start_s.min()))
         self.last_s = max(self.last_s, int(readings.start_s.max()))
+
+    @property
+    def full_export_bound_wh(self) -> int:
+        """The `export_bound_wh` with which 99.9 % of the readings below zero count in full; 0 if there are none."""
+        needed, covered = self.below_zero * 999, 0
+        for fed_in_wh, count in sorted(self.feed_in.items()):
+            covered += 1000 * count
+            if covered >= needed:
+                return fed_in_wh
+        return 0
 
     def to_document(self) -> dict[str, object]:
         """Return the summary as JSON."""
@@ -74,6 +98,10 @@ class ImportSummary:
             "last": f"{last:%Y-%m-%dT%H:%M:%SZ}",
             "repeated": self.repeated,
             "above_bound": self.above_bound,
+            "below_zero": self.below_zero,
+            "below_export_bound": self.below_export_bound,
+            "feeding_meters": self.feeding_meters,
+            "full_export_bound_wh": self.full_export_bound_wh,
             "refused": self.refused.total,
             "refusals": self.refused.to_document(),
             "zone_files": self.zone_files,
@@ -121,19 +149,21 @@ class ReadingsWriter:
         self._writer.close()
 
 
-def write_meter_table(path: Path, places: Sequence[MeterPlace], bound_wh: int) -> None:
+def write_meter_table(path: Path, places: Sequence[MeterPlace], bound_wh: int, export_bound_wh: int | None) -> None:
     """Write the meter table, with the columns that the service and `murmurate plan` read.
 
-    Each meter has the same bound. So the bound of a household is that times the number of its meters, and a plan from
-    this table hides the household with most of them.
+    Each meter has the same bounds; `export_bound_wh` is a column where it is given. So the bound of a household is
+    that times the number of its meters, and a plan from this table hides the household with most of them.
     """
     has_households = any(place.household is not None for place in places)
+    export_name, export_value = ([], []) if export_bound_wh is None else (["export_bound_wh"], [export_bound_wh])
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-        table.writerow(["meter", "id", "zone", "bound_wh", "kind", *(["household"] if has_households else [])])
+        names = ["meter", "id", "zone", "bound_wh", *export_name, "kind", *(["household"] if has_households else [])]
+        table.writerow(names)
         for number, place in enumerate(places):
             household = [place.household] if has_households else []
-            table.writerow([number, place.meter, place.zone, bound_wh, place.kind, *household])
+            table.writerow([number, place.meter, place.zone, bound_wh, *export_value, place.kind, *household])
 
 
 def run_import(
@@ -175,12 +205,32 @@ def run_import(
         path.replace(options.folder / READINGS_NAME)
     taken = set(summary.meters)
     summary.places = [place for place in places if place.meter in taken]
-    write_meter_table(options.folder / METERS_NAME, summary.places, options.bound_wh)
+    write_meter_table(options.folder / METERS_NAME, summary.places, options.bound_wh, options.export_bound_wh)
     summary.household_column = target.meter_columns.household_column
     candidate = target.meter_columns.find_candidate([numbers[name] for name in taken])
     _note_households(summary, options.bound_wh, candidate)
     _note_end_stamps(summary, options)
+    _note_feed_in(summary, options)
     return summary
+
+
+def _note_feed_in(summary: ImportSummary, options: ImportOptions) -> None:
+    """Warn where readings below zero would not count as what they are."""
+    if summary.export_alone:
+        summary.warnings.append(
+            f"The files have export and no import of {summary.export_alone:,} meters: all their readings are 0 or "
+            "less. If import is in another file, import both files at once, with the same names of meters."
+        )
+    if summary.below_zero and options.export_bound_wh is None:
+        share = 100 * summary.below_zero / summary.readings
+        example_wh = 10_000 * options.interval_s // 3600
+        summary.warnings.append(
+            f"{summary.below_zero:,} readings ({share:.3g} %) of {summary.feeding_meters:,} meters are below zero, as "
+            f"these meters feed in; they count as zero while {METERS_NAME} has no export_bound_wh, and 99.9 % of them "
+            f"count in full if you import again with --export-bound-wh {summary.full_export_bound_wh}. This bound is "
+            "public and adds to the noise: choose it by the power of the plants, not by readings that will be priced "
+            f"(10 kW feeds in up to {example_wh:,} Wh in {options.interval_s // 60} minutes)."
+        )
 
 
 def _note_end_stamps(summary: ImportSummary, options: ImportOptions) -> None:
@@ -237,9 +287,11 @@ def _write_readings(
     writer = ReadingsWriter(path, options.time_zone or "UTC", places, has_occupancy=target.has_occupancy)
     try:
         for part in target.spool.read_parts():
+            exported, imported = (np.unique(part["meter"][part["is_export"] == way]) for way in (1, 0))
+            summary.export_alone += len(np.setdiff1d(exported, imported))
             readings, repeated = merge_readings(part, options.interval_s, refuse)
             summary.repeated += repeated
-            summary.add_part(readings, target.meters.names, options.bound_wh)
+            summary.add_part(readings, target.meters.names, options)
             writer.write_part(readings)
     finally:
         writer.close()

@@ -17,6 +17,7 @@ from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, BoolArray, IntArray
 
 MIN_HOUSEHOLDS, MIN_DAYS = 200, 35  # of an evaluation
+BELOW_ZERO_NOTE = "Some readings are below zero, because meters feed in. This command counts them as zero."
 MAX_MISSING_SHARE = 0.1  # of the readings of a meter whose household is billed
 _EVALUATED_S = 900  # length of an interval of an evaluation
 _MAX_EVALUATED_MISSING = 0.01
@@ -55,9 +56,8 @@ class _ImportedFile:
             refuse("not a Parquet file")
         if not len(table) or any(column.null_count for column in table.columns):
             refuse("with empty cells" if len(table) else "without readings")
-        if (table["energy_wh"].to_numpy() < 0).any():
-            refuse("with readings below 0")
         self._path, self._table = path, table
+        self.is_below_zero: BoolArray = table["energy_wh"].to_numpy() < 0
         self.start_s: IntArray = table["interval_start"].cast("int64").to_numpy() // 1000
         self.meters, self.meter = self._read_text("meter_id")
         self.is_by_meter = "household" not in names
@@ -93,10 +93,13 @@ class _ImportedFile:
         return np.asarray(self.start_s // interval_s)
 
     def fill_table(self, column: str, interval: IntArray, first: int, length: int) -> NDArray[np.float32]:
-        """Return the values of some intervals, NaN where there is none [interval, meter]. `interval` is of rows."""
+        """Return the values of some intervals, NaN where there is none [interval, meter]. `interval` is of rows.
+
+        A value below zero counts as 0.
+        """
         used = (interval >= first) & (interval < first + length)
         table = np.full((length, len(self.meters)), np.nan, np.float32)
-        values = self._table[column].to_numpy().astype(np.float32)
+        values = np.maximum(self._table[column].to_numpy(), 0).astype(np.float32)
         table[interval[used] - first, self.meter[used]] = values[used]
         if int((~np.isnan(table)).sum()) < int(used.sum()):
             raise ReadingError(str(self._path), "with several readings of one meter in an interval", "must have one")
@@ -115,6 +118,7 @@ class PastReadings:
     left_out: int = 0  # households with a meter of which too many readings are missing
     filled: int = 0  # readings that were missing, replaced by the meter's mean at that time of day
     is_by_meter: bool = False  # the file names no household: each meter is taken for one
+    below_zero: int = 0  # readings of meters that feed in, which count as 0: see `BELOW_ZERO_NOTE`
 
     @property
     def households(self) -> int:
@@ -206,6 +210,7 @@ def _join_meters(
         left_out=int((~kept).sum()),
         filled=int(missing[:, is_used].sum()),
         is_by_meter=rows.is_by_meter,
+        below_zero=int((rows.is_below_zero & np.isin(rows.meter, meters)).sum()),
     )
 
 
@@ -233,6 +238,7 @@ class LabeledSample:
     kind: tuple[str, ...]  # [household]
     first_s: int  # begin of the first interval [s of UTC]
     utc_offset_s: int  # of the local clock at the first interval
+    below_zero: int = 0  # readings of meters that feed in, which count as 0: see `BELOW_ZERO_NOTE`
 
 
 def read_sample(path: Path, interval_s: int, *, needs_occupancy: bool = True) -> LabeledSample:
@@ -259,4 +265,5 @@ def read_sample(path: Path, interval_s: int, *, needs_occupancy: bool = True) ->
         kind=kind,
         first_s=first * interval_s,
         utc_offset_s=rows.utc_offset_s(),
+        below_zero=int(rows.is_below_zero.sum()),
     )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from murmurate.readings.cell_values import INCOMPLETE, OCCURS_TWICE, OFF_GRID, TWO_VALUES
+from murmurate.readings.cell_values import INCOMPLETE, OCCURS_TWICE, OFF_GRID, ONE_DIRECTION, TWO_VALUES
 from murmurate.units import BoolArray, IntArray
 
 PART_COUNT = 64  # a part is read as a whole: 10^9 readings need about 1 GB
@@ -30,6 +30,7 @@ READING_TYPE = np.dtype(
         ("file", np.int64),
         ("line", np.int64),
         ("column", np.int64),
+        ("is_export", np.int64),  # 1: energy fed in, which is subtracted
     ]
 )
 _FIELDS = len(READING_TYPE.names or ())
@@ -119,18 +120,21 @@ def merge_readings(spooled: SpooledReadings, interval_s: int, refuse: Refuse) ->
     """Return readings at intervals of one length in the order of meter and time, and how many were there twice.
 
     Different readings of one interval are all refused. Of an interval that files have in several lengths, the finest
-    counts.
+    counts. Export is subtracted.
     """
-    spooled = _resolve_repeated_hours(spooled, refuse)
-    spooled = spooled[np.lexsort((spooled["length_s"], spooled["start_s"], spooled["meter"]))]
-    group, place = _group_rows(*(spooled[name] for name in ("meter", "start_s", "length_s")))
-    first = spooled[place == 0][group]
-    differs = (spooled["energy_wh"] != first["energy_wh"]) | (spooled["occupied"] != first["occupied"])
-    contradicted = (np.bincount(group, weights=differs) > 0)[group]
-    if contradicted.any():
-        refuse(TWO_VALUES, spooled[contradicted])
-    repeated = int(((place > 0) & ~contradicted).sum())
-    unique = spooled[(place == 0) & ~contradicted]
+    directions, repeated = [], 0
+    for is_export in (0, 1):
+        rows = _resolve_repeated_hours(spooled[spooled["is_export"] == is_export], refuse)
+        rows = rows[np.lexsort((rows["length_s"], rows["start_s"], rows["meter"]))]
+        group, place = _group_rows(*(rows[name] for name in ("meter", "start_s", "length_s")))
+        first = rows[place == 0][group]
+        differs = (rows["energy_wh"] != first["energy_wh"]) | (rows["occupied"] != first["occupied"])
+        contradicted = (np.bincount(group, weights=differs) > 0)[group]
+        if contradicted.any():
+            refuse(TWO_VALUES, rows[contradicted])
+        repeated += int(((place > 0) & ~contradicted).sum())
+        directions.append(rows[(place == 0) & ~contradicted])
+    unique = _subtract_export(directions[0], directions[1], refuse)
     parts: list[MeterReadings] = [MeterReadings(*(np.empty(0, np.int64),) * 4)]
     for length_s in np.unique(unique["length_s"]).tolist():
         rows = unique[unique["length_s"] == length_s]
@@ -149,6 +153,27 @@ def merge_readings(spooled: SpooledReadings, interval_s: int, refuse: Refuse) ->
     joined = MeterReadings(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     joined = joined.choose(np.lexsort((joined.start_s, joined.meter)))  # stable: the finest length comes first
     return joined.choose(_group_rows(joined.meter, joined.start_s)[1] == 0), repeated
+
+
+def _subtract_export(imported: SpooledReadings, exported: SpooledReadings, refuse: Refuse) -> SpooledReadings:
+    """Return net readings in the order of meter, start and length, each once: import minus export of the same interval.
+
+    Of a meter that has both, an interval with one of the two is refused. A meter with one of the two has that one.
+    """
+    if not len(exported):
+        return imported
+    rows = np.concatenate([imported, exported])
+    rows["energy_wh"] *= 1 - 2 * rows["is_export"]
+    rows = rows[np.lexsort([rows[name] for name in ("is_export", "length_s", "start_s", "meter")])]
+    group, place = _group_rows(*(rows[name] for name in ("meter", "start_s", "length_s")))
+    has_both = np.isin(rows["meter"], np.intersect1d(imported["meter"], exported["meter"]))
+    is_alone = has_both & (np.bincount(group) == 1)[group]
+    if is_alone.any():
+        refuse(ONE_DIRECTION, rows[is_alone])
+    first = np.flatnonzero(place == 0)
+    net = rows[first]  # the place of a reading is that of its import
+    net["energy_wh"] = np.add.reduceat(rows["energy_wh"], first)
+    return np.asarray(net[~is_alone[first]])
 
 
 def _resolve_repeated_hours(spooled: SpooledReadings, refuse: Refuse) -> SpooledReadings:

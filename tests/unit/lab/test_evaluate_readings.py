@@ -106,9 +106,15 @@ def test_files_that_cannot_be_used_are_refused_with_what_they_must_have(tmp_path
         read_households(write_imported(tmp_path / "r.parquet", np.ones(shape), **place))
 
 
-def test_a_reading_below_zero_is_refused(tmp_path):
-    with pytest.raises(ReadingError, match="with readings below 0"):
-        read_households(write_days(tmp_path / "r.parquet", -np.ones((DAY, 1))))
+def test_a_reading_below_zero_counts_as_zero_and_is_counted(tmp_path):
+    """Of each meter, before the meters of a household are added up."""
+    table = np.full((DAY * 36, 400), 7.0)
+    table[3, :3] = (-50, 7, -20)
+    owner = [f"home {n // 2}" for n in range(400)]
+    found = read_households(write_days(tmp_path / "r.parquet", table, household=owner))
+    assert found.below_zero == 2
+    assert found.energy_wh[3].tolist() == [7, 7] + [14] * 198
+    assert (found.energy_wh[4:] == 14).all()
 
 
 def test_a_foreign_file_is_refused_with_the_command_that_imports_it(tmp_path):

@@ -60,7 +60,7 @@ def test_no_bytes_raise_anything_but_a_reading_error(some, place):
 
 REFUSED = [
     ((0, 900, CANARY), {"uom": 169}, "uom is another unit: must be 72"),
-    ((0, 900, CANARY), {"flowDirection": 19}, "flowDirection is received"),
+    ((0, 900, CANARY), {"flowDirection": 19}, "reading is delivered or received alone"),
     ((0, 900, CANARY), {"flowDirection": 4}, "flowDirection is another"),
     ((0, 900, CANARY), {"accumulationBehaviour": 3}, "send totals to the MQTT register topic"),
     ((0, 900, CANARY), {"accumulationBehaviour": 1}, "send totals to the MQTT register topic"),

@@ -46,12 +46,15 @@ def test_each_cell_that_is_not_taken_is_named_with_its_reason(tmp_path):
         "A,2025-10-26 02:30,0.1",
     ]
     found, summary = import_text(tmp_path, HEADER + "\n".join(rows), source_length_s=1800)
-    assert found == {("A", utc("2024-12-31T23:00")): 250, ("A", utc("2025-01-01T03:30")): 100}
+    assert found == {
+        ("A", utc("2024-12-31T23:00")): 250,
+        ("A", utc("2025-01-01T00:00")): -100,
+        ("A", utc("2025-01-01T03:30")): 100,
+    }
     assert summary.repeated == 1
     assert reasons(summary) == {
         why.TWO_VALUES: (2, ["file-0.csv:9, kwh", "file-0.csv:10, kwh"]),
         why.MISSING: (1, ["file-0.csv:3, kwh"]),
-        why.NOT_A_READING: (1, ["file-0.csv:4, kwh"]),
         why.NOT_A_TIME: (1, ["file-0.csv:5, timestamp"]),
         why.OFF_GRID: (1, ["file-0.csv:6, kwh"]),
         why.NOT_A_METER: (1, ["file-0.csv:7"]),
@@ -69,7 +72,7 @@ def test_only_the_first_places_of_a_reason_are_kept_and_all_are_counted(tmp_path
 
 
 def test_no_reason_holds_what_the_cell_said(tmp_path):
-    text = HEADER + "A,2025-01-01 00:00,1\nA,2025-01-01 00:30,1\nA,2025-01-01 01:00,-77.123\nA,secret,0.1\n"
+    text = HEADER + "A,2025-01-01 00:00,1\nA,2025-01-01 00:30,1\nA,2025-01-01 01:00,--77.123\nA,secret,0.1\n"
     _, summary = import_text(tmp_path, text)
     assert "77.123" not in json.dumps(summary.to_document())
     assert "secret" not in json.dumps(summary.to_document())
@@ -164,8 +167,8 @@ def test_green_button_says_what_it_refuses(tmp_path):
     assert found == {("M1", 0): 125, ("M1", 900): 125, ("M1", 1800): 125, ("M1", 2700): 125, ("M1", 3600): 100}
     assert summary.refused.total == 1
     assert summary.files[0]["minutes"] == [15, 60]
-    path.write_bytes(one((0, 900, 500), flowDirection=19))
-    with pytest.raises(ReadingError, match="flowDirection is received"):
+    path.write_bytes(one((0, 900, 500), flowDirection=4))
+    with pytest.raises(ReadingError, match="flowDirection is another"):
         import_paths([path], tmp_path)
 
 
