@@ -6,6 +6,7 @@ import io
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from murmurate.service.landing.interval_manifest import IntervalManifest
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
 from murmurate.service.landing.readings_file import encode_readings, fingerprint_file, read_readings
+from murmurate.service.operator_api.public_inputs import parse_series
 from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings
 from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import FuzzFolder
@@ -31,6 +33,7 @@ _TABLE_WORDS = (
     *b'meter zone bound_wh imputed_wh id key household kind protected , " true false'.split(),
     *(b"\n", b"\r\n", b"", b"\0", b"\xef\xbb\xbf"),
 )
+_SERIES = b"start,value\n2026-11-18T12:00:00Z,-4.25\n2026-11-18T13:15:00+01:00,1e3\n"
 _MANIFEST = (
     b'{"murmurate_manifest": 1, "interval": "20261114T1215Z", "meters": "ab", "files": [{"path": "x/shard=0/y", '
     b'"bytes": 3, "sha256": "cd"}], "unfinished": [], "purged": false}'
@@ -93,6 +96,7 @@ def file_targets() -> list[FuzzTarget]:
         FuzzTarget("settings", _file_parser("service.toml", load_settings), [settings], errors, _TOML_WORDS),
         FuzzTarget("meter table csv", csv, tables, errors, _TABLE_WORDS),
         FuzzTarget("meter table parquet", parquet_file, parquet, errors, max_mb=1024),
+        FuzzTarget("public series", partial(parse_series, interval_s=900), [_SERIES], errors, _TABLE_WORDS),
         FuzzTarget("manifest", manifest, [_MANIFEST], errors, manifest_words),
         FuzzTarget("landed file", _file_parser("readings.parquet", _read_landed), landed, errors, max_mb=1024),
     ]

@@ -98,7 +98,7 @@ PRIVATE_PAGES = ["/healthz", "/readyz", "/openapi.json"]
 ROUTES = [("public", path, {"GET", "HEAD"}) for path in [*PAGES, "/zones/harbour/stream"]]
 ROUTES += [("public", f"{ADR}/auth/token", {"POST"})]
 ROUTES += [("private", path, {"GET", "HEAD"}) for path in [*PRIVATE_PAGES, "/metrics", "/operator"]]
-ROUTES += [("private", path, {"POST"}) for path in ("/readings", "/auth/token")]
+ROUTES += [("private", path, {"POST"}) for path in ("/readings", "/auth/token", "/public-inputs")]
 
 HAPPY = [public(path) for path in PAGES]
 HAPPY += [Case("private", "GET", path, 200) for path in PRIVATE_PAGES]

@@ -24,6 +24,7 @@ from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.landing.layout import Landing
+from murmurate.service.operator_api.public_inputs import PublicInputsApi
 from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
@@ -170,7 +171,7 @@ def run_apis(folder: Path, state_dsn: str, log_dsn: str) -> Iterator[RunningApis
     routes = IngestApi(current_ingestor=ingestor, access=access).routes()
     databases = Databases.from_dsns(state=state_dsn, log=log_dsn)
     operator = OperatorApi(databases=databases, settings=settings, state=state, counts=ingestor.counts)
-    routes += operator.routes()
+    routes += operator.routes() + PublicInputsApi(state=state, access=access, interval_s=STEP_S).routes()
     apis.private_routes = routes
     live_state = apis.live_state = LiveState(log_dsn, settings)
     app: Any = public_app(live_state, page_routes(live_state))

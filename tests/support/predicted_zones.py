@@ -19,7 +19,7 @@ from murmurate.public_log.tile_chain import ShardHead, check_follows
 from murmurate.public_log.zone_line import make_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState, PlanChange, ShardOpening, ZoneOpening, find_next_tile
-from murmurate.publisher.tile_writer import TileWriter
+from murmurate.publisher.tile_writer import FindInputs, TileWriter
 from murmurate.types import Demand
 from murmurate.units import FloatArray, IntArray
 from tests.support.sample_logs import OLD, SIGNERS
@@ -81,10 +81,13 @@ class RepeatableNoise:
 class PredictedShard:
     """A shard that a publisher writes, tile by tile."""
 
-    def __init__(self, plans: Mapping[str, str], *, lead: int = 2, noise: Any = None) -> None:
+    def __init__(
+        self, plans: Mapping[str, str], *, lead: int = 2, noise: Any = None, find_inputs: FindInputs = lambda *_: {}
+    ) -> None:
         """`plans`: text of the plan of each zone."""
         self.terms = {terms.plan_digest: terms for terms in map(ReleaseTerms.from_json, plans.values())}
-        self.writer = TileWriter(terms_for_plan=self.terms.get, signers=SIGNERS, noise=noise or RepeatableNoise())
+        drawn = noise or RepeatableNoise()
+        self.writer = TileWriter(terms_for_plan=self.terms.get, signers=SIGNERS, noise=drawn, find_inputs=find_inputs)
         self.zones = {zone: self._opening(json.loads(text)["digest"]) for zone, text in plans.items()}
         self.opening = ShardOpening(key=OLD.public_key, interval_s=3600, lead=lead)
         self.head: ShardHead | None = None

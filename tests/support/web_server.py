@@ -29,12 +29,14 @@ def web_server(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def fetch(app: Any, path: str, *, base_url: str = "http://app.example", **request: Any) -> httpx.Response:
-    """The answer of an app to a GET request, with `headers` or `auth`."""
+def fetch(
+    app: Any, path: str, *, method: str = "GET", base_url: str = "http://app.example", **request: Any
+) -> httpx.Response:
+    """The answer of an app to a request, with `headers`, `auth` or `content`."""
 
     async def get() -> httpx.Response:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
-            return await client.get(path, **request)
+            return await client.request(method, path, **request)
 
     return asyncio.run(get())

@@ -40,7 +40,7 @@ def make_zone_prediction(zone: Zone, predicted: PredictedDemand, noise: NoiseSch
     scale = _scale(zone, predicted)
     made = _make_filter(zone, public, scale, np.sqrt(noise.variance), predicted.pool_homes)
     return ZonePrediction(
-        model=PredictionModel(public, made.own_loading, made.keep),
+        model=PredictionModel(public, made.own_loading, made.keep, predicted.temperature),
         scale=scale,
         zone_gain=made.zone_gain,
         pool_gain=made.pool_gain,
@@ -103,8 +103,9 @@ def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
         return
     scale = _scale(zone, predicted)
     usual_wh = scale * float(usual_day(predicted.forecast.demand).mean())
-    stated_numbers = (stated.scale, stated.pool_homes, stated.price_response)
-    same = stated_numbers == (scale, predicted.pool_homes, _price_response(zone, predicted, usual_wh))
+    stated_terms = (stated.scale, stated.pool_homes, stated.model.temperature, stated.price_response)
+    response = _price_response(zone, predicted, usual_wh)
+    same = stated_terms == (scale, predicted.pool_homes, predicted.temperature, response)
     same &= np.allclose(stated.model.public.demand.mean_wh, predicted.forecast.demand.mean_wh, rtol=1e-6, atol=0.01)
     if not same or stated.model.sensor.bound_wh != find_sensed_kind(zone).bound_wh:
         raise PrivacyError("prediction", "not that of the zone file", "must be made again by murmurate plan")

@@ -110,6 +110,7 @@ class PredictedDemand:
     elasticity: float = 0.0  # percent of demand for one percent of price
     reference_price: Fraction | None = None  # at which demand is as forecast [money/kWh]; None: that of the forecast
     pool_homes: int = 0  # households of the other zones of its shard, whose releases help to predict; 0: they do not
+    temperature: str = ""  # the series of public inputs with the temperature outdoors; empty: there is none
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,6 +17,7 @@ from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.zone import HouseholdKind, LearnedHabits, PredictedDemand, Zone, sum_consumption_moments
 from murmurate.prediction.forecast_sources import forecast_from_day
 from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.public_inputs import check_series_name
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution
@@ -84,7 +85,7 @@ _ALLOWED_KEYS: dict[str, set[str]] = {
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "export_bound_wh", "away", "home", "occupancy", "public"},
-    "forecast": {"file", "from", "level", "elasticity", "reference_price", "pool_homes"},
+    "forecast": {"file", "from", "level", "elasticity", "reference_price", "pool_homes", "temperature"},
     "learned": {"epsilon", "households", "confidence", "bound", "proven"},
 }
 
@@ -421,7 +422,14 @@ def _read_predicted_demand(
         if not 0 <= pool_homes <= MAX_POOL_HOMES:
             allowed = "must be how many households the other zones of its shard have together, or 0"
             raise ModelError("pool_homes", pool_homes, allowed)
-    return PredictedDemand(forecast, level, elasticity, reference, pool_homes)
+    with reader.locate_errors(_FORECAST, "temperature" if "temperature" in table else source):
+        temperature = reader.get(table, _FORECAST, "temperature", str, "")
+        if "temperature" in table:
+            check_series_name(temperature, "temperature")
+            if not forecast.demand.heat_wh_per_k.any():
+                allowed = "needs a forecast that knows it: murmurate forecast with --temperature makes one"
+                raise ModelError("temperature", repr(temperature), allowed)
+    return PredictedDemand(forecast, level, elasticity, reference, pool_homes, temperature)
 
 
 def _read_source(

@@ -53,10 +53,17 @@ class CalendarForecast:
         return np.asarray(self.day_wh + of_month[:, None, hour])
 
     def demand_wh(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
-        """Return the expected demand of intervals [Wh]. Without a temperature it is taken as usual."""
-        cold_k = self.usual_cold_k[when.month] if temperature_c is None else degrees_below_base(temperature_c)
+        """Return the expected demand of intervals [Wh]; see `cold_k` for the temperature."""
         expected = self.day_wh[when.day_type, when.slot] + self.month_wh[when.month, when.hour]
-        return np.asarray(np.maximum(expected + self.heat_wh_per_k[when.hour] * cold_k, self.least_wh))
+        expected = expected + self.heat_wh_per_k[when.hour] * self.cold_k(when, temperature_c)
+        return np.asarray(np.maximum(expected, self.least_wh))
+
+    def cold_k(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
+        """Return how cold intervals are [K below the heating base]: as usual where the temperature is None or NaN."""
+        usual = self.usual_cold_k[when.month]
+        if temperature_c is None:
+            return np.asarray(usual)
+        return np.where(np.isnan(temperature_c), usual, degrees_below_base(temperature_c))
 
     def scaled(self, factor: float) -> CalendarForecast:
         """The forecast of more or fewer households of the same make."""

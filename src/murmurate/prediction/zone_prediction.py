@@ -21,6 +21,7 @@ from murmurate.errors import ModelError
 from murmurate.prediction.calendar import CalendarSlots, locate_intervals
 from murmurate.prediction.forecast import HOURS
 from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.public_inputs import NO_INPUTS, THOUSANDTHS, Inputs, InputValue, check_series_name
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.structural_filter import (
     GAIN_DIGITS,
@@ -116,6 +117,7 @@ class PredictionModel:
     public: PublicForecast
     own_loading: FloatArray  # [slot] of the households' own chance in the measurement
     keep: FloatArray  # [state] share that remains after an interval
+    temperature: str = ""  # the series of public inputs that says how cold it is outdoors [°C]; empty: as usual
 
     def __post_init__(self) -> None:
         shapes, slots = (self.own_loading.shape, self.keep.shape), self.slots_per_day
@@ -135,14 +137,19 @@ class PredictionModel:
         """Return where an interval falls in the local calendar."""
         return _locate(interval, self.slots_per_day, self.public.time_zone, self.public.holidays)
 
-    def loadings(self, when: CalendarSlots) -> FloatArray:
-        """Return how much of each state is in the demand, at a usual temperature [state]."""
-        cold_k = float(self.public.demand.usual_cold_k[when.month[0]])
+    def temperature_c(self, inputs: Inputs, moment: str) -> FloatArray | None:
+        """Return the temperature `now` or `ahead` [one interval]; None: not known."""
+        value = getattr(inputs.get(self.temperature, InputValue()), moment)
+        return None if value is None else np.array([value / THOUSANDTHS])
+
+    def loadings(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
+        """Return how much of each state is in the demand [state]. Without a temperature it is taken as usual."""
+        cold_k = float(self.public.demand.cold_k(when, temperature_c)[0])
         return demand_loadings(int(when.slot[0]), self.slots_per_day, cold_k)
 
-    def sensor_loadings(self, when: CalendarSlots) -> FloatArray:
+    def sensor_loadings(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
         """Return how much of each state is in what the sensor shows [state]."""
-        seen = self.loadings(when).copy()
+        seen = self.loadings(when, temperature_c).copy()
         seen[OWN], seen[SENSOR] = self.own_loading[int(when.slot[0])], 1.0
         return seen
 
@@ -170,7 +177,8 @@ class ZonePrediction:
 
     def to_document(self) -> dict[str, Any]:
         """Return the members of a plan that prices are predicted with."""
-        return {
+        temperature = {"temperature": self.model.temperature} if self.model.temperature else {}
+        return temperature | {
             "forecast": self.model.public.to_document(),
             "own_loading": self.model.own_loading.round(GAIN_DIGITS).tolist(),
             "keep": self.model.keep.round(_KEEP_DIGITS).tolist(),
@@ -194,7 +202,10 @@ class ZonePrediction:
             allowed = f"must have {HOURS} hours and {STATES} states, at most {MAX_GAIN}, and a scale above 0"
             raise ModelError("gain", zone_gain.shape, allowed)
         return cls(
-            model=_model(json.dumps([document[name] for name in ("forecast", "own_loading", "keep")])),
+            model=_model(
+                json.dumps([document[name] for name in ("forecast", "own_loading", "keep")]),
+                str(document.get("temperature", "")),
+            ),
             scale=scale,
             zone_gain=zone_gain,
             pool_gain=pool_gain,
@@ -205,10 +216,12 @@ class ZonePrediction:
 
 
 @lru_cache(maxsize=256)  # zones of one make share a model
-def _model(text: str) -> PredictionModel:
+def _model(text: str, temperature: str) -> PredictionModel:
     forecast, own_loading, keep = json.loads(text)
     numbers = (np.array(own_loading, np.float64), np.array(keep, np.float64))
-    return PredictionModel(PublicForecast.from_document(forecast), *numbers)
+    if temperature:
+        check_series_name(temperature, "temperature")
+    return PredictionModel(PublicForecast.from_document(forecast), *numbers, temperature)
 
 
 class ZoneMeasures(NamedTuple):
@@ -222,43 +235,57 @@ class ZoneMeasures(NamedTuple):
 
 
 def measure_zones(
-    zones: Sequence[ZonePrediction], interval: int, noisy_wh: IntArray, usable: BoolArray, paid_factor: FloatArray
+    zones: Sequence[ZonePrediction],
+    interval: int,
+    noisy_wh: IntArray,
+    usable: BoolArray,
+    paid_factor: FloatArray,
+    inputs: Inputs = NO_INPUTS,
 ) -> ZoneMeasures:
     """Compare releases with the forecast of zones with one model.
 
     `noisy_wh` is the release of the interval, where `usable`; `paid_factor` what the price that was paid in it did to
     the demand.
     """
-    expected, weight = _forecast_sums(zones, interval)
+    expected, weight = _forecast_sums(zones, interval, inputs)
     return ZoneMeasures(noisy_wh / paid_factor - expected, weight, usable)
 
 
-def expect_sums(zones: Sequence[ZonePrediction], states: IntArray, interval: int) -> FloatArray:
+def expect_sums(
+    zones: Sequence[ZonePrediction], states: IntArray, interval: int, inputs: Inputs = NO_INPUTS
+) -> FloatArray:
     """Return the clipped sums expected of zones with one model in an interval [Wh], at the reference price.
 
     `states` are those after the interval before [zone, state].
     """
     model = zones[0].model
-    expected, weight = _forecast_sums(zones, interval)
-    deviation = weigh(_to_floats(states) * model.keep[:, None], model.sensor_loadings(model.locate(interval)))
+    expected, weight = _forecast_sums(zones, interval, inputs)
+    seen = model.sensor_loadings(model.locate(interval), model.temperature_c(inputs, "now"))
+    deviation = weigh(_to_floats(states) * model.keep[:, None], seen)
     return np.asarray(expected + weight * deviation)
 
 
-def _forecast_sums(zones: Sequence[ZonePrediction], interval: int) -> tuple[FloatArray, FloatArray]:
+def _forecast_sums(zones: Sequence[ZonePrediction], interval: int, inputs: Inputs) -> tuple[FloatArray, FloatArray]:
     """Return the forecast of the clipped sums, and what they would grow by if the demand were twice the forecast."""
     model = zones[0].model
     when = model.locate(interval)
-    expected = float(model.sensor.forecast.demand_wh(when)[0]) * np.array([zone.scale for zone in zones])
+    one_wh = model.sensor.forecast.demand_wh(when, model.temperature_c(inputs, "now"))
+    expected = float(one_wh[0]) * np.array([zone.scale for zone in zones])
     return expected, model.sensor.response[int(when.slot[0])] * expected
 
 
 def advance_states(
-    zones: Sequence[ZonePrediction], states: IntArray, interval: int, measures: ZoneMeasures
+    zones: Sequence[ZonePrediction],
+    states: IntArray,
+    interval: int,
+    measures: ZoneMeasures,
+    inputs: Inputs = NO_INPUTS,
 ) -> IntArray:
     """Return the states of zones with one model after an interval [zone, state], in units of the log."""
     model = zones[0].model
     when = model.locate(interval)
-    hour, loading, seen = int(when.hour[0]), model.loadings(when), model.sensor_loadings(when)
+    hour, temperature_c = int(when.hour[0]), model.temperature_c(inputs, "now")
+    loading, seen = model.loadings(when, temperature_c), model.sensor_loadings(when, temperature_c)
     gain = gain_at(np.stack([zone.zone_gain[hour] for zone in zones], axis=1), loading)
     shown = measures.residual_wh / measures.weight_wh
     after = step_states(_to_floats(states), model.keep, seen, gain, shown, measures.usable)
@@ -268,16 +295,18 @@ def advance_states(
     return np.asarray(np.rint(after / STATE_UNIT).astype(np.int64).T)
 
 
-def predict_zones(zones: Sequence[ZonePrediction], states: IntArray, interval: int, lead: int) -> FloatArray:
+def predict_zones(
+    zones: Sequence[ZonePrediction], states: IntArray, interval: int, lead: int, inputs: Inputs = NO_INPUTS
+) -> FloatArray:
     """Return the demand of zones with one model in the interval that pays [Wh], at the reference price.
 
     `states` are those after `interval` [zone, state]; `lead` is the number of intervals until the one that pays.
     """
     model = zones[0].model
-    when = model.locate(interval + lead)
-    relative = predict_demand(_to_floats(states), model.keep, model.loadings(when), lead)
+    when, temperature_c = model.locate(interval + lead), model.temperature_c(inputs, "ahead")
+    relative = predict_demand(_to_floats(states), model.keep, model.loadings(when, temperature_c), lead)
     scale = np.array([zone.scale for zone in zones])
-    return np.asarray(float(model.public.demand.demand_wh(when)[0]) * scale * relative)
+    return np.asarray(float(model.public.demand.demand_wh(when, temperature_c)[0]) * scale * relative)
 
 
 def _to_floats(states: IntArray) -> FloatArray:

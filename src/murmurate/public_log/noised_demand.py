@@ -19,6 +19,7 @@ from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.release_terms import ReleaseTerms, parse_plan
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.prediction.forecast_sources import USUAL_VOLATILITY, NoisedHistory
+from murmurate.prediction.public_inputs import NO_INPUTS, from_extensions
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.public_log.predicted_rows import NO_PRICE, carry_over
@@ -95,13 +96,15 @@ def extract_demand(releases: Sequence[LoggedRelease], plans: Mapping[str, Demand
         chosen = measured & (plan_of_release == digest)
         at = interval[chosen]
         noisy_wh = np.array([releases[n].row["noisy_wh"][0] for n in np.flatnonzero(chosen).tolist()], np.float64)
-        undone = _undo_price_and_clipping(noisy_wh, at, paid[chosen], plans[digest], last)
+        temperature_c = _temperatures(releases, at, plans[digest])
+        undone = _undo_price_and_clipping(noisy_wh, at, paid[chosen], temperature_c, plans[digest], last)
         demand[at - first], variance[at - first] = undone
     own = USUAL_VOLATILITY.own if last.prediction is None else last.prediction.model.public.volatility.own
     history = NoisedHistory(demand_wh=demand, noise_variance=variance, households=last.households, own=own)
     sensor = last.clipping_sensor
     if sensor is not None:
-        expected, clipped, slot = _expectations(np.arange(first, first + count), last, sensor)
+        every = np.arange(first, first + count)
+        expected, clipped, slot = _expectations(every, _temperatures(releases, every, last), last, sensor)
         shown = clipped * (1 + sensor.response[slot] * (demand / expected - 1))
         history = replace(history, sensor=sensor, clipped_wh=shown)
     return LoggedDemand(
@@ -124,8 +127,26 @@ def _paid_prices(releases: Sequence[LoggedRelease]) -> IntArray:
     return paid
 
 
+def _temperatures(releases: Sequence[LoggedRelease], interval: IntArray, plan: DemandTerms) -> FloatArray:
+    """The temperature of each interval that a tile states, of the series of a plan; NaN where none does [°C]."""
+    model = None if plan.prediction is None else plan.prediction.model
+    found = np.full(len(interval), np.nan)
+    if model is None or not model.temperature:
+        return found
+    known = {each.header.interval: from_extensions(each.header.extensions) for each in releases}
+    for at, number in enumerate(interval.tolist()):
+        temperature_c = model.temperature_c(known.get(number, NO_INPUTS), "now")
+        found[at] = np.nan if temperature_c is None else temperature_c[0]
+    return found
+
+
 def _undo_price_and_clipping(
-    noisy_wh: FloatArray, interval: IntArray, paid: IntArray, plan: DemandTerms, last: DemandTerms
+    noisy_wh: FloatArray,
+    interval: IntArray,
+    paid: IntArray,
+    temperature_c: FloatArray,
+    plan: DemandTerms,
+    last: DemandTerms,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the demand of one household at the reference price of the last plan, and the variance of its noise."""
     variance = plan.noise_variance[interval % len(plan.terms.scale_wh)]
@@ -136,7 +157,7 @@ def _undo_price_and_clipping(
     demand_wh, variance = noisy_wh / divisor, variance / divisor**2
     sensor = plan.clipping_sensor
     if sensor is not None:
-        expected, clipped, slot = _expectations(interval, plan, sensor)
+        expected, clipped, slot = _expectations(interval, temperature_c, plan, sensor)
         demand_wh = expected * (1 + sensor.read_deviation(demand_wh, clipped, slot))
         variance = variance * (expected / (sensor.response[slot] * clipped)) ** 2
     if last.prediction is None or plan is last:
@@ -147,7 +168,7 @@ def _undo_price_and_clipping(
 
 
 def _expectations(
-    interval: IntArray, plan: DemandTerms, sensor: ClippedSensor
+    interval: IntArray, temperature_c: FloatArray, plan: DemandTerms, sensor: ClippedSensor
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """The plan's forecasts of demand and clipped demand of one household, and the slots of the local day."""
     if plan.prediction is None:
@@ -157,4 +178,5 @@ def _expectations(
     offsets = np.array([utc_offset_min(public.time_zone, at) for at in seconds], np.int64)
     when = locate_intervals(interval, slots, offsets, public.holidays)
     level = plan.prediction.scale / plan.households
-    return public.demand.demand_wh(when) * level, sensor.forecast.demand_wh(when), when.slot
+    demand_wh = public.demand.demand_wh(when, temperature_c) * level
+    return demand_wh, sensor.forecast.demand_wh(when, temperature_c), when.slot

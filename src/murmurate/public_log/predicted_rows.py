@@ -4,9 +4,9 @@
     states    what is left of earlier deviations from the forecast, in units of 1e-9
     due       prices that are decided and not paid yet, the next one first; NO_PRICE where there is none
 
-States and price of a row follow from the plan, the row before of the same zone, `noisy_wh`, and what all rows of the
-tile show together: the `pool` in the extensions of its header. So one zone can be checked without the others. Publisher
-and verifier call the same functions.
+States and price of a row follow from the plan, the row before of the same zone, `noisy_wh`, and two extensions of the
+header: the `pool`, which is what all rows of the tile show together, and the public `inputs`. So one zone can be
+checked without the others. Publisher and verifier call the same functions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from murmurate.errors import ChainError
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.prediction.public_inputs import Inputs
 from murmurate.prediction.structural_filter import STATES
 from murmurate.prediction.zone_prediction import (
     PredictionModel,
@@ -114,7 +115,7 @@ class Pool(NamedTuple):
 class PredictedZones:
     """The rows of a release whose price is predicted: they are not withheld, and their terms predict."""
 
-    def __init__(self, rows: Rows, terms: Sequence[ReleaseTerms | None]) -> None:
+    def __init__(self, rows: Rows, terms: Sequence[ReleaseTerms | None], inputs: Inputs) -> None:
         elasticity, reference = np.zeros(len(rows)), np.ones(len(rows))
         homes, pool_homes = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
         models: dict[int, tuple[list[int], list[ZonePrediction]]] = {}
@@ -134,6 +135,7 @@ class PredictedZones:
         self._curves = [(np.array(numbers, np.int64), curve) for numbers, curve in curves.values()]  # likewise
         self._elasticity, self._reference_ticks = elasticity, reference  # [row]; 0 where none is predicted
         self._homes = homes  # [row] that it counts in the pool
+        self._inputs = inputs  # that the header of the tile states
         self._pool_homes = pool_homes  # [row] that its plan takes the other zones to have
 
     def measure(self, rows: Rows, carried: Carried, interval: int, lead: int) -> ZoneMeasures:
@@ -142,7 +144,7 @@ class PredictedZones:
         measured, noisy_wh = rows["kind"] == RowKind.MEASURED, rows["noisy_wh"]
         factor = self._paid_factor(carried, lead)
         for at, zones in self._models:
-            shown = measure_zones(zones, interval, noisy_wh[at], measured[at], factor[at])
+            shown = measure_zones(zones, interval, noisy_wh[at], measured[at], factor[at], self._inputs)
             residual[at], weight[at] = shown.residual_wh, shown.weight_wh
         usable = np.zeros(len(rows), np.bool_)
         usable[self.numbers] = measured[self.numbers]
@@ -152,7 +154,7 @@ class PredictedZones:
         """Return the sum that a measurement should show, from the rows before alone [Wh, row]; 0 if not predicted."""
         expected_wh, factor = np.zeros(len(self._homes)), self._paid_factor(carried, lead)
         for at, zones in self._models:
-            expected_wh[at] = expect_sums(zones, carried.states[at], interval) * factor[at]
+            expected_wh[at] = expect_sums(zones, carried.states[at], interval, self._inputs) * factor[at]
         return expected_wh
 
     def _paid_factor(self, carried: Carried, lead: int) -> FloatArray:
@@ -183,14 +185,14 @@ class PredictedZones:
         for at, zones in self._models:
             own = (measures.residual_wh[at], measures.weight_wh[at], measures.usable[at])
             shown = ZoneMeasures(*own, deviation[at], enough[at])
-            states[at] = advance_states(zones, carried.states[at], interval, shown)
+            states[at] = advance_states(zones, carried.states[at], interval, shown, self._inputs)
         return states
 
     def price(self, states: IntArray, interval: int, lead: int) -> IntArray:
         """Return the prices of the predicted rows [ticks], given the states of all rows."""
         demand_wh, price_ticks = np.zeros(len(states)), np.zeros(len(states), np.int64)
         for at, zones in self._models:
-            demand_wh[at] = predict_zones(zones, states[at], interval, lead)
+            demand_wh[at] = predict_zones(zones, states[at], interval, lead, self._inputs)
         for at, curve in self._curves:
             price_ticks[at] = meeting_price(curve, demand_wh[at], self._elasticity[at], self._reference_ticks[at])
         return price_ticks[self.numbers]

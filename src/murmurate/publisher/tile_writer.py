@@ -6,7 +6,7 @@ numbers; nothing else in it depends on the demand. A tile must be stored before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from murmurate.errors import ChainError, MurmurateError, PrivacyError, UnknownNameError
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.prediction.public_inputs import Inputs, to_extensions
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, NoiseSampler
 from murmurate.public_log.make_tile import change_key, change_zones, open_shard, release_interval
@@ -40,6 +41,7 @@ _NO_NOISE = (0, 0, 0, 0)  # scale, core and costs
 _LEFT_OPEN = (0, 0, 0)  # totals and hash of the leaf before: `release_interval` fills them in
 
 Measured = dict[str, tuple[ReleaseTerms, int, int]]  # by zone: terms of its draw, interval of the day, silent share
+FindInputs = Callable[[Collection[str], TileHeader, int], Inputs]  # of some series, after a tile, for an interval
 Drawn = dict[str, tuple[int, int]]  # by zone: price [ticks] and noised demand [Wh]
 
 
@@ -50,11 +52,12 @@ class TileWriter:
     terms_for_plan: Callable[[str], ReleaseTerms | None]  # of a plan digest
     signers: Mapping[str, Signer]  # by public key
     noise: NoiseSampler
+    find_inputs: FindInputs = lambda *_: {}
 
     def write_tiles(self, next_tiles: Mapping[str, NextTile], demand: Demand) -> Drafts:
         """Return the next tile of each shard. A zone that cannot be priced does not keep the others from theirs."""
         drafts = Drafts({}, {}, {})
-        to_write: dict[str, tuple[Signer, list[ReleaseTerms | None]]] = {}
+        to_write: dict[str, tuple[Signer, list[ReleaseTerms | None], Inputs]] = {}
         to_measure: Measured = {}
         demand_rows = {zone: row for row, zone in enumerate(demand.zones)}
         for shard, tile in next_tiles.items():
@@ -62,37 +65,39 @@ class TileWriter:
                 key = _require_opening(tile).key if tile.head is None else tile.head.tile.key_in_force
                 if key not in self.signers:
                     raise UnknownNameError("key", key, "is not among this publisher's keys")
-                terms, usable = self._prepare(tile, demand, demand_rows, drafts.withheld)
+                terms, usable, inputs = self._prepare(tile, demand, demand_rows, drafts.withheld)
             except MurmurateError as error:
                 drafts.refused[shard] = str(error)
                 continue
-            to_write[shard] = self.signers[key], terms
+            to_write[shard] = self.signers[key], terms, inputs
             to_measure |= usable
         releases = self._draw_releases(to_measure, demand, demand_rows)
-        for shard, (signer, terms) in to_write.items():
-            drafts.written[shard] = _write_tile(shard, next_tiles[shard], terms, releases, signer)
+        for shard, (signer, terms, inputs) in to_write.items():
+            drafts.written[shard] = _write_tile(shard, next_tiles[shard], terms, releases, inputs, signer)
         return drafts
 
     def _prepare(
         self, tile: NextTile, demand: Demand, demand_rows: Mapping[str, int], withheld: dict[str, str]
-    ) -> tuple[list[ReleaseTerms | None], Measured]:
-        """Return the terms of each row of a release, and the zones whose demand becomes a price.
+    ) -> tuple[list[ReleaseTerms | None], Measured, Inputs]:
+        """Return the terms of each row of a release, the zones whose demand becomes a price, and the public inputs.
 
         Those are the zones with a demand in which the noise of the plan hides every household.
         """
         if tile.head is None or tile.kind is not TileKind.RELEASE:
-            return [], {}
+            return [], {}, {}
         header, usable = tile.head.tile.header, Measured()
         terms = [self._find_terms(row, header, tile.interval, withheld) for row in tile.table.rows]
+        series = {its.prediction.model.temperature for its in terms if its and its.prediction} - {""}
+        inputs = self.find_inputs(series, header, tile.interval) if series else {}
         has_silent = bool(demand.silent_bound_wh.any())
-        shares = _silent_shares(tile.head, tile.interval, terms) if has_silent else [0] * len(terms)
+        shares = _silent_shares(tile.head, tile.interval, terms, inputs) if has_silent else [0] * len(terms)
         for zone, its, share_micro in zip(tile.table.zones, terms, shares, strict=True):
             row = None if tile.withheld else demand_rows.get(zone)
             if row is not None and its is not None and its.not_hidden_reason(demand.bounds_at(row)) is None:
                 usable[zone] = its, its.slot_of_day(tile.interval), share_micro
         if usable and self.noise.test_only:
             raise PrivacyError("noise", "test-only", "must be real: test-only noise is never published")
-        return terms, usable
+        return terms, usable, inputs
 
     def _find_terms(
         self, row: ZoneRow, header: TileHeader, interval: int, withheld: dict[str, str]
@@ -144,14 +149,15 @@ class TileWriter:
         return releases
 
 
-def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | None]) -> list[int]:
+def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | None], inputs: Inputs) -> list[int]:
     """Return what a silent meter of each zone counts for [row], see `ReleaseTerms.silent_share_micro`.
 
-    It follows from the plans and the rows before, so every attempt at an interval takes the same, and anyone can.
+    It follows from public numbers: the plans, the rows before and the inputs that the tile states.
     """
     rows = np.zeros(len(terms), row_dtype(ROW_LAYOUT))
     lead = head.tile.header.lead
-    expected_wh = PredictedZones(rows, terms).expect(carry_over(head.last_rows, len(rows), lead), interval, lead)
+    predicted = PredictedZones(rows, terms, inputs)
+    expected_wh = predicted.expect(carry_over(head.last_rows, len(rows), lead), interval, lead)
     shares = []
     for its, predicted_wh in zip(terms, np.rint(expected_wh).astype(np.int64).tolist(), strict=True):
         if its is None or (its.prediction is None and not its.forecast_wh):
@@ -163,7 +169,9 @@ def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | No
     return shares
 
 
-def _write_tile(shard: str, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, signer: Signer) -> Tile:
+def _write_tile(
+    shard: str, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, inputs: Inputs, signer: Signer
+) -> Tile:
     if tile.head is None:
         opening = _require_opening(tile)
         step, lead = opening.interval_s, opening.lead
@@ -174,11 +182,11 @@ def _write_tile(shard: str, tile: NextTile, terms: list[ReleaseTerms | None], re
         return change_key(tile.head, tile.desired.key_change.after, signer)
     if tile.kind is TileKind.ZONES:
         return change_zones(tile.head, tile.table, signer)
-    return _write_release(tile.head, tile, terms, releases, signer)
+    return _write_release(tile.head, tile, terms, releases, inputs, signer)
 
 
 def _write_release(
-    head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, signer: Signer
+    head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, inputs: Inputs, signer: Signer
 ) -> Tile:
     """Return the tile of an interval. A row is measured where there is a draw, else fallback, else withheld."""
     lead, zones = head.tile.header.lead, tile.table.zones
@@ -197,14 +205,14 @@ def _write_release(
     if not tile.withheld:
         rows["noisy_wh"] = [releases.get(zone, (0, 0))[1] for zone in zones]
     carried = carry_over(head.last_rows, len(rows), lead)
-    predicted = PredictedZones(rows, terms)
+    predicted = PredictedZones(rows, terms, inputs)
     measures = predicted.measure(rows, carried, tile.interval, lead)
     pool = predicted.pool(measures)
     rows["states"] = states = predicted.step(rows, carried, tile.interval, measures, pool)
     if lead > 1:
         rows["due"] = carried.due[:, 1:]
     rows["price_ticks"][predicted.numbers] = predicted.price(states, tile.interval, lead)
-    return release_interval(head, rows, signer, layout, pool.to_extensions())
+    return release_interval(head, rows, signer, layout, pool.to_extensions() | to_extensions(inputs))
 
 
 def _row(its: ReleaseTerms, slot: int, drawn: tuple[int, int] | None) -> tuple[Any, ...]:

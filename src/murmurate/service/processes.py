@@ -29,6 +29,7 @@ from murmurate.service.ingest.mqtt_consumer import MqttConsumer
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.mqtt_client import connect_mqtt
+from murmurate.service.operator_api.public_inputs import PublicInputsApi
 from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
@@ -82,7 +83,9 @@ def run_private(settings: ServiceSettings, databases: Databases) -> None:
     ingestor = ReloadingIngestor(landing, settings.meters, settings.clock, settings.grace_s, IngestStore(state))
     stopped = Event()
     ingestor.state_clock.follow(state, stopped)
-    routes = IngestApi(current_ingestor=ingestor, access=AuthStore(state)).routes()
+    access = AuthStore(state)
+    routes = IngestApi(current_ingestor=ingestor, access=access).routes()
+    routes += PublicInputsApi(state=state, access=access, interval_s=landing.interval_s).routes()
     consumer = None
     if settings.mqtt is not None and settings.mqtt.readings:
         name, now = _mqtt_client_id("readings", settings), ingestor.state_clock.agreed_now

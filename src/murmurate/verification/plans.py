@@ -17,6 +17,7 @@ import numpy as np
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.plan import Plan, load_plan
 from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
+from murmurate.prediction.public_inputs import from_extensions
 from murmurate.public_log.predicted_rows import Carried, Pool, PredictedZones, has_predicted_columns
 from murmurate.public_log.tile import NoiseCode, RowKind, Rows, TileHeader
 from murmurate.public_log.tile_chain import COST_COLUMNS
@@ -180,7 +181,8 @@ class RowTerms:
         try:
             if not has_predicted_columns(header):
                 raise ChainError("row", "without a column", "must hold what its price is predicted from")
-            pool, predicted = Pool.from_header(header), PredictedZones(rows, self._terms)
+            pool, inputs = Pool.from_header(header), from_extensions(header.extensions)
+            predicted = PredictedZones(rows, self._terms, inputs)
             price_ticks = predicted.price(rows["states"], interval, lead)
             measures = None if carried is None else predicted.measure(rows, carried, interval, lead)
             if carried is not None and measures is not None:

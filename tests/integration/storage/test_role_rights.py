@@ -58,6 +58,7 @@ TABLES = {
         "curator.tile": {WORKER: "SELECT INSERT UPDATE DELETE"},
         "curator.heartbeat": {WORKER: "SELECT INSERT UPDATE", PRIVATE: "SELECT"},
         "curator.aggregation_attempt": {WORKER: "SELECT INSERT UPDATE DELETE"},
+        "curator.public_input": {WORKER: "SELECT DELETE", PRIVATE: "SELECT INSERT UPDATE"},
         "access.client": {PRIVATE: "SELECT"},
         "access.token": {PRIVATE: "SELECT INSERT DELETE"},
         "murmurate.migration": {WORKER: "SELECT", PRIVATE: "SELECT"},

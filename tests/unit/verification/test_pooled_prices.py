@@ -14,6 +14,7 @@ from tests.support.predicted_zones import (
 )
 from tests.support.sample_logs import OLD, check, rules
 
+from murmurate.prediction.public_inputs import NO_INPUTS
 from murmurate.prediction.structural_filter import COMMON, gain_at
 from murmurate.public_log.predicted_rows import Pool, PredictedZones, carry_over
 from murmurate.public_log.tile import RowKind, sign_tile
@@ -77,7 +78,7 @@ def test_a_zone_does_not_use_its_own_noise_twice():
     carried = carry_over(None, ZONES, 2)
     after = []
     for rows in (tile.rows, moved):
-        predicted = PredictedZones(rows, terms)
+        predicted = PredictedZones(rows, terms, NO_INPUTS)
         measures = predicted.measure(rows, carried, tile.header.interval, 2)
         pool = predicted.pool(measures)
         after.append((predicted.step(rows, carried, tile.header.interval, measures, pool), measures, pool))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
@@ -15,7 +15,8 @@ from psycopg import Connection
 from murmurate.errors import ChainError, MurmurateError, PrivacyError
 from murmurate.planning.household_bounds import decode_bounds, encode_bounds
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.tile import TileKind, parse_tile
+from murmurate.prediction.public_inputs import MAX_INPUT_AGE_S, Inputs, select_inputs
+from murmurate.public_log.tile import TileHeader, TileKind, parse_tile
 from murmurate.public_log.tile_chain import ShardHead, rebuild_head
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import ShardOpening, ZoneOpening
@@ -314,6 +315,24 @@ class PostgresStateStore:
             found = dict(connection.execute(query, (list(self._document_hashes),)).fetchall())
         changed = {digest for digest, known in self._document_hashes.items() if found.get(digest) != known}
         return changed - self._read_documents(changed)
+
+    def find_inputs(self, series: Collection[str], last: TileHeader, interval: int) -> Inputs:
+        """Return the public inputs of an interval that comes after a tile, from what was posted until now."""
+        interval_s, ahead = last.interval_s, interval + last.lead
+        query = """
+            SELECT series, interval, thousandths FROM curator.public_input
+            WHERE series = ANY(%s) AND interval_s = %s AND interval BETWEEN %s AND %s"""
+        values: dict[str, dict[int, int]] = {}
+        with self._session.connection() as connection:
+            first = interval - MAX_INPUT_AGE_S // interval_s
+            for name, at, thousandths in connection.execute(query, (list(series), interval_s, first, ahead)).fetchall():
+                values.setdefault(name, {})[at] = thousandths
+        return select_inputs(values, series, interval=interval, lead=last.lead, interval_s=interval_s)
+
+    def purge_inputs(self, before_s: int) -> None:
+        """Delete public inputs of intervals before a time."""
+        with self._session.transaction() as connection:
+            connection.execute("DELETE FROM curator.public_input WHERE interval * interval_s < %s", (before_s,))
 
     def purge_demand(self, interval_s: int, before_interval: int) -> None:
         """Delete the demand of earlier intervals of this length: it was released, or never will be."""

@@ -325,7 +325,7 @@ class IntervalWorker:
         return late | no_meters | self._count_warnings | self._zero_warnings | damaged
 
     def purge(self, now: float) -> bool:
-        """Delete readings, demand, claims of signed readings and points of silent registers older than `keep_days`.
+        """Delete readings, demand, public inputs, claims of signed readings and silent registers after `keep_days`.
 
         One failure stops no other deletion. Returns whether none has failed.
         """
@@ -341,6 +341,7 @@ class IntervalWorker:
         steps: dict[str, Callable[[], None]] = {
             "landing": purge_readings,
             "demand": lambda: self.context.state.purge_demand(interval_s, before_s // interval_s),
+            "public inputs": lambda: self.context.state.purge_inputs(before_s),
             "claims": lambda: self.ingest_store.purge_claims(before_s),
             "registers": lambda: self.ingest_store.purge_registers(before_s),
         }

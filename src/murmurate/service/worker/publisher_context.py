@@ -121,7 +121,12 @@ class PublisherContext:
         Returns the outcome and the names of the errors on the way.
         """
         signers = ReloadingSigners(self.keyring, self.keys)
-        writer = TileWriter(terms_for_plan=self.state.terms_for_plan, signers=signers, noise=SystemNoise())
+        writer = TileWriter(
+            terms_for_plan=self.state.terms_for_plan,
+            signers=signers,
+            noise=SystemNoise(),
+            find_inputs=self.state.find_inputs,
+        )
 
         def load_plans(shards: Iterable[str]) -> None:
             """Read the plans of some shards together, as far as they were not read yet: the others need not wait."""

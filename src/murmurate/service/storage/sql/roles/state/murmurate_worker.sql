@@ -2,6 +2,7 @@
 GRANT USAGE ON SCHEMA curator, confidential TO murmurate_worker;
 GRANT SELECT, INSERT ON curator.document TO murmurate_worker;
 GRANT SELECT, UPDATE (seq) ON curator.shard TO murmurate_worker;
+GRANT SELECT, DELETE ON curator.public_input TO murmurate_worker;
 GRANT SELECT ON curator.zone TO murmurate_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON curator.tile TO murmurate_worker;
 GRANT SELECT, INSERT, UPDATE ON curator.heartbeat TO murmurate_worker;
