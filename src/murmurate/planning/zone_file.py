@@ -295,8 +295,8 @@ def read_consumption_pmf(field: str, table: Mapping[str, Any], meters: MeterSumm
 
     >>> read_consumption_pmf("", {"uniform_to": 3}, MeterSummary(1, 2), clipped=True).tolist()
     [0.25, 0.25, 0.5]
-    >>> read_consumption_pmf("", {"uniform_from": -4, "uniform_to": 0}, MeterSummary(1, 1, 2), clipped=True).tolist()
-    [0.6, 0.2, 0.2, 0.0]
+    >>> read_consumption_pmf("", {"uniform_from": -3, "uniform_to": 0}, MeterSummary(1, 1, 2), clipped=True).tolist()
+    [0.5, 0.25, 0.25, 0.0]
     """
     low, top = -meters.export_bound_wh, meters.bound_wh
     if {"uniform_to"} <= set(table) <= {"uniform_from", "uniform_to"}:
