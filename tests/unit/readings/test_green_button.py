@@ -14,7 +14,9 @@ INTERVAL_S = 900
 CANARY = 8675309
 
 names = st.text("abcdefXYZ0123456789-_.", min_size=1, max_size=12)
-whole = st.tuples(st.integers(0, 10**7).map(lambda k: k * INTERVAL_S), st.just(INTERVAL_S), st.integers(0, 10**9))
+whole = st.tuples(
+    st.integers(0, 10**7).map(lambda k: k * INTERVAL_S), st.just(INTERVAL_S), st.integers(-(10**9), 10**9)
+)
 meter_lists = st.lists(
     st.builds(Meter, names, st.lists(whole, max_size=4)), max_size=4, unique_by=lambda meter: meter.name
 )

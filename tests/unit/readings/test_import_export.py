@@ -7,11 +7,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.green_button_feeds import DELTA, Meter, entries, feed, one
-from tests.support.reading_dialects import day_rows, import_paths, run_import, time_rows, to_text, utc
+from tests.support.reading_dialects import day_rows, import_paths, run_import, time_rows, to_text, utc, write_imported
 from typer.testing import CliRunner
 
 from murmurate.cli import app
@@ -21,6 +22,7 @@ from murmurate.readings.cell_values import EnergyUnit, parse_energy
 from murmurate.readings.columns import ColumnNames, find_columns
 from murmurate.readings.green_button import parse_green_button
 from murmurate.readings.import_run import ImportSummary, RefusedCells
+from murmurate.readings.imported_file import read_past_readings, read_sample
 
 START = utc("2025-06-20T22:00")
 HALVES = [START + 1800 * n for n in range(48)]
@@ -219,3 +221,17 @@ def test_the_service_takes_delivered_minus_received_and_refuses_one_alone(delive
     assert dict(zip(batch.start_s.tolist(), batch.energy_wh.tolist(), strict=True)) == net
     assert len(refused) == len(delivered.keys() ^ exported.keys())
     assert all("delivered or received alone" in reason for reason in refused.values())
+
+
+def test_what_reads_imported_files_counts_readings_below_zero_as_zero_and_tells(tmp_path):
+    """Of each meter, before the meters of a household are added up; occupancy is not touched."""
+    energy_wh = np.full((24, 2), 7.0)
+    energy_wh[5] = (-300, 7)
+    path = write_imported(
+        tmp_path / "r.parquet", energy_wh, start_s=0, interval_s=3600, household=["H", "H"], occupied=np.ones((24, 2))
+    )
+    expected = [[14]] * 5 + [[7]] + [[14]] * 18
+    past, sample = read_past_readings(path, 3600, "town"), read_sample(path, 3600)
+    assert (past.energy_wh.tolist(), past.below_zero) == (expected, 1)
+    assert (sample.energy_wh.tolist(), sample.below_zero) == (expected, 1)
+    assert sample.occupied.all()
