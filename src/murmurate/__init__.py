@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from murmurate.privacy.noise import NoiseDistribution, SeededNoise, SystemNoise
     from murmurate.privacy.policy import Policy, ProtectionRule, PublicSchedule, sensitivity_schedule
     from murmurate.privacy.promise import parse_promise
-    from murmurate.release import fill_silent_meters, protect
+    from murmurate.release import protect
     from murmurate.types import Demand, Meters, Readings, Release
     from murmurate.verification.verifier import check_log
 
@@ -57,7 +57,6 @@ __all__ = [
     "aggregate",
     "check_log",
     "errors",
-    "fill_silent_meters",
     "laplace_scales",
     "load_plan",
     "make_plan",
@@ -82,7 +81,7 @@ _NAMES_OF_MODULE = {
     "privacy.noise": "NoiseDistribution SeededNoise SystemNoise",
     "privacy.policy": "Policy ProtectionRule PublicSchedule sensitivity_schedule",
     "privacy.promise": "parse_promise",
-    "release": "fill_silent_meters protect",
+    "release": "protect",
     "types": "Demand Meters Readings Release",
     "verification.verifier": "check_log",
 }

@@ -92,7 +92,7 @@ def fill_silent_meters(demand: Demand, share_micro: Any) -> IntArray:
     Example:
         >>> import murmurate as mm
         >>> demand = mm.aggregate([], mm.Meters.for_single_zone("harbour", bound_wh=[3000, 1000], export_bound_wh=10))
-        >>> [mm.fill_silent_meters(demand, share).tolist() for share in (0, 250_000, -1_000_000)]
+        >>> [fill_silent_meters(demand, share).tolist() for share in (0, 250_000, -1_000_000)]
         [[0], [1000], [-20]]
     """
     share = as_int64_array(share_micro, "share_micro", PrivacyError)

@@ -30,7 +30,7 @@ _TOML_WORDS = (
     *(b'"any moment: 1"', b'"any 24 h: rho 1e-3"', b"noise = 'gaussian'"),
 )
 _TABLE_WORDS = (
-    *b'meter zone bound_wh imputed_wh id key household kind protected , " true false'.split(),
+    *b'meter zone bound_wh imputed_wh export_bound_wh id key household kind protected , " true false'.split(),
     *(b"\n", b"\r\n", b"", b"\0", b"\xef\xbb\xbf"),
 )
 _SERIES = b"start,value\n2026-11-18T12:00:00Z,-4.25\n2026-11-18T13:15:00+01:00,1e3\n"
@@ -80,6 +80,7 @@ def file_targets() -> list[FuzzTarget]:
     example = EXAMPLE_ZONE_FILE.encode()
     tables = [
         b"meter,zone,bound_wh,imputed_wh\n0,harbour,1000,200\n1,quay,500,0\n",
+        b"meter,zone,bound_wh,export_bound_wh,imputed_wh\n0,harbour,1000,700,-200\n1,quay,500,0,0\n",
         b"meter,id,zone,bound_wh,key,household,kind,protected\n0,a,harbour,1000,,h1,flat,true\n1,b,harbour,9,,h1,,true\n",
     ]
     parquet = [

@@ -1,5 +1,6 @@
 """What a household may change before noise is added: its readings, and whether its meters report."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -14,6 +15,7 @@ from murmurate.types import Meters, Readings
 from murmurate.units import MICRO
 
 SHARES = st.integers(-MICRO, MICRO)
+RANGE_WH = (2 + 1) + (1 + 0)  # of the household in the tiny world
 
 
 def sums_wh(meters, shown, share_micro):
@@ -24,17 +26,47 @@ def sums_wh(meters, shown, share_micro):
     return fill_silent_meters(aggregate([readings], meters), share_micro)
 
 
-def test_in_every_tiny_world_a_household_moves_the_sum_by_at_most_its_range():
-    """Two neighbours, and a household of two meters: every reading, every silence, every sign of the share."""
+def largest_move_wh(rule):
+    """What a household of two meters moves the sum by at most, in every tiny world with a neighbour."""
     meters = Meters.for_single_zone("hill", bound_wh=[2, 1, 3], export_bound_wh=[1, 0, 2])
-    range_wh = 3 + 1
     largest = 0
     for share_micro in (-MICRO, -700_000, -1, 0, 1, 333_333, 500_000, 999_999, MICRO):
         for neighbour in (None, -5, 1, 9):
             options = product((None, -4, -1, 0, 1, 4), repeat=2)
-            found = [int(sums_wh(meters, (*own, neighbour), share_micro)[0]) for own in options]
+            found = [int(rule(meters, (*own, neighbour), share_micro)) for own in options]
             largest = max(largest, max(found) - min(found))
-    assert largest == range_wh  # no more, and some world needs all of it
+    return largest
+
+
+def test_in_every_tiny_world_a_household_moves_the_sum_by_at_most_its_range():
+    """Every reading, every silence, every sign of the share; and some world needs all of the range."""
+    assert largest_move_wh(lambda *world: sums_wh(*world)[0]) == RANGE_WH
+
+
+def plain_rule(meters, shown, share_micro, *, most=1.0, least=-1):
+    """The rule in plain Python, with room for a mistake: the largest share, and how far below zero readings count."""
+    share = share_micro * most / MICRO
+    total, silent = 0, []
+    for wh, bound, export in zip(shown, meters.bound_wh.tolist(), meters.export_bound_wh.tolist(), strict=True):
+        if wh is None:
+            silent.append(bound if share >= 0 else export)
+        else:
+            total += min(max(wh, least * export), bound)
+    return total + math.copysign(math.floor(abs(share) * sum(silent) + 1e-9), share)
+
+
+def test_the_rule_in_plain_python_is_the_same():
+    meters = Meters.for_single_zone("hill", bound_wh=[2, 1, 3], export_bound_wh=[1, 0, 2])
+    for shown in product((None, -4, -1, 0, 1, 4), repeat=3):
+        for share_micro in (-MICRO, -700_000, 0, 333_333, MICRO):
+            assert plain_rule(meters, shown, share_micro) == sums_wh(meters, shown, share_micro)[0]
+
+
+@pytest.mark.parametrize(
+    "mistake", [{"most": 1.5}, {"most": 3.0}, {"least": -10}], ids=["phi 1.5", "phi 3", "clipped on one side"]
+)
+def test_a_wrong_rule_moves_the_sum_beyond_the_range(mistake):
+    assert largest_move_wh(lambda *world: plain_rule(*world, **mistake)) > RANGE_WH
 
 
 @pytest.mark.slow
