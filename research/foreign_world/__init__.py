@@ -1,0 +1,1 @@
+"""A world that murmurate's authors did not calibrate for it, by which the private price is judged."""
