@@ -38,6 +38,7 @@ _MARKERS_BY_PATH = {
     "tests/unit/commands/test_registry_entry.py": ("slow",),
     "tests/unit/lab/": ("slow",),
     "tests/unit/research/": ("slow",),
+    "tests/unit/research/test_foreign_world.py": (),
     "tests/whole_path/": ("slow",),
 }
 

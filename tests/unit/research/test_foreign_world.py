@@ -1,0 +1,143 @@
+"""The foreign world: homes that follow its data and laws, ways that keep the rules, and checks that can fail."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from benchmarks.goals import Goals
+from research.foreign_world import region
+from research.foreign_world.__main__ import NO_NOISE, PUBLIC_WAYS, Size, check_ways, check_world, judge_missing
+from research.foreign_world.homes import SLOTS, Cars, Cycles, HeatPumps, follow_chains, read_chains
+from research.foreign_world.predictors import (
+    LEAD,
+    ProductPlan,
+    Releases,
+    find_leak,
+    forecast_with_product,
+    predict_directly,
+    predict_echo,
+)
+from research.foreign_world.region import Season, read_weather, simulate_world
+
+EVERYONE, NOT_AWAY = np.ones(500, np.bool_), np.zeros(500, np.bool_)
+
+
+@pytest.fixture(scope="module")
+def world():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(region, "_OTHER_HOMES", 50)
+        return simulate_world(Season.summer, 3, zones=2, homes=60, days=12, sample=120)
+
+
+def small_zone_world(zones):
+    return simulate_world(Season.summer, 3, zones=zones, homes=60, days=12, sample=1).zones[0]
+
+
+def test_the_chains_and_the_weather_are_those_of_the_files():
+    step = np.diff(read_chains()[0, 1, 0], prepend=0.0)  # a workday, two residents, midnight
+    assert step[0] == pytest.approx([0.99440, 0.00498, 0.00062, 0, 0, 0, 0], abs=1e-6)
+    assert read_chains()[..., -1] == pytest.approx(1)
+    hours = read_weather()
+    assert (hours.temperature_c[0, 0], hours.irradiance[0, 8]) == (6.5, 31)
+    assert hours.irradiance.sum() / 1000 == pytest.approx(1089.4, abs=0.1)  # kWh/m^2 a year
+
+
+def test_residents_move_with_the_chances_of_the_chains():
+    count = 20_000
+    found, residents = np.zeros((SLOTS, count), np.int64), np.full(count, 2)
+    follow_chains(np.random.default_rng(1), np.zeros(count, np.int64), residents, free=True, found=found)
+    chances, expected = np.diff(read_chains()[1, 2].astype(float), prepend=0.0), np.eye(7)[0]
+    for step in range(144):
+        expected = expected @ chances[step]
+        if step % 3 != 0:  # the state of a slot is that of its last step
+            seen = np.bincount(found[step * 2 // 3], minlength=7) / count
+            assert seen == pytest.approx(expected, abs=5 * 0.5 / count**0.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cars_charge_what_they_drove_and_never_before_they_come_home(seed):
+    cars, driven, charged = Cars(np.random.default_rng(seed), EVERYONE), np.zeros(500), np.zeros((10, SLOTS, 500))
+    for day in range(10):
+        cars.plan_day(free=day > 7)
+        driven += cars._trip_wh
+        charged[day] = [cars.charge(slot, NOT_AWAY) for slot in range(SLOTS)]
+        assert not charged[day, 24:30].any()
+    assert not charged[0, :24].any()
+    assert charged.sum(axis=(0, 1)) + cars._owed_wh == pytest.approx(driven)
+    assert charged.sum(axis=(0, 2))[68:88].mean() > charged.sum(axis=(0, 2))[:24].mean()  # most charge in the evening
+
+
+@pytest.mark.parametrize("slow_c", [-5.0, 5.0, 30.0])
+def test_heat_pumps_use_what_their_buildings_lose_and_the_morning_asks_for(slow_c):
+    pumps, days = HeatPumps(np.random.default_rng(1), EVERYONE), 4
+    used = sum(pumps.run(slot, 2.0, slow_c, NOT_AWAY) for _ in range(days) for slot in range(SLOTS))
+    lowered = np.where((np.arange(SLOTS) < 22) | (np.arange(SLOTS) >= 90), 1.2, 0.0)[:, None]
+    lost = np.maximum(pumps._ua * (pumps._target - lowered - 3 - slow_c), 0).sum(axis=0) / 3.1 / 4
+    assert used + pumps._owed == pytest.approx(days * (lost + 5 * 0.5 * pumps._ua))
+    assert used.sum() > 0
+
+
+def test_a_run_of_an_appliance_uses_its_profile_once():
+    washing, used = Cycles(np.random.default_rng(1), EVERYONE, (3, 2, 1), (10, 10)), []
+    for t in range(4):
+        used.append(np.zeros(500))
+        washing.run(EVERYONE * (t == 0), used[-1])
+    assert [set(each) for each in used] == [{30.0}, {20.0}, {10.0}, {0.0}]
+
+
+def test_photovoltaics_take_from_the_readings_of_owners_by_day_alone(world):
+    for zone in world.zones:
+        plain, net = (zone.readings_wh(60, pv=pv).astype(int) for pv in (False, True))
+        assert plain.min() >= 0
+        assert ((plain - net).any(axis=0) == (zone.pv_kw > 0)).all()
+        assert not (plain - net)[zone.irradiance == 0].any()
+    assert min(zone.readings_wh(60, pv=True).min() for zone in world.zones) < -500
+
+
+@pytest.mark.slow
+def test_a_zone_is_the_same_however_many_there_are_and_differs_from_the_next(world, monkeypatch):
+    monkeypatch.setattr(region, "_OTHER_HOMES", 1)
+    assert (small_zone_world(1).use_wh == world.zones[0].use_wh).all()
+    assert (world.zones[1].use_wh != world.zones[0].use_wh).any()
+
+
+def test_a_way_that_uses_later_numbers_is_found_and_none_of_ours_does(world):
+    size = Size(world, 60, 7 * SLOTS, pv=True)
+    public, sums = size.public, size.sums_wh(-30_000, 30_000)
+    releases = Releases(sums, np.ones(sums.shape, np.bool_), 0, 0, 0.0)
+    for way in (*PUBLIC_WAYS.values(), predict_echo):
+        assert find_leak(way, public, releases, 900) == 0
+    assert find_leak(lambda _, its: np.roll(its.noisy_wh, LEAD - 1, axis=0), public, releases, 900) > 0
+    assert find_leak(lambda its, _: np.roll(its.regional_load, LEAD + 2)[:, None], public, releases, 900) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooled", [False, True])
+def test_the_steps_of_the_product_agree_with_a_direct_loop(world, pooled):
+    size = Size(world, 60, 7 * SLOTS, pv=False)
+    plan = ProductPlan(size.public, forecast_with_product(size.public, Fraction(NO_NOISE), 1), pooled=pooled)
+    sums = size.sums_wh(0, plan.bound_wh)
+    releases = plan.release(sums, np.random.default_rng(2).random(sums.shape) < 0.8, 4)
+    direct = predict_directly(plan.zones, size.public.year.first_interval, releases)
+    stepped = plan(size.public, releases)
+    assert direct == pytest.approx(stepped, rel=1e-5)
+    assert (np.abs(stepped / plan.forecast_wh() - 1) > 0.01).any()
+    signed = plan.release(sums, releases.usable, 4, export_bound_wh=2 * plan.bound_wh)  # three times the range
+    assert signed.noise_sd_wh == pytest.approx(3 * releases.noise_sd_wh)
+    assert (signed.noisy_wh - sums).std() == pytest.approx(signed.noise_sd_wh, rel=0.05)
+
+
+@pytest.mark.slow
+def test_the_checks_hold_for_the_world_and_fail_for_a_wrong_one(world):
+    goals = Goals()
+    sized = simulate_world(Season.winter, 2, zones=3, homes=300, days=21, sample=700)
+    check_world(goals, sized, "winter")
+    check_ways(goals, Size(sized, 300, 7 * SLOTS, pv=False), "winter")
+    assert goals.exit_status() == 0
+    halved = sized._replace(zones=tuple(zone._replace(use_wh=zone.use_wh // 2) for zone in sized.zones))
+    check_world(goals, halved, "winter")
+    assert goals.exit_status() == 1
+    silent = judge_missing(Size(world, 60, 7 * SLOTS, pv=False), (0.0, 0.2))
+    assert [name.split(" (")[0] for name in silent] == ["0% silent", "20% silent"]
+    none, many = silent.values()
+    assert (none != many).all()
