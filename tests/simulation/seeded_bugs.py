@@ -271,7 +271,7 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
         ("test-only noise is published", "if usable and self.noise.test_only:", "if False:"),
         ("the states of another zone", _STEP, f"{_STEP}[::-1]"),
         ("the states of another interval", _STEP, _STEP.replace("tile.interval", "tile.interval - 1")),
-        ("the states begin anew", "carry_over(head.last_rows,", "carry_over(None,"),
+        ("the states begin anew", "carried = carry_over(head.last_rows,", "carried = carry_over(None,"),
         ("the oldest price is due for ever", "carried.due[:, 1:]", "carried.due[:, :-1]"),
         (
             "the price of an interval that is over",
