@@ -35,7 +35,6 @@ with optional_imports():
     from murmurate.planning.promise_text import describe_promises
     from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
     from murmurate.planning.utility import DAYS_PER_YEAR, plan_utility
-    from murmurate.prediction.sensor import find_highest_as_good
     from murmurate.prediction.zone_prediction import ZonePrediction
     from murmurate.privacy.accountant import PldAccountant, count_events
     from murmurate.privacy.promise import IntervalPromise, MomentPromise, WindowPromise
@@ -209,16 +208,10 @@ def _add_bound_choice(report: Report, choice: BoundChoice) -> None:
     ]
     report.add_table(names, rows)
     report.add_text(
-        "A lower bound needs less noise and shows less of the demand; the predicted error counts both, and is least "
-        f"at {chosen.bound_wh:,} Wh. It is computed from the zone file and the forecast file alone, which are public: "
-        "no reading is used."
+        "A lower bound needs less noise and cuts off more of the demand. The predicted error counts both, all that is "
+        f"cut off as error, and is least at {chosen.bound_wh:,} Wh. It is computed from the zone file and the forecast "
+        "file alone, which are public: no reading is used."
     )
-    higher = find_highest_as_good(choice.tried)
-    if higher.bound_wh > chosen.bound_wh:
-        report.add_text(
-            f"A bound of {higher.bound_wh:,} Wh is as good within 1 % and cuts off less: state it if the tariff rises "
-            "steeply with demand."
-        )
     report.add_text(
         f"Put bound_wh = {chosen.bound_wh} into the meter table for each {kind}. Where one has several meters, their "
         f"bounds must add up to {chosen.bound_wh} or less. The zone file in the plan has that number too.\n"

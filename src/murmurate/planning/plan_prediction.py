@@ -14,7 +14,7 @@ from murmurate.planning.zone import HouseholdKind, PredictedDemand, Zone
 from murmurate.prediction.forecast import CalendarForecast
 from murmurate.prediction.forecast_sources import DAY_TYPE_WEIGHTS
 from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.prediction.sensor import unclipped_sensor
+from murmurate.prediction.sensor import unclipped_sensor, with_what_is_cut_off
 from murmurate.prediction.structural_filter import COMMON, StructuralFilter, make_filter, state_deviations
 from murmurate.prediction.zone_prediction import PredictionModel, PriceResponse, ZonePrediction
 from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
@@ -46,7 +46,7 @@ def make_zone_prediction(zone: Zone, predicted: PredictedDemand, noise: NoiseSch
         pool_gain=made.pool_gain,
         pool_homes=predicted.pool_homes,
         price_response=_price_response(zone, predicted, scale * float(usual_day(public.demand).mean())),
-        predicted_error=made.predicted_error,
+        predicted_error=with_what_is_cut_off(made.predicted_error, public.sensors[0], public.demand),
     )
 
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from murmurate.errors import MeterError, PrivacyError
+from murmurate.errors import MeterError, ModelError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability
 from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.public_inputs import check_series_name
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.leakage import with_periodic_prior
@@ -111,6 +112,14 @@ class PredictedDemand:
     reference_price: Fraction | None = None  # at which demand is as forecast [money/kWh]; None: that of the forecast
     pool_homes: int = 0  # households of the other zones of its shard, whose releases help to predict; 0: they do not
     temperature: str = ""  # the series of public inputs with the temperature outdoors; empty: there is none
+
+    def __post_init__(self) -> None:
+        if not self.temperature:
+            return
+        check_series_name(self.temperature, "temperature")
+        if not self.forecast.demand.heat_wh_per_k.any():
+            allowed = "needs a forecast that knows it: murmurate forecast with --temperature makes one"
+            raise ModelError("temperature", repr(self.temperature), allowed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

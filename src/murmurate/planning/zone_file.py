@@ -17,7 +17,6 @@ from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.zone import HouseholdKind, LearnedHabits, PredictedDemand, Zone, sum_consumption_moments
 from murmurate.prediction.forecast_sources import forecast_from_day
 from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.prediction.public_inputs import check_series_name
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution
@@ -271,15 +270,14 @@ def _read_count_and_bound(
     with reader.locate_errors(path, "bound_wh"):
         if "meters" not in table:
             if table.get("bound_wh") == CHOOSE:
-                allowed = "must be a number here; murmurate plan without --noise-of chooses one"
-                raise MeterError("bound_wh", repr(CHOOSE), allowed)
+                raise MeterError("bound_wh", repr(CHOOSE), "must be a number; plan without --noise-of chooses one")
             count, bound_wh = (reader.require(table, path, key, int) for key in ("count", "bound_wh"))
             found = MeterSummary(count, bound_wh, reader.get(table, path, "export_bound_wh", int, 0))
         if not 1 <= found.bound_wh <= MAX_BOUND_WH:
             raise MeterError("bound_wh", found.bound_wh, f"must be at least 1 Wh and at most {MAX_BOUND_WH:,}")
     with reader.locate_errors(path, "export_bound_wh" if "export_bound_wh" in table else "bound_wh"):
         if {"meters", "export_bound_wh"} <= set(table):
-            allowed = "cannot stand beside meters: give that table a column export_bound_wh"
+            allowed = "cannot stand with meters: give that table a column export_bound_wh"
             raise MeterError("export_bound_wh", table["export_bound_wh"], allowed)
         if not 0 <= found.export_bound_wh <= MAX_BOUND_WH - found.bound_wh:
             allowed = f"must be at least 0 Wh, and at most {MAX_BOUND_WH:,} together with bound_wh"
@@ -424,12 +422,7 @@ def _read_predicted_demand(
             raise ModelError("pool_homes", pool_homes, allowed)
     with reader.locate_errors(_FORECAST, "temperature" if "temperature" in table else source):
         temperature = reader.get(table, _FORECAST, "temperature", str, "")
-        if "temperature" in table:
-            check_series_name(temperature, "temperature")
-            if not forecast.demand.heat_wh_per_k.any():
-                allowed = "needs a forecast that knows it: murmurate forecast with --temperature makes one"
-                raise ModelError("temperature", repr(temperature), allowed)
-    return PredictedDemand(forecast, level, elasticity, reference, pool_homes, temperature)
+        return PredictedDemand(forecast, level, elasticity, reference, pool_homes, temperature)
 
 
 def _read_source(

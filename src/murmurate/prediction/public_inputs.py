@@ -3,8 +3,8 @@
     "inputs": {"Mannheim temperature": {"ahead": 4100, "now": 4200}}
 
 `now` is the value of the interval that was measured, `ahead` that of the interval that pays, both in thousandths. They
-stand in the signed header of a tile, so whoever reads the log computes the same price, and can compare the numbers with
-their source. A value that was not known is not there: the price is then made as if it were usual.
+stand in the signed header of a tile, so every reader of the log computes the same price, and can compare the numbers
+with their source. A value that was not known is not there: the price is then made as if it were usual.
 
 A series must be public and must not be made from readings of the zones that it prices: nothing hides it.
 """

@@ -19,7 +19,6 @@ from murmurate.prediction.forecast import MIN_FORECAST_WH, CalendarForecast
 from murmurate.units import FloatArray, IntArray
 
 STEP_WH = 10  # between sizes of readings
-_AS_GOOD = 1.01  # errors within 1 % are taken as equal
 _HOURS = 24
 _MIN_RESPONSE, _MIN_CHANCE = 0.05, 1e-12
 _MISMATCH = (0.05, 0.02)  # for hours, for days, times the root of the share that is cut off: as simulated homes show
@@ -129,12 +128,22 @@ def _make_falling(values: FloatArray, weights: IntArray) -> FloatArray:
     return np.repeat([block[0] for block in blocks], [block[2] for block in blocks])
 
 
+def with_what_is_cut_off(error: float, sensor: ClippedSensor, demand: CalendarForecast) -> float:
+    """Return the error that is stated for a sensor: what it cuts off of the demand counts wholly as error.
+
+    `error` is what the filter predicts for itself. It takes the shape of what is cut off from the sample; other homes,
+    and the same homes in another year, have another one.
+    """
+    cut_off = max(1 - float(sensor.forecast.mean_wh.mean() / demand.mean_wh.mean()), 0.0)
+    return float(np.hypot(error, cut_off))
+
+
 class TriedBound(NamedTuple):
     """A bound, the noise that it needs, and the error that is predicted with it."""
 
     bound_wh: int
     noise_sd_wh: float
-    predicted_error: float  # rms of the demand that is priced, relative to the demand
+    predicted_error: float  # rms of the demand that is priced, relative to the demand; see `with_what_is_cut_off`
 
 
 def try_bounds(
@@ -156,9 +165,3 @@ def find_least_error(tried: Sequence[TriedBound]) -> TriedBound:
     TriedBound(bound_wh=500, noise_sd_wh=15000.0, predicted_error=0.04)
     """
     return min(tried, key=lambda each: (each.predicted_error, -each.bound_wh))
-
-
-def find_highest_as_good(tried: Sequence[TriedBound]) -> TriedBound:
-    """Return the highest bound whose error is within 1 % of the least."""
-    least = find_least_error(tried).predicted_error
-    return max((each for each in tried if each.predicted_error <= _AS_GOOD * least), key=lambda each: each.bound_wh)

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from murmurate.planning.plan import load_plan, make_plan
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.calendar import locate_intervals
 from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
-from murmurate.prediction.sensor import TriedBound, find_highest_as_good, find_least_error, try_bounds
+from murmurate.prediction.sensor import TriedBound, find_least_error, try_bounds, unclipped_sensor, with_what_is_cut_off
 
 SLOTS, DAYS = 24, 42
 
@@ -48,10 +49,18 @@ def test_no_bound_has_a_smaller_error_than_the_chosen_one(pairs, stop_at):
     tried = try_bounds(errors, lambda bound: TriedBound(bound, 1.0, errors[bound]), stop_at=stop_at)
     everything = try_bounds(errors, lambda bound: TriedBound(bound, 1.0, errors[bound]))
     assert tried == everything[: len(tried)]
-    least, higher = find_least_error(tried), find_highest_as_good(tried)
+    least = find_least_error(tried)
     assert all(least.predicted_error <= each.predicted_error for each in tried)
-    assert higher.bound_wh >= least.bound_wh
-    assert higher.predicted_error <= 1.01 * least.predicted_error
+
+
+@given(st.floats(0, 1))
+def test_what_a_bound_cuts_off_counts_wholly_as_error(error):
+    forecast = made_forecast()
+    stated = [with_what_is_cut_off(error, sensor, forecast.demand) for sensor in forecast.sensors]
+    assert all(one >= other >= error for one, other in pairwise(stated))
+    shown = forecast.sensors[0].forecast.mean_wh.mean() / forecast.demand.mean_wh.mean()
+    assert stated[0] ** 2 == pytest.approx(error**2 + (1 - shown) ** 2)
+    assert with_what_is_cut_off(error, unclipped_sensor(forecast.demand, 1), forecast.demand) == pytest.approx(error)
 
 
 @pytest.mark.slow
@@ -145,5 +154,5 @@ def test_a_choice_in_another_form_and_a_choice_without_a_plan_are_refused():
     inline = 'households = [{ bound_wh = "choose" }]\nforecast = { file = "x" }'
     with pytest.raises(ZoneFileError, match="must stand alone on its line"):
         choose_bound(inline, read_zone)
-    with pytest.raises(ZoneFileError, match="line 22: bound_wh is 'choose': must be a number here"):
+    with pytest.raises(ZoneFileError, match="line 22: bound_wh is 'choose': must be a number; plan without"):
         read_zone(choosing())

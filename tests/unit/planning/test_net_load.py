@@ -125,7 +125,7 @@ def test_a_uniform_law_is_a_histogram_of_one_bin(first, length, bound, export):
             "2 bins of 10 Wh: must be weights of bins of step_wh that end at bound_wh, 30, or below, and begin at -20",
         ),
         ("{ uniform_to = 30 }", "{ uniform_from = -3 }", "must be { uniform_to = 600 }"),
-        ("count = 10\nbound_wh = 30", 'meters = "m.csv"', "cannot stand beside meters: give that table a column"),
+        ("count = 10\nbound_wh = 30", 'meters = "m.csv"', "cannot stand with meters: give that table a column"),
     ],
 )
 def test_a_mistake_is_reported_with_its_remedy(right, wrong, says):

@@ -19,7 +19,7 @@ from murmurate.lab.evaluate.market import Supply, answer, meeting_price
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, SLOTS
 from murmurate.lab.evaluate.region import Region, ZoneGroup
-from murmurate.prediction.sensor import TriedBound, find_highest_as_good, find_least_error, try_bounds
+from murmurate.prediction.sensor import TriedBound, find_least_error, try_bounds, with_what_is_cut_off
 from murmurate.prediction.structural_filter import STATES, StructuralFilter
 from murmurate.units import FloatArray
 
@@ -111,11 +111,7 @@ class ZonePricing:
         return twice(self._forecast_factor * self.region.expected_sums_wh(self.group, bound))
 
     def choose_bound(self, noise: NoiseLaw) -> int:
-        """Return the next bound above the one at which the filter predicts the least error for itself.
-
-        Or a higher one, if its error is predicted to be within 1 % of the least: less is clipped, and what a sum of
-        clipped readings does not show is what a sample tells least about.
-        """
+        """Return the bound with the least predicted error, by the rule of a plan."""
 
         def try_bound(bound: int) -> TriedBound:
             sensor = self.region.known.sensors[bound]
@@ -123,12 +119,10 @@ class ZonePricing:
             gain = sensor.response * sensor.forecast.mean_wh[0, 0] * self.group.homes
             pool_variance = float(np.mean((noise.sd * bound / gain) ** 2)) / zones
             error = self.make_filter(bound, noise.sd * bound, pool_variance).predicted_error
-            return TriedBound(bound, noise.sd * bound, error)
+            stated = with_what_is_cut_off(error, sensor, self.region.known.forecast)
+            return TriedBound(bound, noise.sd * bound, stated)
 
-        tried = try_bounds(BOUNDS_WH[:-1], try_bound, stop_at=_CLEARLY_WORSE)
-        least = BOUNDS_WH.index(find_least_error(tried).bound_wh)
-        as_good = BOUNDS_WH.index(find_highest_as_good(tried).bound_wh)
-        return BOUNDS_WH[min(max(least + 1, as_good), len(BOUNDS_WH) - 2)]
+        return find_least_error(try_bounds(BOUNDS_WH[:-1], try_bound, stop_at=_CLEARLY_WORSE)).bound_wh
 
     def make_filter(self, bound: int, noise_sd_wh: float, pool_variance: float | None) -> StructuralFilter:
         """Return the filter for releases with this bound and noise. `pool_variance`: None if there is no pool."""
