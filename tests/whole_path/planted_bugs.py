@@ -212,6 +212,20 @@ def the_pool_is_the_exact_sum_of_the_demands(plant: Callable[..., None]) -> None
     plant(Pool, "to_extensions", lambda pool: right(pool._replace(residual_wh=sum(used.values()))))
 
 
+def silent_meters_count_what_the_others_show(plant: Callable[..., None]) -> None:
+    """The share of a silent meter is that of the meters that reported: natural, and a reading counts more than once."""
+
+    def fill(demand, _):
+        return demand.energy_wh + demand.energy_wh * demand.imputed // np.maximum(demand.reported, 1)
+
+    plant(tile_writer, "fill_silent_meters", fill)
+
+
+def silent_meters_count_more_than_their_bound(plant: Callable[..., None]) -> None:
+    """A share above 1: who reports is not hidden."""
+    plant(tile_writer, "fill_silent_meters", lambda demand, _: demand.energy_wh + 2 * demand.silent_bound_wh)
+
+
 def a_reading_of_zero_counts_as_silent(plant: Callable[..., None]) -> None:
     right = aggregation._make_tally
 
@@ -309,6 +323,8 @@ BUGS_OF_WORLDS = {
     "half_core": huber_noise_is_sampled_with_half_its_core,
     "pool_exact": the_pool_is_the_exact_sum_of_the_demands,
     "zero_is_silent": a_reading_of_zero_counts_as_silent,
+    "silent_mean": silent_meters_count_what_the_others_show,
+    "silent_twice": silent_meters_count_more_than_their_bound,
     "late_quorum": the_quorum_looks_at_the_demand,
     "largest_meter": a_household_may_show_what_its_largest_meter_may,
     "M3": pages_forget_the_plan_before_a_change,

@@ -23,7 +23,7 @@ class WorldMeter:
     kind: int
     household: int  # among those of its kind
     bounds_wh: tuple[int | None, int | None]  # in the first and in the second meter table; None: not in it
-    imputed_wh: int
+    imputed_wh: int  # what it counts while it is silent, where meter tables state that
     is_register: bool
     arrivals: tuple[str, ...]  # [interval]
     shown_wh: tuple[tuple[int, ...], tuple[int, ...]]  # [variant, interval]
@@ -62,6 +62,7 @@ class World:
     sends_json: bool  # instead of CSV
     has_readers: bool  # whether pages and API are asked
     zones: tuple[WorldZone, ...]
+    has_constants: bool  # whether the meter tables state what a silent meter counts; else a public share of its bound
 
     @property
     def interval_s(self) -> int:
@@ -102,6 +103,7 @@ def random_world(rng: Random) -> World:
         sends_json=rng.random() < 0.5,
         has_readers=rng.random() < 0.3 or len({file.promises for file in zones[0].files}) > 1,
         zones=tuple(zones),
+        has_constants=rng.random() < 0.5,
     )
 
 

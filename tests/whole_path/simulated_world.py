@@ -220,6 +220,8 @@ def _of_variant(world: World, demand: Demand, variant: int) -> Demand:
         energy_wh=demand.energy_wh[rows],
         reported=demand.reported[rows],
         imputed=demand.imputed[rows],
+        silent_bound_wh=demand.silent_bound_wh[rows],
+        silent_export_bound_wh=demand.silent_export_bound_wh[rows],
         bounds=tuple(demand.bounds_at(row) for row in rows),
     )
 
@@ -245,7 +247,8 @@ def _landed_meters(world: World) -> list[LandedMeter]:
 def meter_rows(world: World, table: int) -> Iterator[str]:
     """Yield the lines of a meter table of the operator."""
     has_exports = any(meter.export_bound_wh for zone in world.zones for meter in zone.meters)
-    yield "meter,zone,bound_wh,imputed_wh,household,kind,protected" + ",export_bound_wh" * has_exports
+    imputed = ",imputed_wh" * world.has_constants
+    yield f"meter,zone,bound_wh{imputed},household,kind,protected" + ",export_bound_wh" * has_exports
     for number, variant, zone, meter in _landed_meters(world):
         bound = meter.bounds_wh[table]
         if bound is not None:
@@ -254,7 +257,8 @@ def meter_rows(world: World, table: int) -> Iterator[str]:
             protected = "false" if kind.public == "always" and not name else "true"
             landed = _landed_zone(zone.name, variant)
             household = f"{landed} {meter.kind} {meter.household}"
-            row = f"{number},{landed},{bound},{min(meter.imputed_wh, bound)},{household},{name},{protected}"
+            constant = f",{min(meter.imputed_wh, bound)}" * world.has_constants
+            row = f"{number},{landed},{bound}{constant},{household},{name},{protected}"
             yield f"{row},{meter.export_bound_wh}" if has_exports else row
 
 

@@ -43,7 +43,11 @@ def broken_laws(world: World, seen: Counter[str]) -> Iterator[str]:
             variant: [true_demand_wh(world, zone, release.number, variant) for zone in range(len(world.zones))]
             for variant in VARIANTS
         }
-        zone_of_draw = {_noised_wh(zone) - used[0][zone.zone]: zone.zone for zone in _measured(release)}
+        zone_of_draw = {
+            _noised_wh(zone) - used[0][zone.zone] - fill: zone.zone
+            for zone in _measured(release)
+            for fill in silent_range_wh(world, zone.zone, release.number)
+        }
         shifts += [used[0][zone_of_draw[drawn]] - used[1][zone_of_draw[drawn]] for _, drawn in release.draws]
     seen["draws that differ between variants"] += sum(shift != 0 for shift in shifts)
     one = public_bytes(world, first)
@@ -99,7 +103,9 @@ def _broken_draws(world: World, run: WorldRun, release: WorldRelease, variant: i
             yield f"a row is measured although {reason}"
         demand = true_demand_wh(world, zone.zone, release.number, variant)
         needed = _proven_noise(world, run, zone, release.number)
-        draw = (needed, _noised_wh(zone) - demand)
+        fills = silent_range_wh(world, zone.zone, release.number)
+        possible = [(needed, _noised_wh(zone) - demand - fill) for fill in fills]
+        draw = next((each for each in possible if each in unused), possible[-fills[0]])
         if draw in unused:
             unused.remove(draw)
         elif draw in release.draws:
@@ -180,9 +186,22 @@ def true_demand_wh(world: World, zone: int, number: int, variant: int) -> int:
         bound = meter.bounds_wh[table]
         if bound is not None:
             reading = reading_wh(world, meter, number, variant)
-            counted = meter.imputed_wh if reading is None else max(reading, -meter.export_bound_wh)
+            silent_wh = meter.imputed_wh if world.has_constants else 0
+            counted = silent_wh if reading is None else max(reading, -meter.export_bound_wh)
             demand += min(counted, bound)
     return demand
+
+
+def silent_range_wh(world: World, zone: int, number: int) -> range:
+    """Return what silent meters may add to the demand where no meter table states it: up to their bounds, both ways."""
+    table = world.table_in_force(number)
+    bounds = [
+        (meter.bounds_wh[table] or 0, meter.export_bound_wh)
+        for meter in world.zones[zone].meters
+        if meter.bounds_wh[table] is not None and reading_wh(world, meter, number, 0) is None
+    ]
+    most, least = (0, 0) if world.has_constants or not bounds else map(sum, zip(*bounds, strict=True))
+    return range(-least, most + 1)
 
 
 def reading_wh(world: World, meter: WorldMeter, number: int, variant: int) -> int | None:
@@ -214,6 +233,8 @@ def _count_contents(world: World, run: WorldRun, seen: Counter[str]) -> None:
             fed_in = [meter for meter in present if meter.export_bound_wh and meter not in silent]
             is_measured = release.zones[zone].row["kind"] == RowKind.MEASURED
             seen["silent meters in measured rows"] += len(silent) if is_measured else 0
+            shared = len(silent) if is_measured and not world.has_constants else 0
+            seen["silent meters at a public share in measured rows"] += shared
             seen["meters that may feed in in measured rows"] += len(fed_in) if is_measured else 0
             seen["missed quorums"] += len(present) - len(silent) < world.quorum * len(present)
             arrivals = Counter(meter.arrivals[release.number] for meter in present if not meter.is_register)
