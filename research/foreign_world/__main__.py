@@ -36,17 +36,20 @@ from research.foreign_world.predictors import (
     predict_time_of_use,
 )
 from research.foreign_world.region import Public, Season, World, read_weather, simulate_world
+from research.foreign_world.regression_predictor import RegressionPlan, predict_public_regression
 
 SAMPLE, QUARTERS_OF_A_YEAR = 2_500, 35_040
 QUORUM = 0.9  # of a zone's meters must report, or nothing is released
 MISSING = (0.0, 0.05, 0.10, 0.20)
 MAX_WH = 32_000  # no reading is larger
 NO_NOISE = 10_000  # epsilon of a sample that is as good as exact
+REGRESSION, CORRECTED = "public regression", "regression with slow corrections"
 PUBLIC_WAYS: dict[str, Predictor] = {
     "flat": predict_flat,
     "time of use": predict_time_of_use,
     "calendar and weather": predict_from_weather,
     "the same and regional load, 1 h late": predict_from_regional_load,
+    REGRESSION: predict_public_regression,
 }
 
 
@@ -111,6 +114,32 @@ def _rms(values: Sequence[FloatArray] | Sequence[float] | FloatArray) -> FloatAr
     return np.asarray(np.sqrt((np.array(values) ** 2).mean(axis=0)))
 
 
+def judge_regression(size: Size, truth_wh: IntArray, public_errors: FloatArray, *, draws: int) -> dict[str, FloatArray]:
+    """Judge the regression with slow corrections over some draws of the noise; its sample has none."""
+    public, plan, imported = size.public, RegressionPlan(size.public), size.sums_wh(0, MAX_WH)
+    sums_wh, usable = size.sums_wh(-plan.export_bound_wh, plan.bound_wh), np.ones(truth_wh.shape, np.bool_)
+    found, counted = [], slice(size.first_counted, None)
+    for seed in range(1, 1 + draws):
+        predicted = plan.predict(public, plan.release(sums_wh, usable, seed))
+        within = np.abs(predicted.demand_wh - truth_wh) <= 1.96 * predicted.sd_wh
+        found.append((size.errors(predicted.demand_wh, truth_wh, imported), 100 * within[counted].mean(axis=0)))
+    errors, covered = (_rms(each) for each in zip(*found, strict=True))
+    stated = 100 * plan.stated_wh / imported[counted].mean(axis=0)  # [zone]
+    near = np.abs(stated / errors - 1)
+    print(
+        f"{size.homes:,} homes, {CORRECTED}: predicted {_rms(stated):.1f} %, within 10 % (15 %) of the error in"
+        f" {np.mean(near <= 0.1):.0%} ({np.mean(near <= 0.15):.0%}) of zones, at most"
+        f" {np.max(errors / public_errors):.2f} times the public error,"
+        f" bounds {-plan.export_bound_wh} and {plan.bound_wh} Wh",
+        flush=True,
+    )
+    return {
+        CORRECTED: errors,
+        f"{CORRECTED}: error / predicted": errors / stated,
+        f"{CORRECTED}: 95 % band covers, %": covered,
+    }
+
+
 def judge_demand(size: Size, draws: int) -> dict[str, FloatArray]:
     """Return errors of the demand without photovoltaics [zone], and measured over predicted ones, by way."""
     public, demand = size.public, size.sums_wh(0, MAX_WH)
@@ -128,7 +157,7 @@ def judge_demand(size: Size, draws: int) -> dict[str, FloatArray]:
     for name, each in judged.items():
         found[f"{name}: error / predicted"] = each.errors / each.predicted
         print(f"{size.homes:,} homes, {name}: predicted {each.predicted:.1f} %, bound {each.bounds_wh} Wh", flush=True)
-    return found
+    return found | judge_regression(size, demand, found[REGRESSION], draws=draws)
 
 
 def judge_net_load(size: Size, draws: int) -> dict[str, FloatArray]:
@@ -140,13 +169,17 @@ def judge_net_load(size: Size, draws: int) -> dict[str, FloatArray]:
     found["import, known exactly"] = size.errors(imported, net, imported)
     found["product, private, pooled (prices import)"] = judge_product(size, net, draws=draws, pooled=True).errors
     found["the same, sample without noise"] = judge_product(size, net, draws=1, pooled=True, epsilon=NO_NOISE).errors
-    return found
+    return found | judge_regression(size, net, found[REGRESSION], draws=draws)
 
 
 def judge_missing(size: Size, shares: Sequence[float]) -> dict[str, FloatArray]:
-    """Return errors of the demand where silent meters count as 0 [zone], by share: alone, sample without noise."""
+    """Return errors of the demand where meters are silent [zone], by share; all with a sample without noise.
+
+    For the product, alone, silent meters count as 0; the regression fills them in.
+    """
     public, demand = size.public, size.sums_wh(0, MAX_WH)
     plan = ProductPlan(public, forecast_with_product(public, Fraction(NO_NOISE), 1), pooled=False)
+    regression = RegressionPlan(public)
     found, rng = {}, np.random.default_rng([size.world.seed, 6])
     days, zones = len(demand) // SLOTS, demand.shape[1]
     for share in shares:
@@ -157,7 +190,12 @@ def judge_missing(size: Size, shares: Sequence[float]) -> dict[str, FloatArray]:
         usable = np.stack([each.mean(axis=1) >= QUORUM for each in reported], axis=1)
         releases = plan.release(size.sums_wh(0, plan.bound_wh, reported), usable, size.world.seed)
         name = f"{share:.0%} silent ({usable.mean():.0%} of intervals measured)"
-        found[name] = size.errors(plan(public, releases), demand, demand)
+        found[f"{name}, product counts 0"] = size.errors(plan(public, releases), demand, demand)
+        releases = regression.release(size.sums_wh(0, regression.bound_wh, reported), usable, size.world.seed)
+        missing = size.homes - np.stack([each.sum(axis=1) for each in reported], axis=1)
+        found[f"{name}, {CORRECTED}"] = size.errors(
+            regression.predict(public, releases, missing).demand_wh, demand, demand
+        )
     return found
 
 
@@ -200,7 +238,7 @@ def check_ways(goals: Goals, size: Size, name: str) -> None:
     noise = releases.noisy_wh - size.sums_wh(0, plan.bound_wh)
     sd_ratio = float(noise.std()) / releases.noise_sd_wh
     goals.print_figure(f"{name}: sd of the noise drawn / planned", sd_ratio, at_least=0.97, at_most=1.03)
-    ways: list[Predictor] = [*PUBLIC_WAYS.values(), predict_echo, plan]
+    ways: list[Predictor] = [*PUBLIC_WAYS.values(), predict_echo, plan, RegressionPlan(public)]
     leak = max(find_leak(way, public, releases, len(demand) // 2) for way in ways)
     goals.print_figure(f"{name}: what later numbers change", leak, "Wh", at_most=0)
     usable = np.random.default_rng(1).random(demand.shape) > 0.1
@@ -212,13 +250,13 @@ def check_ways(goals: Goals, size: Size, name: str) -> None:
 
 def table_lines(title: str, columns: dict[int, dict[str, FloatArray]]) -> list[str]:
     """Return the lines of a table: a row for each way, a column for each size of zones."""
-    lines = [f"{title:<62}" + "".join(f"{f'{homes:,} homes':>16}" for homes in columns)]
+    lines = [f"{title:<76}" + "".join(f"{f'{homes:,} homes':>16}" for homes in columns)]
     for name in next(iter(columns.values())):
         cells = [columns[homes][name] for homes in columns]
         spread = [each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else np.nan for each in cells]
         digits = 2 if name.endswith("predicted") else 1
         texts = [f"{_rms(each):.{digits}f} ± {se:.{digits}f}" for each, se in zip(cells, spread, strict=True)]
-        lines.append(f"{name:<62}" + "".join(f"{text:>16}" for text in texts))
+        lines.append(f"{name:<76}" + "".join(f"{text:>16}" for text in texts))
     return lines
 
 
@@ -249,7 +287,7 @@ def main() -> int:
             judged = {homes: judge(size, 1 if quick else 3) for homes, size in of_homes.items()}
             lines += table_lines(f"{told}: {title}", judged)
         missing = judge_missing(plain[max(sizes)], (0.10,) if quick else MISSING)
-        lines += table_lines(f"{told}: demand, silent meters count as 0", {max(sizes): missing})
+        lines += table_lines(f"{told}: demand, silent meters", {max(sizes): missing})
     print("\n".join(lines))
     return goals.exit_status()
 

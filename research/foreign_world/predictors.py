@@ -193,6 +193,13 @@ def plan_noise() -> NoiseSchedule:
     return make_plan(parse_zone(_ZONE.format(homes=1000, bound_wh=1000))).noise
 
 
+def add_noise(sums_wh: IntArray, noise: NoiseSchedule, seed: int) -> IntArray:
+    """Return sums [interval, zone] with noise that is drawn for each. The first interval begins at 0 h UTC."""
+    slot = np.broadcast_to(np.arange(len(sums_wh))[:, None] % SLOTS, sums_wh.shape)
+    core = noise.core_wh[slot] if noise.core_wh.any() else None
+    return sums_wh + SeededNoise(seed).draw(noise.distribution, noise.scale_wh[slot], core)
+
+
 def forecast_with_product(public: Public, epsilon: Fraction, seed: int) -> PublicForecast:
     """Return the forecast that `murmurate forecast --sample --temperature --epsilon` makes, by seeded noise."""
     before = public.year_before
@@ -230,12 +237,8 @@ class ProductPlan:
     def release(self, sums_wh: IntArray, usable: BoolArray, seed: int, export_bound_wh: int = 0) -> Releases:
         """Return clipped sums [interval, zone] with the noise of the plan, in proportion to the range of a reading."""
         wider = 1 + export_bound_wh / self.bound_wh
-        drawn, noise = np.zeros(sums_wh.shape, np.int64), self._noise.scaled_by(wider)
-        if not self._exact:
-            slot = np.broadcast_to(np.arange(len(sums_wh))[:, None] % SLOTS, sums_wh.shape)  # the first is 0 h UTC
-            core = noise.core_wh[slot] if noise.core_wh.any() else None
-            drawn = SeededNoise(seed).draw(noise.distribution, noise.scale_wh[slot], core)
-        return Releases(sums_wh + drawn, usable, self.bound_wh, export_bound_wh, wider * self.noise_sd_wh)
+        noisy_wh = sums_wh if self._exact else add_noise(sums_wh, self._noise.scaled_by(wider), seed)
+        return Releases(noisy_wh, usable, self.bound_wh, export_bound_wh, wider * self.noise_sd_wh)
 
     def forecast_wh(self) -> FloatArray:
         """Return what the product predicts without any release [Wh, interval, zone]."""

@@ -22,8 +22,8 @@ NOW, YEAR_BEFORE = Shares(0.10, 0.10, 0.12, 0.15), Shares(0.08, 0.07, 0.09, 0.15
 SHARES_SD = 0.25  # by which shares of equipment differ between zones, relative
 LEVEL_SD = 0.04  # by which the mean use of a zone is known, relative
 REGIONAL_DELAY = 4  # intervals after which the load of the region is public
+HOME_SHARE = 0.45  # of the region's load; the rest is industry and trade
 _NEW_YEAR_2027 = 20_819  # days from 1970
-_HOME_SHARE = 0.45  # of the region's load; the rest is industry and trade
 _OTHER_HOMES = 2_000  # of the region, in no zone; they stand for all its homes
 _LAG_INTERVALS = 58  # of walls behind the air: 14 hours
 
@@ -178,7 +178,7 @@ def _regional_load(year: Year, others: Homes, seed: Sequence[int], *, pv: bool) 
     by_day = 0.6 + 0.7 / (1 + np.exp(-(year.when.hour - 6.5) * 2)) / (1 + np.exp((year.when.hour - 17.5) * 1.5))
     works = np.where(np.repeat(year.around.free, SLOTS), 0.6, by_day)
     shocks = np.exp(_drift(rng, count, 0.02, 40) + _drift(rng, count, 0.012, 4))
-    industry = works / works.mean() * shocks * others.use_wh.mean() * (1 / _HOME_SHARE - 1)
+    industry = works / works.mean() * shocks * others.use_wh.mean() * (1 / HOME_SHARE - 1)
     return np.asarray((of_homes + industry) * rng.normal(1, 0.003, count))
 
 
