@@ -5,6 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from benchmarks.goals import Goals
+from hypothesis import given
+from hypothesis import strategies as st
 from research.foreign_world import region
 from research.foreign_world.__main__ import NO_NOISE, PUBLIC_WAYS, Size, check_ways, check_world, judge_missing
 from research.foreign_world.homes import SLOTS, Cars, Cycles, HeatPumps, follow_chains, read_chains
@@ -18,6 +20,15 @@ from research.foreign_world.predictors import (
     predict_echo,
 )
 from research.foreign_world.region import Season, read_weather, simulate_world
+from research.foreign_world.regression_predictor import (
+    MAX_STATE,
+    STATE_UNIT,
+    RegressionPlan,
+    advance_states,
+    build_features,
+    predict_public_regression,
+    solve_gain,
+)
 
 EVERYONE, NOT_AWAY = np.ones(500, np.bool_), np.zeros(500, np.bool_)
 
@@ -109,6 +120,65 @@ def test_a_way_that_uses_later_numbers_is_found_and_none_of_ours_does(world):
         assert find_leak(way, public, releases, 900) == 0
     assert find_leak(lambda _, its: np.roll(its.noisy_wh, LEAD - 1, axis=0), public, releases, 900) > 0
     assert find_leak(lambda its, _: np.roll(its.regional_load, LEAD + 2)[:, None], public, releases, 900) > 0
+
+
+@given(told=st.floats(0, 1e3), spread=st.floats(1e-3, 1), fade=st.floats(1e-4, 0.5))
+def test_the_variance_of_a_state_solves_its_quadratic_and_is_where_updates_settle(told, spread, fade):
+    keep = np.exp(-fade)
+    fresh = (1 - keep**2) * spread**2
+    p = float(solve_gain(np.float64(told), np.float64(fresh), keep))
+    terms = told * keep**2 * p**2, (told * fresh + 1 - keep**2) * p, -fresh
+    assert sum(terms) == pytest.approx(0, abs=1e-9 * fresh)
+    assert 0 < p <= spread**2 * (1 + 1e-9)
+    assert 1 / (1 / (keep**2 * p + fresh) + told) == pytest.approx(p, rel=1e-9)
+
+
+@given(
+    before=st.lists(st.integers(-2_000_000_000, 2_000_000_000), min_size=27, max_size=27),
+    surprise=st.floats(-50, 50),
+    use=st.floats(-3, 3),
+)
+def test_states_are_whole_units_within_limits_and_move_towards_a_release(before, surprise, use):
+    states, loading = np.array(before)[:, None] * STATE_UNIT, np.full(27, use)
+    after = advance_states(states, loading, np.full((27, 1), 0.05), np.array([surprise]))
+    units = after / STATE_UNIT
+    assert np.abs(units - np.rint(units)).max() < 1e-6
+    assert np.abs(after).max() <= MAX_STATE
+    assert ((after - states) * surprise * use >= -1e-6).all()
+    assert np.abs(after - np.clip(states + 0.05 * use * surprise, -2, 2)).max() <= STATE_UNIT
+
+
+def test_an_interval_has_one_hour_of_its_kind_of_day(world):
+    features, free = build_features(world.year), np.repeat(world.year.around.free, SLOTS)
+    assert features[:, :48].sum(axis=1) == pytest.approx(1)
+    assert ((features[:, 24:48].sum(axis=1) > 0.5) == free).all()
+    assert features[2 + 13 * 4, :48].max() == pytest.approx(0.875)  # 13:30 to 13:45 is 7.5 minutes after the middle
+
+
+@pytest.mark.parametrize("pv", [False, True])
+def test_a_zone_that_is_silent_teaches_nothing_and_no_silent_meter_leaves_its_bounds(world, pv):
+    public, (count, zones) = Size(world, 60, 7 * SLOTS, pv=pv).public, (12 * SLOTS, 2)
+    plan, everyone = RegressionPlan(public), np.full((count, zones), 60)
+    nothing = Releases(np.zeros((count, zones), np.int64), np.ones((count, zones), np.bool_), 0, 0, 0.0)
+    alone = predict_public_regression(public, nothing)
+    assert np.abs(plan(public, nothing) - alone).max() > 30
+    assert plan.predict(public, nothing, everyone).demand_wh == pytest.approx(alone, abs=0.1)
+    plan.bound_wh, plan.export_bound_wh = 3, -3  # bounds that leave one value
+    three = Releases(nothing.noisy_wh + 180, nothing.usable, 0, 0, 0.0)
+    assert (plan.predict(public, nothing, everyone).demand_wh == plan(public, three)).all()
+
+
+def test_the_regression_uses_no_later_number_and_no_unusable_release(world):
+    size = Size(world, 60, 7 * SLOTS, pv=True)
+    public, plan = size.public, RegressionPlan(size.public)
+    sums, some = size.sums_wh(-plan.export_bound_wh, plan.bound_wh), np.random.default_rng(5)
+    releases = plan.release(sums, some.random(sums.shape) < 0.9, 4)
+    silent = some.integers(0, 20, sums.shape)
+    assert find_leak(plan, public, releases, 900) == 0
+    assert find_leak(lambda its, of: plan.predict(its, of, silent).sd_wh, public, releases, 900) == 0
+    assert find_leak(lambda its, of: np.roll(plan(its, of), -1, axis=0), public, releases, 900) > 0
+    other = Releases(np.where(releases.usable, releases.noisy_wh, 10**6), releases.usable, 0, 0, 0.0)
+    assert (plan(public, other) == plan(public, releases)).all()
 
 
 @pytest.mark.slow
