@@ -37,6 +37,7 @@ from tests.support.sample_landings import (
 
 CANARY = 271_828
 AT = "--interval 2025-03-01T12:00Z"
+SILENT = ("silent_bound_wh", "silent_export_bound_wh")
 AGGREGATE = f"murmurate step aggregate --landing landing --meters meters.csv {AT} --out demand.parquet"
 
 
@@ -201,7 +202,7 @@ def test_a_demand_is_a_table_that_its_owner_alone_reads_even_in_the_place_of_a_f
     made = [shell.folder / "landing", *(shell.folder / "landing").glob("_*/**/")]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
     rows = pq.read_table(out)
-    names = ["interval_start", "zone", "energy_wh", "reported", "imputed", "bounds"]
+    names = ["interval_start", "zone", "energy_wh", "reported", "imputed", *SILENT, "bounds"]
     assert rows.schema.names == names
     assert str(rows.schema.field("interval_start").type) == "timestamp[ms, tz=UTC]"
     assert rows["zone"].to_pylist() == sorted(BY_HAND)
