@@ -191,7 +191,7 @@ def test_the_steps_of_the_product_agree_with_a_direct_loop(world, pooled):
     direct = predict_directly(plan.zones, size.public.year.first_interval, releases)
     stepped = plan(size.public, releases)
     assert direct == pytest.approx(stepped, rel=1e-5)
-    assert (np.abs(stepped / plan.forecast_wh() - 1) > 0.01).any()
+    assert (np.abs(stepped / plan.forecast_wh() - 1) > 0.001).any()
     signed = plan.release(sums, releases.usable, 4, export_bound_wh=2 * plan.bound_wh)  # three times the range
     assert signed.noise_sd_wh == pytest.approx(3 * releases.noise_sd_wh)
     assert (signed.noisy_wh - sums).std() == pytest.approx(signed.noise_sd_wh, rel=0.05)
@@ -208,6 +208,6 @@ def test_the_checks_hold_for_the_world_and_fail_for_a_wrong_one(world):
     check_world(goals, halved, "winter")
     assert goals.exit_status() == 1
     silent = judge_missing(Size(world, 60, 7 * SLOTS, pv=False), (0.0, 0.2))
-    assert [name.split(" (")[0] for name in silent] == ["0% silent", "20% silent"]
-    none, many = silent.values()
+    assert [name.split(" (")[0] for name in silent] == ["0% silent", "0% silent", "20% silent", "20% silent"]
+    none, _, many, _ = silent.values()  # of the product; the others are of the regression
     assert (none != many).all()
