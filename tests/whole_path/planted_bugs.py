@@ -161,7 +161,7 @@ def predicted_zones_get_half_the_noise(plant: Callable[..., None]) -> None:
     right = TileWriter._draw_releases
 
     def halving(self, to_measure, *demand):
-        return right(self, {zone: (_halved(terms), slot) for zone, (terms, slot) in to_measure.items()}, *demand)
+        return right(self, {zone: (_halved(terms), *rest) for zone, (terms, *rest) in to_measure.items()}, *demand)
 
     plant(TileWriter, "_draw_releases", halving)
 
