@@ -23,9 +23,9 @@ def aggregate(batches: Iterable[Readings], meters: Meters) -> Demand:
     """Sum the readings of each zone for one interval.
 
     A meter that reports twice counts once, with its largest value. A reading above `bound_wh` counts as the bound, one
-    below `-export_bound_wh` as that. A meter that did not report counts as `imputed_wh`; where the
-    table has none, its bounds are added to the silent ones. A meter that is not in the table does not count. The order
-    of the readings and their division into batches do not change the sum.
+    below `-export_bound_wh` as that. A meter that did not report counts as `imputed_wh`; where the table has none, its
+    bounds are added to those of silent meters. A meter that is not in the table does not count. The order of the
+    readings and their division into batches do not change the sum.
 
     Args:
         batches: The readings of the interval [Wh], in any number of batches.
