@@ -42,20 +42,17 @@ def zone_text(
     elasticity: float = 0.0,
     promise: str = "any 24 h: epsilon 1",
     forecast: str = 'file = "forecast.json"',
-    pool_homes: int = 0,
 ) -> str:
     """A zone file with an hour as its interval."""
     text = EXAMPLE_ZONE_FILE.replace("interval_minutes = 15", "interval_minutes = 60")
     text = text.replace('["any 24 h: epsilon 1, delta 1e-6", "any moment: 1"]', json.dumps([promise]))
     text = text.replace("count = 800", f"count = {households}").replace('"0.0002"', '"0.00005"')
-    return f"{text}\n[forecast]\n{forecast}\nelasticity = {elasticity}\npool_homes = {pool_homes}\n"
+    return f"{text}\n[forecast]\n{forecast}\nelasticity = {elasticity}\n"
 
 
 @cache
-def predicted_plan(
-    households: int = 3000, elasticity: float = 0.0, promise: str = "any 24 h: epsilon 1", pool_homes: int = 0
-) -> Plan:
-    text = zone_text(households, elasticity, promise, pool_homes=pool_homes)
+def predicted_plan(households: int = 3000, elasticity: float = 0.0, promise: str = "any 24 h: epsilon 1") -> Plan:
+    text = zone_text(households, elasticity, promise)
     zone = parse_zone(text, read_forecast=lambda _: public_forecast())
     return make_plan(zone)
 

@@ -262,7 +262,7 @@ def _add_prediction(report: Report, plan: Plan, prediction: ZonePrediction) -> N
 
 
 def _add_recommendation(report: Report, plan: Plan) -> None:
-    """Add a year's window, which is recommended for zones that are large enough, alone or in a pool."""
+    """Add a year's window, which is recommended for zones that are large enough."""
     zone = plan.zone
     longest = max((p.intervals for p in zone.promises if isinstance(p, WindowPromise)), default=0)
     if longest >= DAYS_PER_YEAR * zone.intervals_per_day:
@@ -270,7 +270,7 @@ def _add_recommendation(report: Report, plan: Plan) -> None:
     days = [count_events(kind_events(zone, plan.noise, kind)) for kind in zone.private_kinds]
     spent = [PldAccountant(grid_points=40).epsilon([(event, 365 * n) for event, n in day], 1e-6) for day in days]
     kept = np.ceil(1.02 * max(spent, default=0.0))
-    homes = zone.household_count + (0 if zone.predicted is None else zone.predicted.pool_homes)
+    homes = zone.household_count
     report.add_text(
         "A year's window bounds what prices tell about habits and holidays. A shorter one says little about them: "
         f'a year of this noise keeps "any 365 d: epsilon {kept:g}, delta 1e-6".'
@@ -278,5 +278,5 @@ def _add_recommendation(report: Report, plan: Plan) -> None:
     report.add_text(
         f'Recommended for {homes:,} homes: promise = ["{A_YEAR}"]\n'
         if recommended_promise(homes) == A_YEAR
-        else f'From {MIN_HOMES_FOR_A_YEAR:,} homes on, with those of pool_homes, "{A_YEAR}" is recommended.\n'
+        else f'From {MIN_HOMES_FOR_A_YEAR:,} homes on, "{A_YEAR}" is recommended.\n'
     )

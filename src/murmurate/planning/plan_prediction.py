@@ -1,8 +1,7 @@
-"""How the prices of a plan are predicted, from public numbers alone: its filter, and what a promise costs."""
+"""How the prices of a plan are predicted, from public numbers alone: its gains, and what a promise costs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -11,11 +10,9 @@ from murmurate.errors import PrivacyError
 from murmurate.planning.noise_search import gaussian_deviation
 from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.zone import HouseholdKind, PredictedDemand, Zone
+from murmurate.prediction.corrections import DAY_TYPE_WEIGHTS, PlannedCorrections, UsualYear, plan_corrections
 from murmurate.prediction.forecast import CalendarForecast
-from murmurate.prediction.forecast_sources import DAY_TYPE_WEIGHTS
 from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.prediction.sensor import unclipped_sensor, with_what_is_cut_off
-from murmurate.prediction.structural_filter import COMMON, StructuralFilter, make_filter, state_deviations
 from murmurate.prediction.zone_prediction import PredictionModel, PriceResponse, ZonePrediction
 from murmurate.privacy.noise import MIN_SCALE_WH, NoiseDistribution
 from murmurate.privacy.promise import WindowPromise, parse_promise
@@ -24,56 +21,57 @@ from murmurate.units import FloatArray
 A_DAY = "any 24 h: epsilon 1, delta 1e-6"
 A_YEAR = "any 365 d: epsilon 4, delta 1e-6"
 A_WEAKER_YEAR = "any 365 d: epsilon 8, delta 1e-6"
-MIN_HOMES_FOR_A_YEAR = 10_000  # with the pool; there a year costs about one point of error more than a day
+MIN_HOMES_FOR_A_YEAR = 10_000  # there a year costs about one point of error more than a day
 _LEAD = 2  # intervals to the one that pays, for the error that is stated; the public log says which lead is in force
-_NO_RELEASE = 1e9  # times as much noise: nothing is learnt
+_NO_RELEASE = 1e18  # times as much variance: nothing is learnt
 
 
 def make_zone_prediction(zone: Zone, predicted: PredictedDemand, noise: NoiseSchedule) -> ZonePrediction:
     """Return how the prices of a zone are predicted under this noise.
 
-    The sensor is that of the bound of most households. Other kinds are part of the demand and of its deviations.
+    The range of readings is that of most households. Other kinds are part of the demand and of its corrections.
     """
     sensed = find_sensed_kind(zone)
-    public = predicted.forecast.with_sensor(sensed.bound_wh)
+    public = predicted.forecast.with_range(sensed.bound_wh, sensed.export_bound_wh)
     public = type(public).from_document(public.to_document())  # the numbers that stand in the plan
-    scale = _scale(zone, predicted)
-    made = _make_filter(zone, public, scale, np.sqrt(noise.variance), predicted.pool_homes)
+    model, scale = PredictionModel.of(public, predicted.series), _scale(zone, predicted)
+    made = _plan_corrections(zone, public, model.clipped, scale, float(noise.variance.mean()))
     return ZonePrediction(
-        model=PredictionModel(public, made.own_loading, made.keep, predicted.temperature),
+        model=model,
         scale=scale,
-        zone_gain=made.zone_gain,
-        pool_gain=made.pool_gain,
-        pool_homes=predicted.pool_homes,
+        gain=made.gain,
+        surprise_square=made.surprise_square,
         price_response=_price_response(zone, predicted, scale * float(usual_day(public.demand).mean())),
-        predicted_error=with_what_is_cut_off(made.predicted_error, public.sensors[0], public.demand),
+        predicted_error=float(np.hypot(made.error, cut_off_share(public))),
     )
 
 
-def _make_filter(
-    zone: Zone, public: PublicForecast, scale: float, noise_sd_wh: FloatArray, pool_homes: int = 0
-) -> StructuralFilter:
-    slots, sensor, households = zone.intervals_per_day, public.sensors[0], zone.household_count
-    noise_sd_wh = np.roll(noise_sd_wh, zone.clock.slot_shifts(slots)[0])
-    expected_sum_wh = scale * usual_day(sensor.forecast)
-    shown = float(np.mean((noise_sd_wh / (sensor.response * expected_sum_wh)) ** 2))
-    own_sd = state_deviations(public.volatility, households, sensor)[COMMON.stop :]
-    shown += float(np.sum(own_sd**2))  # the deviations that each other zone has alone
-    return make_filter(
-        public.volatility,
-        sensor,
-        scale * usual_day(public.demand),
-        expected_sum_wh,
-        households=households,
-        noise_sd_wh=noise_sd_wh,
-        pool_variance=shown * households / pool_homes if pool_homes else None,  # they are taken to be like this one
-        cold_k=public.cold_k,
+def cut_off_share(public: PublicForecast) -> float:
+    """Return how much of the mean use is outside the range that a forecast knows: it counts wholly as error.
+
+    Its shape is that of a sample. Other homes, and the same homes in another year, have another one.
+    """
+    whole, clipped = UsualYear.of(public.demand), UsualYear.of(public.clip_demand())
+    cut_wh = abs(whole.mean_use_wh - clipped.mean_use_wh) + abs(float(whole.share @ (whole.sun_wh - clipped.sun_wh)))
+    return cut_wh / whole.mean_use_wh
+
+
+def _plan_corrections(
+    zone: Zone, public: PublicForecast, clipped: CalendarForecast, scale: float, noise_variance: float
+) -> PlannedCorrections:
+    return plan_corrections(
+        public.demand,
+        clipped,
+        public.spread,
+        households=zone.household_count,
+        scale=scale,
+        noise_variance=noise_variance,
         lead=_LEAD,
     )
 
 
 class PredictionErrors(NamedTuple):
-    """Rms errors of the demand that is priced, relative to the demand, as the filter predicts them."""
+    """Rms errors of the demand that is priced, relative to the mean use, as a plan predicts them."""
 
     forecast: float  # no release is used
     private: float  # the releases of the plan
@@ -82,13 +80,12 @@ class PredictionErrors(NamedTuple):
 
 def forecast_errors(zone: Zone, prediction: ZonePrediction, noise: NoiseSchedule) -> PredictionErrors:
     """Return the errors with the releases of a plan, with a forecast that reads no meter, and with exact data."""
-    public, sd = prediction.model.public, np.sqrt(noise.variance)
-    exact = replace(public, sensors=(unclipped_sensor(public.demand, 1),))
-    nothing, whole = (
-        _make_filter(zone, its, prediction.scale, each).predicted_error
-        for its, each in ((public, sd * _NO_RELEASE), (exact, np.ones_like(sd)))
+    public, variance = prediction.model.public, float(noise.variance.mean())
+    nothing, exact = (
+        _plan_corrections(zone, public, public.demand, prediction.scale, each).error
+        for each in (variance * _NO_RELEASE, 0.0)
     )
-    return PredictionErrors(nothing, prediction.predicted_error, whole)
+    return PredictionErrors(nothing, prediction.predicted_error, exact)
 
 
 def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
@@ -103,11 +100,11 @@ def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
         return
     scale = _scale(zone, predicted)
     usual_wh = scale * float(usual_day(predicted.forecast.demand).mean())
-    stated_terms = (stated.scale, stated.pool_homes, stated.model.temperature, stated.price_response)
-    response = _price_response(zone, predicted, usual_wh)
-    same = stated_terms == (scale, predicted.pool_homes, predicted.temperature, response)
-    same &= np.allclose(stated.model.public.demand.mean_wh, predicted.forecast.demand.mean_wh, rtol=1e-6, atol=0.01)
-    if not same or stated.model.sensor.bound_wh != find_sensed_kind(zone).bound_wh:
+    stated_terms = (stated.scale, stated.model.series, stated.price_response)
+    same = stated_terms == (scale, predicted.series, _price_response(zone, predicted, usual_wh))
+    sensed, public = find_sensed_kind(zone), stated.model.public
+    same &= np.allclose(public.demand.mean_wh, predicted.forecast.demand.mean_wh, rtol=1e-6, atol=0.01)
+    if not same or any(each.bound_wh != sensed.bound_wh for each in public.above):
         raise PrivacyError("prediction", "not that of the zone file", "must be made again by murmurate plan")
 
 
@@ -116,7 +113,7 @@ def _scale(zone: Zone, predicted: PredictedDemand) -> float:
 
 
 def find_sensed_kind(zone: Zone) -> HouseholdKind:
-    """Return the kind of most households: its bound decides what a release shows."""
+    """Return the kind of most households: its range decides what a release shows."""
     return max(zone.kinds, key=lambda kind: kind.count)
 
 

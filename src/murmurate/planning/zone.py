@@ -13,7 +13,7 @@ import numpy as np
 from murmurate.errors import MeterError, ModelError, PrivacyError
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability
 from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.prediction.public_inputs import check_series_name
+from murmurate.prediction.public_inputs import NO_SERIES, InputSeries
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.leakage import with_periodic_prior
@@ -110,16 +110,18 @@ class PredictedDemand:
     level: float = 1.0  # what a household of the zone uses, relative to the forecast's
     elasticity: float = 0.0  # percent of demand for one percent of price
     reference_price: Fraction | None = None  # at which demand is as forecast [money/kWh]; None: that of the forecast
-    pool_homes: int = 0  # households of the other zones of its shard, whose releases help to predict; 0: they do not
-    temperature: str = ""  # the series of public inputs with the temperature outdoors; empty: there is none
+    series: InputSeries = NO_SERIES  # of public inputs
 
     def __post_init__(self) -> None:
-        if not self.temperature:
-            return
-        check_series_name(self.temperature, "temperature")
-        if not self.forecast.demand.heat_wh_per_k.any():
-            allowed = "needs a forecast that knows it: murmurate forecast with --temperature makes one"
-            raise ModelError("temperature", repr(self.temperature), allowed)
+        self.series.check()
+        demand = self.forecast.demand
+        for role, knows in (
+            ("temperature", bool(demand.heat_wh_per_k.any())),
+            ("irradiance", demand.knows_sun),
+        ):
+            if getattr(self.series, role) and not knows:
+                allowed = "needs a forecast that knows it: murmurate forecast with --weather makes one"
+                raise ModelError(role, repr(getattr(self.series, role)), allowed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

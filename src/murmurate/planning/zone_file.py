@@ -17,6 +17,7 @@ from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.zone import HouseholdKind, LearnedHabits, PredictedDemand, Zone, sum_consumption_moments
 from murmurate.prediction.forecast_sources import forecast_from_day
 from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.public_inputs import InputSeries
 from murmurate.pricing.rate import RateCurve, Segment
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import NoiseDistribution
@@ -71,9 +72,8 @@ from = "occupancy"                          # expected demand of the models abov
 
 ReadForecast = Callable[[str], PublicForecast]
 MIN_LEVEL, MAX_LEVEL = 0.01, 100
-MAX_POOL_HOMES = 10**9
 _FORECAST = ("forecast",)
-_MIN_INTERVALS_PER_DAY = 24  # the filter has a gain for each hour
+_MIN_INTERVALS_PER_DAY = 24  # each hour has a correction
 ReadMeters = Callable[[str, str, str], MeterSummary]  # name of the file, zone, kind
 CHOOSE = "choose"  # in place of a bound: murmurate plan chooses it
 MAX_BOUND_WH = 1_000_000  # of a household in an interval: 4 MW over a quarter hour; its laws have as many numbers
@@ -84,7 +84,7 @@ _ALLOWED_KEYS: dict[str, set[str]] = {
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "export_bound_wh", "away", "home", "occupancy", "public"},
-    "forecast": {"file", "from", "level", "elasticity", "reference_price", "pool_homes", "temperature"},
+    "forecast": {"file", "from", "level", "elasticity", "reference_price", *InputSeries._fields},
     "learned": {"epsilon", "households", "confidence", "bound", "proven"},
 }
 
@@ -415,14 +415,10 @@ def _read_predicted_demand(
             reference = parse_fraction(price, "reference_price", TariffError)
             if reference <= 0:
                 raise TariffError("reference_price", price, "must be above 0: the price at which demand is as forecast")
-    with reader.locate_errors(_FORECAST, "pool_homes" if "pool_homes" in table else source):
-        pool_homes = reader.get(table, _FORECAST, "pool_homes", int, 0)
-        if not 0 <= pool_homes <= MAX_POOL_HOMES:
-            allowed = "must be how many households the other zones of its shard have together, or 0"
-            raise ModelError("pool_homes", pool_homes, allowed)
-    with reader.locate_errors(_FORECAST, "temperature" if "temperature" in table else source):
-        temperature = reader.get(table, _FORECAST, "temperature", str, "")
-        return PredictedDemand(forecast, level, elasticity, reference, pool_homes, temperature)
+    given = [role for role in InputSeries._fields if role in table]
+    with reader.locate_errors(_FORECAST, given[-1] if given else source):
+        series = InputSeries(**{role: reader.require(table, _FORECAST, role, str) for role in given})
+        return PredictedDemand(forecast, level, elasticity, reference, series)
 
 
 def _read_source(

@@ -1,11 +1,13 @@
-"""A public forecast of demand: by month, type of day and time of day, with a response to temperature.
+"""A public forecast of demand: by month, type of day and time of day, with a response to the weather.
 
 It is fitted to public numbers, and its error is measured on days that the fit has not seen.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,18 +17,34 @@ from murmurate.units import BoolArray, FloatArray
 
 HEATING_BASE_C = 15.0  # below this outdoor temperature buildings are heated
 HOURS = 24
+SUN_UNIT = 300.0  # W/m^2
 _MIN_DAYS = 5  # on which an hour of a month was seen, or it is taken from the other months
 _RIDGE = 1e-3  # on parameters that the data do not determine
 MIN_FORECAST_WH = 0.001  # of a household, in an interval
 MIN_SHARE = 0.02  # of the mean demand: a forecast is at least this
 
 
+class Weather(NamedTuple):
+    """The weather of some intervals. Where a column is None or a value NaN, it is taken as usual for its month."""
+
+    temperature_c: FloatArray | None = None  # outdoors
+    irradiance: FloatArray | None = None  # on the horizontal plane [W/m^2]
+
+    def select(self, chosen: slice | BoolArray) -> Weather:
+        """That of some of the intervals."""
+        return Weather(*(None if column is None else column[chosen] for column in self))
+
+
+USUAL_WEATHER = Weather()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CalendarForecast:
-    """Expected demand: a day of each type, what a month adds to each hour, and what a colder day adds.
+    """Expected demand: a day of each type, what a month adds to each hour, and what cold, darkness and sun add.
 
-    expected = day_wh[type, slot] + month_wh[month, hour] + heat_wh_per_k[hour] * cold, and at least `least_wh`, with
-    `cold` in K below the heating base. Three products and sums of single numbers: the same bits on every machine.
+    use = day_wh[type, slot] + month_wh[month, hour] + heat_wh_per_k[hour] * cold + dark_wh * dark, and at least
+    `least_wh`; demand = use + sun_wh * sun. `cold` is in K below the heating base, `dark` between 0 and 1, `sun` in
+    units of 300 W/m^2. Products and sums of single numbers: the same bits on every machine.
     """
 
     day_wh: FloatArray  # [day type, slot]
@@ -34,11 +52,15 @@ class CalendarForecast:
     heat_wh_per_k: FloatArray  # [hour]
     usual_cold_k: FloatArray  # [month] mean number of K below the heating base
     least_wh: float
+    dark_wh: float = 0.0
+    sun_wh: float = 0.0  # below zero where roofs feed in
+    usual_irradiance: FloatArray = field(default_factory=lambda: np.zeros((MONTHS, HOURS)))  # [month, hour] W/m^2
 
     def __post_init__(self) -> None:
-        parts = (self.day_wh, self.month_wh, self.heat_wh_per_k, self.usual_cold_k)
+        parts = (self.day_wh, self.month_wh, self.heat_wh_per_k, self.usual_cold_k, self.usual_irradiance)
         shapes = tuple(part.shape for part in parts)
-        if self.day_wh.ndim != 2 or shapes != ((DAY_TYPES, self.slots_per_day), (MONTHS, HOURS), (HOURS,), (MONTHS,)):
+        hours = (MONTHS, HOURS)
+        if self.day_wh.ndim != 2 or shapes != ((DAY_TYPES, self.slots_per_day), hours, (HOURS,), (MONTHS,), hours):
             raise ModelError("forecast", shapes, "must have 3 types of day, 12 months and 24 hours")
 
     @property
@@ -46,29 +68,61 @@ class CalendarForecast:
         return int(self.day_wh.shape[-1])
 
     @property
-    def mean_wh(self) -> FloatArray:
-        """Expected demand at the temperatures that were usual when it was fitted [month, day type, slot]."""
-        hour = np.arange(self.slots_per_day) * HOURS // self.slots_per_day
-        of_month = self.month_wh + self.heat_wh_per_k * self.usual_cold_k[:, None]
-        return np.asarray(self.day_wh + of_month[:, None, hour])
+    def knows_sun(self) -> bool:
+        """Whether the demand depends on irradiance."""
+        return bool(self.dark_wh or self.sun_wh)
 
-    def demand_wh(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
-        """Return the expected demand of intervals [Wh]; see `cold_k` for the temperature."""
+    @property
+    def mean_wh(self) -> FloatArray:
+        """Expected demand at the weather that was usual when it was fitted [month, day type, slot]."""
+        return self._at_every_place(self.demand_wh)
+
+    @property
+    def mean_use_wh(self) -> FloatArray:
+        """The same without what the sun adds [month, day type, slot]."""
+        return self._at_every_place(self.use_wh)
+
+    def _at_every_place(self, expect: Callable[[CalendarSlots], FloatArray]) -> FloatArray:
+        places = np.indices((MONTHS, DAY_TYPES, self.slots_per_day))
+        month, day_type, slot = (index.ravel() for index in places)
+        return expect(CalendarSlots(month, day_type, slot, self.slots_per_day)).reshape(places.shape[1:])
+
+    def demand_wh(self, when: CalendarSlots, weather: Weather = USUAL_WEATHER) -> FloatArray:
+        """Return the expected demand of intervals [Wh]."""
+        return np.asarray(self.use_wh(when, weather) + self.fed_in_wh(when, weather))
+
+    def use_wh(self, when: CalendarSlots, weather: Weather = USUAL_WEATHER) -> FloatArray:
+        """Return the expected use of intervals, without what the sun adds [Wh]."""
         expected = self.day_wh[when.day_type, when.slot] + self.month_wh[when.month, when.hour]
-        expected = expected + self.heat_wh_per_k[when.hour] * self.cold_k(when, temperature_c)
+        expected = expected + self.heat_wh_per_k[when.hour] * self.cold_k(when, weather)
+        if self.dark_wh:
+            expected = expected + self.dark_wh * find_dark(self.irradiance(when, weather))
         return np.asarray(np.maximum(expected, self.least_wh))
 
-    def cold_k(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
-        """Return how cold intervals are [K below the heating base]: as usual where the temperature is None or NaN."""
+    def fed_in_wh(self, when: CalendarSlots, weather: Weather = USUAL_WEATHER) -> FloatArray:
+        """Return what the sun adds to the demand of intervals [Wh]: below zero where roofs feed in."""
+        if not self.sun_wh:
+            return np.zeros(len(when))
+        return np.asarray(self.sun_wh * (self.irradiance(when, weather) / SUN_UNIT))
+
+    def cold_k(self, when: CalendarSlots, weather: Weather = USUAL_WEATHER) -> FloatArray:
+        """Return how cold intervals are [K below the heating base]."""
         usual = self.usual_cold_k[when.month]
-        if temperature_c is None:
+        if weather.temperature_c is None:
             return np.asarray(usual)
-        return np.where(np.isnan(temperature_c), usual, degrees_below_base(temperature_c))
+        return np.where(np.isnan(weather.temperature_c), usual, degrees_below_base(weather.temperature_c))
+
+    def irradiance(self, when: CalendarSlots, weather: Weather = USUAL_WEATHER) -> FloatArray:
+        """Return the irradiance of intervals [W/m^2]."""
+        usual = self.usual_irradiance[when.month, when.hour]
+        if weather.irradiance is None:
+            return np.asarray(usual)
+        return np.where(np.isnan(weather.irradiance), usual, np.maximum(weather.irradiance, 0.0))
 
     def scaled(self, factor: float) -> CalendarForecast:
         """The forecast of more or fewer households of the same make."""
-        parts = (self.day_wh * factor, self.month_wh * factor, self.heat_wh_per_k * factor)
-        return CalendarForecast(*parts, self.usual_cold_k, self.least_wh * factor)
+        names = ("day_wh", "month_wh", "heat_wh_per_k", "least_wh", "dark_wh", "sun_wh")
+        return replace(self, **{name: getattr(self, name) * factor for name in names})
 
     @classmethod
     def of_day(cls, profile_wh: FloatArray) -> CalendarForecast:
@@ -81,15 +135,22 @@ def degrees_below_base(temperature_c: FloatArray) -> FloatArray:
     return np.maximum(HEATING_BASE_C - np.asarray(temperature_c, np.float64), 0.0)
 
 
-def fit_forecast(
-    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None
-) -> CalendarForecast:
+def find_dark(irradiance: FloatArray) -> FloatArray:
+    """Return how dark it is: 1 at night, 0 where lamps are off by day.
+
+    >>> find_dark(np.array([0.0, 60.0, 400.0])).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    return np.minimum(np.maximum((110.0 - irradiance) / 100.0, 0.0), 1.0)
+
+
+def fit_forecast(demand_wh: FloatArray, when: CalendarSlots, weather: Weather = USUAL_WEATHER) -> CalendarForecast:
     """Fit a forecast to a history of demand by least squares. Months without data are as the mean of the others."""
-    return fit_forecasts(np.asarray(demand_wh)[:, None], when, temperature_c)[0]
+    return fit_forecasts(np.asarray(demand_wh)[:, None], when, weather)[0]
 
 
 def fit_forecasts(
-    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None
+    demand_wh: FloatArray, when: CalendarSlots, weather: Weather = USUAL_WEATHER
 ) -> list[CalendarForecast]:
     """Fit a forecast to each of several histories of the same intervals [interval, history].
 
@@ -98,15 +159,18 @@ def fit_forecasts(
     """
     measured = find_measured(demand_wh)
     if not measured.all():
-        demand_wh, when = demand_wh[measured], when[measured]
-        temperature_c = None if temperature_c is None else temperature_c[measured]
+        demand_wh, when, weather = demand_wh[measured], when[measured], weather.select(measured)
     slots, row = when.slots_per_day, np.arange(len(when))
     cell, hour_of_month = when.day_type * slots + when.slot, when.month * HOURS + when.hour
-    cold = np.zeros(len(when)) if temperature_c is None else degrees_below_base(temperature_c)
-    design = np.zeros((len(when), DAY_TYPES * slots + (MONTHS + 1) * HOURS))  # type of day and slot, month, heating
+    cold = np.zeros(len(when)) if weather.temperature_c is None else degrees_below_base(weather.temperature_c)
+    irradiance = np.zeros(len(when)) if weather.irradiance is None else weather.irradiance
+    heating = DAY_TYPES * slots + MONTHS * HOURS
+    design = np.zeros((len(when), heating + HOURS + 2))  # type of day and slot, month, heating, dark, sun
     design[row, cell] = 1
     design[row, DAY_TYPES * slots + hour_of_month] = 1
-    design[row, DAY_TYPES * slots + MONTHS * HOURS + when.hour] = cold
+    design[row, heating + when.hour] = cold
+    if weather.irradiance is not None:
+        design[:, -2], design[:, -1] = find_dark(irradiance), irradiance / SUN_UNIT
     gram = design.T @ design + _RIDGE * np.eye(design.shape[1])
     coefficients = np.linalg.solve(gram, design.T @ np.asarray(demand_wh, np.float64))
     of_month = np.bincount(when.month, minlength=MONTHS)
@@ -116,16 +180,28 @@ def fit_forecasts(
     count = np.bincount(hour_of_month, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS)
     enough = count >= _MIN_DAYS * max(1, slots // HOURS)
     known = np.where(enough.any(axis=0), enough, count > 0)  # hours of a month; or those that were seen at all
+    bright = np.bincount(hour_of_month, weights=irradiance, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS)
+    usual_irradiance = _fill(bright / np.maximum(count, 1), count > 0)
     found = []
     for column in coefficients.T:
-        day_wh, month_wh = column[: seen.size].reshape(seen.shape), column[seen.size : -HOURS].reshape(MONTHS, HOURS)
-        day_wh, month_wh = (
-            np.where(there, values, (values * there).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
-            for values, there in ((day_wh, seen), (month_wh, known))
+        day_wh, month_wh = column[: seen.size].reshape(seen.shape), column[seen.size : heating].reshape(MONTHS, HOURS)
+        made = CalendarForecast(
+            _fill(day_wh, seen),
+            _fill(month_wh, known),
+            np.asarray(column[heating : heating + HOURS], np.float64),
+            usual,
+            -np.inf,
+            float(column[-2]),
+            float(column[-1]),
+            usual_irradiance,
         )
-        made = CalendarForecast(day_wh, month_wh, np.asarray(column[-HOURS:], np.float64), usual, 0.0)
-        found.append(replace(made, least_wh=MIN_SHARE * float(made.mean_wh.mean())))
+        found.append(replace(made, least_wh=MIN_SHARE * float(made.mean_use_wh.mean())))
     return found
+
+
+def _fill(values: FloatArray, known: BoolArray) -> FloatArray:
+    """Return values [kind, time], those that are not known as the mean of the others at that time."""
+    return np.where(known, values, (values * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 
 def find_measured(demand_wh: FloatArray) -> BoolArray:
@@ -134,15 +210,15 @@ def find_measured(demand_wh: FloatArray) -> BoolArray:
 
 
 def measure_residuals(
-    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None, *, first_days: int = 28
+    demand_wh: FloatArray, when: CalendarSlots, weather: Weather = USUAL_WEATHER, *, first_days: int = 28
 ) -> FloatArray:
     """Return demand over the forecast of `forecast_unseen`, minus 1, for all intervals after the first days."""
-    expected = forecast_unseen(demand_wh, when, temperature_c, first_days=first_days)
+    expected = forecast_unseen(demand_wh, when, weather, first_days=first_days)
     return np.asarray(demand_wh[-len(expected) :] / expected - 1)
 
 
 def forecast_unseen(
-    demand_wh: FloatArray, when: CalendarSlots, temperature_c: FloatArray | None = None, *, first_days: int = 28
+    demand_wh: FloatArray, when: CalendarSlots, weather: Weather = USUAL_WEATHER, *, first_days: int = 28
 ) -> FloatArray:
     """Fit on what came before and forecast the next week, again and again [interval, history].
 
@@ -159,8 +235,7 @@ def forecast_unseen(
     forecasts = np.zeros((len(when) - begin, demand_wh.shape[1]))
     for start in range(begin, len(when), week):
         before, now = slice(0, start), slice(start, min(start + week, len(when)))
-        past_c, now_c = (None, None) if temperature_c is None else (temperature_c[before], temperature_c[now])
-        fitted = fit_forecasts(demand_wh[before], when[before], past_c)
-        expected = [forecast.demand_wh(when[now], now_c) for forecast in fitted]
+        fitted = fit_forecasts(demand_wh[before], when[before], weather.select(before))
+        expected = [forecast.demand_wh(when[now], weather.select(now)) for forecast in fitted]
         forecasts[start - begin : now.stop - begin] = np.stack(expected, axis=1)
     return forecasts

@@ -1,7 +1,8 @@
 """Public knowledge of similar households before the first release, as a file that a plan is made with.
 
-A forecast of one household, how far it was off on weeks that it had not seen, how deviations last, and how sums of
-clipped readings show them. All of it comes from public numbers, or from a consented sample with noise.
+A forecast of one household, how far it was off on weeks that it had not seen, how far households are from their mean,
+and how much of their use is outside some ranges. All of it comes from public numbers, or from a consented sample with
+noise.
 """
 
 from __future__ import annotations
@@ -15,16 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from murmurate.errors import ModelError, PrivacyError
-from murmurate.prediction.forecast import CalendarForecast
-from murmurate.prediction.sensor import ClippedSensor
-from murmurate.prediction.structural_filter import Volatility
+from murmurate.prediction.calendar import MONTHS
+from murmurate.prediction.corrections import USUAL_SPREAD, Spread, UsualYear
+from murmurate.prediction.forecast import HOURS, CalendarForecast
 from murmurate.units import FloatArray, parse_fraction
 
-FORECAST_VERSION = 1
-USUAL_COLD_K = (4.0, 12.0)  # of a mild day and a cold one, where no temperature is known
-MAX_WH, MAX_COLD_K = 1e8, 100.0
+FORECAST_VERSION = 2
+MAX_WH, MAX_COLD_K, MAX_IRRADIANCE = 1e8, 100.0, 2000.0
 _DIGITS = 3
-_MAX_SENSORS_WITHOUT_SAMPLE = 2  # a forecast from a log has that of its plan and the one above
 _ALLOWED = "must be a forecast written by murmurate forecast"
 
 
@@ -44,6 +43,20 @@ class ConsentedSample(NamedTuple):
         return cls(households, epsilon)
 
 
+class CutAbove(NamedTuple):
+    """What is cut off of readings above a bound: the mean of a household [Wh, hour]."""
+
+    bound_wh: int
+    cut_wh: FloatArray
+
+
+class CutBelow(NamedTuple):
+    """What readings that are cut off below minus a bound still show of the sun: a share of `sun_wh`."""
+
+    export_bound_wh: int
+    sun_share: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicForecast:
     """A forecast of one household and what is known about its error. See `murmurate forecast`."""
@@ -53,24 +66,39 @@ class PublicForecast:
     holidays: tuple[int, ...]  # local days that count as Sundays, from 1970-01-01
     demand: CalendarForecast  # of one household
     error: float | None  # rms on weeks that the fit had not seen, relative; None: not measured
-    volatility: Volatility
-    sensors: tuple[ClippedSensor, ...]  # ascending bounds; the last one clips nothing
-    cold_k: tuple[float, float] = USUAL_COLD_K  # of a mild day and a cold one
+    spread: Spread = USUAL_SPREAD
+    above: tuple[CutAbove, ...] = ()  # rising bounds, nothing is above the last one; empty: nothing is known
+    below: tuple[CutBelow, ...] = ()  # likewise
     sample: ConsentedSample | None = None  # None: no reading of a household was used
 
-    def find_sensor(self, bound_wh: int) -> ClippedSensor:
-        """Return the sensor of a bound. Above the largest known one nothing is clipped."""
-        for sensor in self.sensors:
-            if sensor.bound_wh == bound_wh:
-                return sensor
-        if bound_wh > self.sensors[-1].bound_wh:
-            return replace(self.sensors[-1], bound_wh=bound_wh)
-        known = ", ".join(str(sensor.bound_wh) for sensor in self.sensors)
-        raise ModelError("bound_wh", bound_wh, f"must be one that the forecast knows ({known}), or larger than all")
+    def with_range(self, bound_wh: int, export_bound_wh: int = 0) -> PublicForecast:
+        """The part that a zone needs whose readings are between -export_bound_wh and bound_wh.
 
-    def with_sensor(self, bound_wh: int) -> PublicForecast:
-        """The part that a zone with this bound needs."""
-        return replace(self, sensors=(self.find_sensor(bound_wh),))
+        Bounds between two known ones are taken by straight lines.
+        """
+        if not self.above:
+            return self
+        bounds = [each.bound_wh for each in self.above]
+        if bound_wh < bounds[0]:
+            raise ModelError("bound_wh", bound_wh, f"must be {bounds[0]} or more: below it the forecast knows nothing")
+        by_hour = np.stack([each.cut_wh for each in self.above], axis=1)
+        cut_wh = np.array([np.interp(bound_wh, bounds, each, right=0.0) for each in by_hour])
+        exports, shares = zip(*self.below, strict=True) if self.below else ((0,), (1.0,))
+        share = float(np.interp(export_bound_wh, exports, shares))
+        return replace(self, above=(CutAbove(bound_wh, cut_wh),), below=(CutBelow(export_bound_wh, share),))
+
+    def clip_demand(self) -> CalendarForecast:
+        """Return the forecast of a reading within the range that this forecast knows."""
+        if not self.above:
+            return self.demand
+        (above,), (below,) = self.above, self.below
+        slots = self.demand.slots_per_day
+        cut_wh = above.cut_wh[np.arange(slots) * HOURS // slots]
+        return replace(self.demand, day_wh=self.demand.day_wh - cut_wh, sun_wh=self.demand.sun_wh * below.sun_share)
+
+    def mean_use_wh(self, forecast: CalendarForecast | None = None) -> float:
+        """Return the mean use of a household in a usual year [Wh], or that of another forecast."""
+        return UsualYear.of(forecast or self.demand).mean_use_wh
 
     def to_json(self) -> str:
         """Return the text of a forecast file."""
@@ -85,19 +113,9 @@ class PublicForecast:
             "holidays": list(self.holidays),
             "demand": forecast_document(self.demand),
             "error": None if self.error is None else round(self.error, 6),
-            "volatility": _rounded([*self.volatility.common, self.volatility.own, self.volatility.own_hours], 6),
-            "sensors": [
-                {
-                    "bound_wh": sensor.bound_wh,
-                    "forecast": forecast_document(sensor.forecast),
-                    "response": _rounded(sensor.response, 6),
-                    "own": _rounded(sensor.own, 6),
-                    "hidden_variance": _rounded(sensor.hidden_variance, _DIGITS),
-                    "mismatch": _rounded(sensor.mismatch, 6),
-                }
-                for sensor in self.sensors
-            ],
-            "cold_k": _rounded(self.cold_k, _DIGITS),
+            "spread": _rounded(self.spread, 6),
+            "above": [{"bound_wh": each.bound_wh, "cut_wh": _rounded(each.cut_wh, _DIGITS)} for each in self.above],
+            "below": [each._asdict() | {"sun_share": round(each.sun_share, 6)} for each in self.below],
         }
         if self.sample is not None:
             document["sample"] = {"households": self.sample.households, "epsilon": str(self.sample.epsilon)}
@@ -110,7 +128,7 @@ class PublicForecast:
             made = cls.from_document(json.loads(text))
         except ValueError:
             raise ModelError("forecast", "not JSON", _ALLOWED) from None
-        if made.sample is None and len(made.sensors) > _MAX_SENSORS_WITHOUT_SAMPLE:
+        if made.sample is None and len(made.above) > 1:
             allowed = "must be made again with murmurate forecast --sample --epsilon: its numbers have no noise"
             raise ModelError("forecast", "made from a sample without an epsilon", allowed)
         return made
@@ -121,17 +139,20 @@ class PublicForecast:
         try:
             if document["murmurate_forecast"] != FORECAST_VERSION:
                 raise ModelError("forecast", f"of version {document['murmurate_forecast']}", _ALLOWED)
-            fast, day, slow, own, own_hours = (float(number) for number in document["volatility"])
-            error, (mild, cold), sample = document["error"], document["cold_k"], document.get("sample")
+            error, sample = document["error"], document.get("sample")
             made = cls(
                 source=str(document["source"]),
                 time_zone=str(document["time_zone"]),
                 holidays=tuple(int(day) for day in document["holidays"]),
                 demand=forecast_from_document(document["demand"]),
                 error=None if error is None else float(error),
-                volatility=Volatility((fast, day, slow), own, own_hours),
-                sensors=tuple(_sensor_from_document(each) for each in document["sensors"]),
-                cold_k=(float(mild), float(cold)),
+                spread=Spread(*(float(number) for number in document["spread"])),
+                above=tuple(
+                    CutAbove(int(each["bound_wh"]), np.array(each["cut_wh"], np.float64)) for each in document["above"]
+                ),
+                below=tuple(
+                    CutBelow(int(each["export_bound_wh"]), float(each["sun_share"])) for each in document["below"]
+                ),
                 sample=None if sample is None else ConsentedSample.from_document(sample),
             )
         except (ValueError, KeyError, TypeError, ArithmeticError):
@@ -140,24 +161,33 @@ class PublicForecast:
         return made
 
     def _check(self) -> None:
-        bounds = [sensor.bound_wh for sensor in self.sensors]
-        numbers = [*self.volatility.common, self.volatility.own, self.volatility.own_hours, *self.cold_k]
-        shapes = {sensor.response.shape for sensor in self.sensors}
-        if not bounds or bounds != sorted(set(bounds)) or shapes != {(self.demand.slots_per_day,)}:
-            raise ModelError("sensors", bounds, "must have rising bounds, and a number for each interval of the day")
-        if not np.isfinite(numbers).all() or min(numbers) < 0 or self.volatility.own_hours <= 0:
-            raise ModelError("volatility", numbers, "must be numbers of 0 or more")
+        bounds, exports = [each.bound_wh for each in self.above], [each.export_bound_wh for each in self.below]
+        if bounds != sorted(set(bounds)) or exports != sorted(set(exports)) or bool(bounds) != bool(exports):
+            raise ModelError("bounds", (bounds, exports), "must rise, and be there for both sides of a range")
+        cuts = np.array([each.cut_wh for each in self.above]).reshape(len(bounds), -1)
+        shares = np.array([each.sun_share for each in self.below])
+        small = (np.abs(cuts) <= MAX_WH).all() and (np.abs(shares) <= 1).all()
+        if (bounds and cuts.shape[1] != HOURS) or not small:
+            allowed = f"must be what {HOURS} hours have above a bound, and shares of the sun"
+            raise ModelError("cut_wh", cuts.shape, allowed)
+        if not np.isfinite(self.spread).all() or min(self.spread) < 0:
+            raise ModelError("spread", tuple(self.spread), "must be numbers of 0 or more")
 
 
 def forecast_document(forecast: CalendarForecast) -> dict[str, Any]:
     """Return a forecast as members of a JSON document, rounded."""
+    of_sun = {
+        "dark_wh": round(forecast.dark_wh, _DIGITS),
+        "sun_wh": round(forecast.sun_wh, _DIGITS),
+        "usual_irradiance": _rounded(forecast.usual_irradiance, 1),
+    }
     return {
         "day_wh": _rounded(forecast.day_wh, _DIGITS),
         "month_wh": _rounded(forecast.month_wh, _DIGITS),
         "heat_wh_per_k": _rounded(forecast.heat_wh_per_k, _DIGITS),
         "usual_cold_k": _rounded(forecast.usual_cold_k, _DIGITS),
         "least_wh": round(forecast.least_wh, _DIGITS),
-    }
+    } | (of_sun if forecast.knows_sun else {})
 
 
 def forecast_from_document(document: dict[str, Any]) -> CalendarForecast:
@@ -166,19 +196,14 @@ def forecast_from_document(document: dict[str, Any]) -> CalendarForecast:
         np.array(document[name], np.float64) for name in ("day_wh", "month_wh", "heat_wh_per_k", "usual_cold_k")
     )
     least = float(document["least_wh"])
-    small = all(bool((np.abs(part) <= MAX_WH).all()) for part in (day, month, heat * MAX_COLD_K))
-    if not small or not ((cold >= 0) & (cold <= MAX_COLD_K)).all() or not 0 < least <= MAX_WH:
+    dark_wh, sun_wh = (float(document.get(name, 0)) for name in ("dark_wh", "sun_wh"))
+    usual = np.array(document.get("usual_irradiance", np.zeros((MONTHS, HOURS))), np.float64)
+    responses = heat * MAX_COLD_K, np.array([dark_wh, sun_wh])
+    small = all(bool((np.abs(part) <= MAX_WH).all()) for part in (day, month, *responses))
+    usable = ((cold >= 0) & (cold <= MAX_COLD_K)).all() and ((usual >= 0) & (usual <= MAX_IRRADIANCE)).all()
+    if not small or not usable or not 0 < least <= MAX_WH:
         raise ModelError("forecast", "too large", f"must have demand above 0 and at most {MAX_WH:g} Wh a household")
-    return CalendarForecast(day, month, heat, cold, least)
-
-
-def _sensor_from_document(document: dict[str, Any]) -> ClippedSensor:
-    response, own, hidden = (np.array(document[name], np.float64) for name in ("response", "own", "hidden_variance"))
-    if not ((response > 0) & (response <= 1.5) & np.isfinite(own) & (hidden >= 0)).all():
-        raise ModelError("sensor", document["bound_wh"], "must have responses between 0 and 1.5, and variances")
-    within, lasting = (float(number) for number in document["mismatch"])
-    forecast = forecast_from_document(document["forecast"])
-    return ClippedSensor(int(document["bound_wh"]), forecast, response, own, hidden, (within, lasting))
+    return CalendarForecast(day, month, heat, cold, least, dark_wh, sun_wh, usual)
 
 
 def _rounded(numbers: FloatArray | Sequence[float], digits: int) -> Any:

@@ -36,6 +36,28 @@ class InputValue(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
+class InputSeries(NamedTuple):
+    """Which series a forecast takes; an empty name: none, its value is taken as usual."""
+
+    temperature: str = ""  # outdoors [degrees Celsius]
+    irradiance: str = ""  # on the horizontal plane [W/m^2], as foreseen for the interval
+    deviation: str = ""  # what all households use more than usual, as a share of their mean use
+
+    @property
+    def names(self) -> set[str]:
+        """Those that are taken."""
+        return set(self) - {""}
+
+    def check(self) -> None:
+        """Raise ModelError unless each name can stand in a header, and stands for one thing."""
+        for role, name in self._asdict().items():
+            if name:
+                check_series_name(name, role)
+        if len(self.names) < sum(map(bool, self)):
+            raise ModelError("series", ", ".join(sorted(self.names)), "must be named once each")
+
+
+NO_SERIES = InputSeries()
 Inputs = Mapping[str, InputValue]  # by series
 NO_INPUTS: Inputs = {}
 

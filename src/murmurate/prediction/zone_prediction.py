@@ -19,28 +19,25 @@ import numpy as np
 
 from murmurate.errors import ModelError
 from murmurate.prediction.calendar import CalendarSlots, locate_intervals
-from murmurate.prediction.forecast import HOURS
-from murmurate.prediction.public_forecast import PublicForecast
-from murmurate.prediction.public_inputs import NO_INPUTS, THOUSANDTHS, Inputs, InputValue, check_series_name
-from murmurate.prediction.sensor import ClippedSensor
-from murmurate.prediction.structural_filter import (
-    GAIN_DIGITS,
-    OWN,
-    SENSOR,
-    STATES,
-    demand_loadings,
-    gain_at,
-    pool_states,
-    predict_demand,
-    step_states,
+from murmurate.prediction.corrections import (
+    CORRECTIONS,
+    MIN_USE,
+    SUN,
+    correct,
+    fading,
+    make_loadings,
     weigh,
 )
+from murmurate.prediction.forecast import CalendarForecast, Weather
+from murmurate.prediction.public_forecast import MAX_WH, PublicForecast
+from murmurate.prediction.public_inputs import NO_INPUTS, NO_SERIES, THOUSANDTHS, Inputs, InputSeries, InputValue
 from murmurate.pricing.rate import RateCurve
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, BoolArray, FloatArray, IntArray
 
-STATE_UNIT = 1e-9  # of a state in the log: relative deviation
+STATE_UNIT = 1e-9  # of a state in the log
 MAX_GAIN, MAX_SCALE = 100.0, 1e9
+GAIN_DIGITS = 7
 _KEEP_DIGITS = 12
 
 
@@ -110,24 +107,36 @@ def meeting_price(
     return high
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PredictionModel:
-    """What zones of one make share: a public forecast with one sensor, and how long deviations last."""
+class ExpectedUse(NamedTuple):
+    """What is expected of one household in an interval, without corrections [Wh]."""
 
-    public: PublicForecast
-    own_loading: FloatArray  # [slot] of the households' own chance in the measurement
-    keep: FloatArray  # [state] share that remains after an interval
-    temperature: str = ""  # the series of public inputs that says how cold it is outdoors [°C]; empty: as usual
-
-    def __post_init__(self) -> None:
-        shapes, slots = (self.own_loading.shape, self.keep.shape), self.slots_per_day
-        numbers = np.concatenate([self.own_loading.ravel(), self.keep.ravel()])
-        if shapes != ((slots,), (STATES,)) or len(self.public.sensors) != 1 or not (np.abs(numbers) <= MAX_GAIN).all():
-            raise ModelError("prediction", shapes, f"must have one sensor, {slots} intervals and {STATES} states")
+    use_wh: float
+    sun_wh: float  # what the sun adds: below zero where roofs feed in
+    deviation_wh: float  # what the public says that all households use more
+    loading: FloatArray  # [correction]
 
     @property
-    def sensor(self) -> ClippedSensor:
-        return self.public.sensors[0]
+    def demand_wh(self) -> float:
+        return self.use_wh + self.sun_wh + self.deviation_wh
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictionModel:
+    """What zones of one make share: a public forecast for one range of readings, and which series it takes."""
+
+    public: PublicForecast  # that knows one range
+    clipped: CalendarForecast  # of the reading of a household within its range
+    mean_wh: float  # mean use of a household
+    shown: float  # share of it that is within the range
+    keep: FloatArray  # [correction] share that remains after an interval
+    series: InputSeries = NO_SERIES
+
+    @classmethod
+    def of(cls, public: PublicForecast, series: InputSeries) -> PredictionModel:
+        """The model of a forecast for one range of readings, with numbers as they stand in a plan."""
+        clipped, keep = public.clip_demand(), fading(public.demand.slots_per_day).round(_KEEP_DIGITS)
+        mean_wh, clipped_wh = public.mean_use_wh(), public.mean_use_wh(clipped)
+        return cls(public, clipped, round(mean_wh, GAIN_DIGITS), round(clipped_wh / mean_wh, GAIN_DIGITS), keep, series)
 
     @property
     def slots_per_day(self) -> int:
@@ -137,21 +146,35 @@ class PredictionModel:
         """Return where an interval falls in the local calendar."""
         return _locate(interval, self.slots_per_day, self.public.time_zone, self.public.holidays)
 
-    def temperature_c(self, inputs: Inputs, moment: str) -> FloatArray | None:
-        """Return the temperature `now` or `ahead` [one interval]; None: not known."""
-        value = getattr(inputs.get(self.temperature, InputValue()), moment)
-        return None if value is None else np.array([value / THOUSANDTHS])
+    def weather(self, inputs: Inputs, moment: str) -> Weather:
+        """Return the weather `now` or `ahead` [one interval]."""
+        temperature, irradiance = (
+            None if (value := _find_value(inputs, name, moment)) is None else np.array([value])
+            for name in (self.series.temperature, self.series.irradiance)
+        )
+        return Weather(temperature, irradiance)
 
-    def loadings(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
-        """Return how much of each state is in the demand [state]. Without a temperature it is taken as usual."""
-        cold_k = float(self.public.demand.cold_k(when, temperature_c)[0])
-        return demand_loadings(int(when.slot[0]), self.slots_per_day, cold_k)
+    def expect_demand(self, interval: int, inputs: Inputs = NO_INPUTS, moment: str = "now") -> ExpectedUse:
+        """Return what is expected of a household in an interval, whose inputs are those of `moment`."""
+        return self._expect(self.public.demand, interval, inputs, moment, 1.0)
 
-    def sensor_loadings(self, when: CalendarSlots, temperature_c: FloatArray | None = None) -> FloatArray:
-        """Return how much of each state is in what the sensor shows [state]."""
-        seen = self.loadings(when, temperature_c).copy()
-        seen[OWN], seen[SENSOR] = self.own_loading[int(when.slot[0])], 1.0
-        return seen
+    def expect_sum(self, interval: int, inputs: Inputs = NO_INPUTS) -> ExpectedUse:
+        """Return what is expected of the reading of a household, clipped to its range."""
+        return self._expect(self.clipped, interval, inputs, "now", self.shown)
+
+    def _expect(
+        self, forecast: CalendarForecast, interval: int, inputs: Inputs, moment: str, shown: float
+    ) -> ExpectedUse:
+        when, weather = self.locate(interval), self.weather(inputs, moment)
+        use_wh, sun_wh = float(forecast.use_wh(when, weather)[0]), float(forecast.fed_in_wh(when, weather)[0])
+        deviation = _find_value(inputs, self.series.deviation, moment) or 0.0
+        loading = make_loadings(use_wh, sun_wh, self.mean_wh, int(when.hour[0]))
+        return ExpectedUse(use_wh, sun_wh, deviation * self.mean_wh * shown, loading)
+
+
+def _find_value(inputs: Inputs, series: str, moment: str) -> float | None:
+    value = getattr(inputs.get(series, InputValue()), moment)
+    return None if value is None else value / THOUSANDTHS
 
 
 @lru_cache(maxsize=4096)
@@ -165,27 +188,25 @@ def _locate(interval: int, slots_per_day: int, time_zone: str, holidays: tuple[i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZonePrediction:
-    """How one zone is predicted: its model, its size, and the gains of its filter."""
+    """How one zone is predicted: its model, its size, and the gains of its corrections."""
 
     model: PredictionModel
     scale: float  # households, times how much more than the forecast's they use
-    zone_gain: FloatArray  # [hour, state]
-    pool_gain: FloatArray  # [hour, state]
-    pool_homes: int  # other zones are used if they have at least half of this number of households; 0: never
+    gain: FloatArray  # [correction]
+    surprise_square: float  # mean square of what a release is off, relative, noise included
     price_response: PriceResponse
-    predicted_error: float  # rms, relative to the forecast
+    predicted_error: float  # rms, relative to the mean use
 
     def to_document(self) -> dict[str, Any]:
         """Return the members of a plan that prices are predicted with."""
-        temperature = {"temperature": self.model.temperature} if self.model.temperature else {}
-        return temperature | {
+        return {name: series for name, series in self.model.series._asdict().items() if series} | {
             "forecast": self.model.public.to_document(),
-            "own_loading": self.model.own_loading.round(GAIN_DIGITS).tolist(),
-            "keep": self.model.keep.round(_KEEP_DIGITS).tolist(),
+            "mean_wh": self.model.mean_wh,
+            "shown": self.model.shown,
+            "keep": self.model.keep.tolist(),
             "scale": round(self.scale, GAIN_DIGITS),
-            "zone_gain": (self.zone_gain.round(GAIN_DIGITS) + 0.0).tolist(),
-            "pool_gain": (self.pool_gain.round(GAIN_DIGITS) + 0.0).tolist(),
-            "pool_homes": self.pool_homes,
+            "gain": (self.gain.round(GAIN_DIGITS) + 0.0).tolist(),
+            "surprise_square": round(self.surprise_square, GAIN_DIGITS),
             "elasticity": self.price_response.elasticity,
             "reference_ticks": self.price_response.reference_ticks,
             "predicted_error": round(self.predicted_error, 6),
@@ -194,61 +215,32 @@ class ZonePrediction:
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> ZonePrediction:
         """Return the prediction in members of a plan. Raises ModelError, KeyError, TypeError or ValueError."""
-        zone_gain, pool_gain = (np.array(document[name], np.float64) for name in ("zone_gain", "pool_gain"))
-        scale, pool_homes = float(document["scale"]), int(document["pool_homes"])
-        small = all(bool((np.abs(gain) <= MAX_GAIN).all()) for gain in (zone_gain, pool_gain))
-        small &= 0 < scale <= MAX_SCALE and 0 <= pool_homes <= MAX_SCALE
-        if {zone_gain.shape, pool_gain.shape} != {(HOURS, STATES)} or not small:
-            allowed = f"must have {HOURS} hours and {STATES} states, at most {MAX_GAIN}, and a scale above 0"
-            raise ModelError("gain", zone_gain.shape, allowed)
+        gain, scale = np.array(document["gain"], np.float64), float(document["scale"])
+        square = float(document["surprise_square"])
+        small = bool((np.abs(gain) <= MAX_GAIN).all()) and 0 < scale <= MAX_SCALE and 0 <= square <= MAX_SCALE
+        if gain.shape != (CORRECTIONS,) or not small:
+            allowed = f"must have {CORRECTIONS} numbers, at most {MAX_GAIN}, and a scale above 0"
+            raise ModelError("gain", gain.shape, allowed)
+        series = InputSeries(**{name: str(document[name]) for name in InputSeries._fields if name in document})
         return cls(
-            model=_model(
-                json.dumps([document[name] for name in ("forecast", "own_loading", "keep")]),
-                str(document.get("temperature", "")),
-            ),
+            model=_model(json.dumps([document[name] for name in ("forecast", "mean_wh", "shown", "keep")]), series),
             scale=scale,
-            zone_gain=zone_gain,
-            pool_gain=pool_gain,
-            pool_homes=pool_homes,
+            gain=gain,
+            surprise_square=square,
             price_response=PriceResponse(float(document["elasticity"]), int(document["reference_ticks"])),
             predicted_error=float(document["predicted_error"]),
         )
 
 
 @lru_cache(maxsize=256)  # zones of one make share a model
-def _model(text: str, temperature: str) -> PredictionModel:
-    forecast, own_loading, keep = json.loads(text)
-    numbers = (np.array(own_loading, np.float64), np.array(keep, np.float64))
-    if temperature:
-        check_series_name(temperature, "temperature")
-    return PredictionModel(PublicForecast.from_document(forecast), *numbers, temperature)
-
-
-class ZoneMeasures(NamedTuple):
-    """Releases compared with their forecasts [zone], and what the other zones of a shard show together."""
-
-    residual_wh: FloatArray  # release, without the answer to the price that was paid, less what was expected
-    weight_wh: FloatArray  # what it would be if the demand were twice the forecast
-    usable: BoolArray  # whether there is a release
-    pooled: FloatArray | None = None  # deviation of the other zones from their forecast, relative; None: not used
-    pool_usable: BoolArray | None = None  # whether they are enough households for the zone's plan; None: never
-
-
-def measure_zones(
-    zones: Sequence[ZonePrediction],
-    interval: int,
-    noisy_wh: IntArray,
-    usable: BoolArray,
-    paid_factor: FloatArray,
-    inputs: Inputs = NO_INPUTS,
-) -> ZoneMeasures:
-    """Compare releases with the forecast of zones with one model.
-
-    `noisy_wh` is the release of the interval, where `usable`; `paid_factor` what the price that was paid in it did to
-    the demand.
-    """
-    expected, weight = _forecast_sums(zones, interval, inputs)
-    return ZoneMeasures(noisy_wh / paid_factor - expected, weight, usable)
+def _model(text: str, series: InputSeries) -> PredictionModel:
+    forecast, mean_wh, shown, keep = json.loads(text)
+    series.check()
+    public, faded = PublicForecast.from_document(forecast), np.array(keep, np.float64)
+    possible = ((faded >= 0) & (faded <= 1)).all() and 0 < mean_wh <= MAX_WH and 0 <= shown <= 1.5
+    if faded.shape != (CORRECTIONS,) or not possible:
+        raise ModelError("keep", faded.shape, f"must be {CORRECTIONS} shares between 0 and 1, of a use above 0")
+    return PredictionModel(public, public.clip_demand(), float(mean_wh), float(shown), faded, series)
 
 
 def expect_sums(
@@ -259,39 +251,36 @@ def expect_sums(
     `states` are those after the interval before [zone, state].
     """
     model = zones[0].model
-    expected, weight = _forecast_sums(zones, interval, inputs)
-    seen = model.sensor_loadings(model.locate(interval), model.temperature_c(inputs, "now"))
-    deviation = weigh(_to_floats(states) * model.keep[:, None], seen)
-    return np.asarray(expected + weight * deviation)
-
-
-def _forecast_sums(zones: Sequence[ZonePrediction], interval: int, inputs: Inputs) -> tuple[FloatArray, FloatArray]:
-    """Return the forecast of the clipped sums, and what they would grow by if the demand were twice the forecast."""
-    model = zones[0].model
-    when = model.locate(interval)
-    one_wh = model.sensor.forecast.demand_wh(when, model.temperature_c(inputs, "now"))
-    expected = float(one_wh[0]) * np.array([zone.scale for zone in zones])
-    return expected, model.sensor.response[int(when.slot[0])] * expected
+    seen, faded = model.expect_sum(interval, inputs), _to_floats(states)
+    faded[:CORRECTIONS] *= model.keep[:, None]
+    return np.asarray((seen.demand_wh + model.mean_wh * weigh(faded, seen.loading)) * _scales(zones))
 
 
 def advance_states(
     zones: Sequence[ZonePrediction],
     states: IntArray,
     interval: int,
-    measures: ZoneMeasures,
+    noisy_wh: IntArray,
+    usable: BoolArray,
+    paid_factor: FloatArray,
     inputs: Inputs = NO_INPUTS,
 ) -> IntArray:
-    """Return the states of zones with one model after an interval [zone, state], in units of the log."""
+    """Return the states of zones with one model after an interval [zone, state], in units of the log.
+
+    `noisy_wh` is the release of the interval, where `usable`; `paid_factor` what the price that was paid in it did to
+    the demand. What a zone feeds in does not answer to a price.
+    """
     model = zones[0].model
-    when = model.locate(interval)
-    hour, temperature_c = int(when.hour[0]), model.temperature_c(inputs, "now")
-    loading, seen = model.loadings(when, temperature_c), model.sensor_loadings(when, temperature_c)
-    gain = gain_at(np.stack([zone.zone_gain[hour] for zone in zones], axis=1), loading)
-    shown = measures.residual_wh / measures.weight_wh
-    after = step_states(_to_floats(states), model.keep, seen, gain, shown, measures.usable)
-    if measures.pooled is not None and measures.pool_usable is not None and measures.pool_usable.any():
-        gain = gain_at(np.stack([zone.pool_gain[hour] for zone in zones], axis=1), loading)
-        after = pool_states(after, loading, gain, measures.pooled, measures.pool_usable)
+    seen, faded = model.expect_sum(interval, inputs), _to_floats(states)
+    faded[:CORRECTIONS] *= model.keep[:, None]
+    usual = _scales(zones) * model.mean_wh
+    expected = (seen.demand_wh + model.mean_wh * weigh(faded, seen.loading)) * _scales(zones)
+    factor = np.where(expected < 0, 1.0, paid_factor)
+    surprise = np.where(usable, (noisy_wh / factor - expected) / usual, 0.0)
+    gain = np.stack([zone.gain for zone in zones], axis=1)
+    planned = np.array([zone.surprise_square for zone in zones])
+    after = correct(faded, seen.loading, gain, surprise, planned, model.slots_per_day)
+    after = np.where(usable, after, faded)
     return np.asarray(np.rint(after / STATE_UNIT).astype(np.int64).T)
 
 
@@ -303,12 +292,20 @@ def predict_zones(
     `states` are those after `interval` [zone, state]; `lead` is the number of intervals until the one that pays.
     """
     model = zones[0].model
-    when, temperature_c = model.locate(interval + lead), model.temperature_c(inputs, "ahead")
-    relative = predict_demand(_to_floats(states), model.keep, model.loadings(when, temperature_c), lead)
-    scale = np.array([zone.scale for zone in zones])
-    return np.asarray(float(model.public.demand.demand_wh(when, temperature_c)[0]) * scale * relative)
+    expected, faded = model.expect_demand(interval + lead, inputs, "ahead"), _to_floats(states)[:CORRECTIONS]
+    for _ in range(lead):
+        faded = faded * model.keep[:, None]
+    of_use = expected.loading.copy()
+    of_use[SUN] = 0.0
+    use_wh = expected.use_wh + expected.deviation_wh + model.mean_wh * weigh(faded, of_use)
+    use_wh = np.maximum(use_wh, MIN_USE * expected.use_wh)
+    return np.asarray((use_wh + expected.sun_wh * (1.0 + faded[SUN])) * _scales(zones))
+
+
+def _scales(zones: Sequence[ZonePrediction]) -> FloatArray:
+    return np.array([zone.scale for zone in zones])
 
 
 def _to_floats(states: IntArray) -> FloatArray:
-    """Return states of the log as relative deviations [state, zone]."""
+    """Return states of the log as relative numbers [state, zone]."""
     return np.asarray(states.T.astype(np.float64) * STATE_UNIT)

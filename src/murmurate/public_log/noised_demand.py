@@ -1,16 +1,16 @@
-"""The noised demand of a zone, from the rows of its log: what its price did to it is taken out, as the filter does.
+"""The noised demand of a zone, from the rows of its log: what its price did to it is taken out, as the prediction does.
 
-    demand = D (1 + (noisy_wh/factor - E) / (response E))
+    demand = noisy_wh/factor + D - E
 
 `factor` is what the price that was paid in the interval did to the demand, D the plan's forecast of the demand, and E
-that of the sum of clipped readings. Where nothing is clipped, this is noisy_wh/factor. The noise is multiplied
-likewise. Everything here is public: it is computed from the log and its plans, and costs no privacy.
+that of the sum of clipped readings. Everything here is public: it is computed from the log and its plans, and costs no
+privacy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,15 +18,15 @@ from murmurate.errors import ModelError
 from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.release_terms import ReleaseTerms, parse_plan
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast_sources import USUAL_VOLATILITY, NoisedHistory
+from murmurate.prediction.forecast import Weather
+from murmurate.prediction.forecast_sources import NoisedHistory
 from murmurate.prediction.public_inputs import NO_INPUTS, from_extensions
-from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.public_log.predicted_rows import NO_PRICE, carry_over
 from murmurate.public_log.tile import RowKind
 from murmurate.public_log.zone_line import LoggedRelease
 from murmurate.time_zones import utc_offset_min
-from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
+from murmurate.units import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,16 +53,6 @@ class DemandTerms:
         """The variance of the noise [Wh^2, interval of the UTC day]."""
         terms = self.terms
         return NoiseSchedule.from_scales(terms.distribution, terms.scale_wh, terms.core_wh).variance
-
-    @property
-    def clipping_sensor(self) -> ClippedSensor | None:
-        """The sensor of one household of the zone; None where the plan knows nothing about clipped readings."""
-        if self.prediction is None or bool((self.prediction.model.sensor.response == 1).all()):
-            return None
-        sensor, level = self.prediction.model.sensor, self.prediction.scale / self.households
-        return replace(
-            sensor, forecast=sensor.forecast.scaled(level), hidden_variance=sensor.hidden_variance * level**2
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,17 +86,10 @@ def extract_demand(releases: Sequence[LoggedRelease], plans: Mapping[str, Demand
         chosen = measured & (plan_of_release == digest)
         at = interval[chosen]
         noisy_wh = np.array([releases[n].row["noisy_wh"][0] for n in np.flatnonzero(chosen).tolist()], np.float64)
-        temperature_c = _temperatures(releases, at, plans[digest])
-        undone = _undo_price_and_clipping(noisy_wh, at, paid[chosen], temperature_c, plans[digest], last)
+        weather = _weather(releases, at, plans[digest])
+        undone = _undo_price_and_clipping(noisy_wh, at, paid[chosen], weather, plans[digest], last)
         demand[at - first], variance[at - first] = undone
-    own = USUAL_VOLATILITY.own if last.prediction is None else last.prediction.model.public.volatility.own
-    history = NoisedHistory(demand_wh=demand, noise_variance=variance, households=last.households, own=own)
-    sensor = last.clipping_sensor
-    if sensor is not None:
-        every = np.arange(first, first + count)
-        expected, clipped, slot = _expectations(every, _temperatures(releases, every, last), last, sensor)
-        shown = clipped * (1 + sensor.response[slot] * (demand / expected - 1))
-        history = replace(history, sensor=sensor, clipped_wh=shown)
+    history = NoisedHistory(demand_wh=demand, noise_variance=variance, households=last.households)
     return LoggedDemand(
         first=first,
         slots_per_day=len(last.terms.scale_wh),
@@ -127,24 +110,23 @@ def _paid_prices(releases: Sequence[LoggedRelease]) -> IntArray:
     return paid
 
 
-def _temperatures(releases: Sequence[LoggedRelease], interval: IntArray, plan: DemandTerms) -> FloatArray:
-    """The temperature of each interval that a tile states, of the series of a plan; NaN where none does [°C]."""
+def _weather(releases: Sequence[LoggedRelease], interval: IntArray, plan: DemandTerms) -> Weather:
+    """The weather of each interval that a tile states, by the series of a plan; NaN where none does."""
+    found = np.full((2, len(interval)), np.nan)
     model = None if plan.prediction is None else plan.prediction.model
-    found = np.full(len(interval), np.nan)
-    if model is None or not model.temperature:
-        return found
-    known = {each.header.interval: from_extensions(each.header.extensions) for each in releases}
-    for at, number in enumerate(interval.tolist()):
-        temperature_c = model.temperature_c(known.get(number, NO_INPUTS), "now")
-        found[at] = np.nan if temperature_c is None else temperature_c[0]
-    return found
+    if model is not None and model.series.names:
+        known = {each.header.interval: from_extensions(each.header.extensions) for each in releases}
+        for at, number in enumerate(interval.tolist()):
+            stated = model.weather(known.get(number, NO_INPUTS), "now")
+            found[:, at] = [np.nan if column is None else column[0] for column in stated]
+    return Weather(*found)
 
 
 def _undo_price_and_clipping(
     noisy_wh: FloatArray,
     interval: IntArray,
     paid: IntArray,
-    temperature_c: FloatArray,
+    weather: Weather,
     plan: DemandTerms,
     last: DemandTerms,
 ) -> tuple[FloatArray, FloatArray]:
@@ -155,28 +137,14 @@ def _undo_price_and_clipping(
     answered = plan.prediction.price_response.factor(paid.astype(np.float64))
     divisor = plan.households * np.where(paid == NO_PRICE, 1.0, answered)
     demand_wh, variance = noisy_wh / divisor, variance / divisor**2
-    sensor = plan.clipping_sensor
-    if sensor is not None:
-        expected, clipped, slot = _expectations(interval, temperature_c, plan, sensor)
-        demand_wh = expected * (1 + sensor.read_deviation(demand_wh, clipped, slot))
-        variance = variance * (expected / (sensor.response[slot] * clipped)) ** 2
+    model, level = plan.prediction.model, plan.prediction.scale / plan.households
+    seconds = (interval * plan.terms.interval_s).tolist()
+    offsets = np.array([utc_offset_min(model.public.time_zone, at) for at in seconds], np.int64)
+    when = locate_intervals(interval, model.slots_per_day, offsets, model.public.holidays)
+    cut_wh = model.public.demand.demand_wh(when, weather) - model.clipped.demand_wh(when, weather)
+    demand_wh = demand_wh + cut_wh * level
     if last.prediction is None or plan is last:
         return demand_wh, variance
     price = plan.prediction.price_response.reference_ticks * plan.terms.curve.tick / last.terms.curve.tick
     factor = float(last.prediction.price_response.factor(np.array([float(price)]))[0])
     return demand_wh / factor, variance / factor**2
-
-
-def _expectations(
-    interval: IntArray, temperature_c: FloatArray, plan: DemandTerms, sensor: ClippedSensor
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    """The plan's forecasts of demand and clipped demand of one household, and the slots of the local day."""
-    if plan.prediction is None:
-        raise ModelError("plan", plan.terms.plan_digest, "must predict prices: only then it knows about clipping")
-    public, slots = plan.prediction.model.public, len(plan.terms.scale_wh)
-    seconds = (interval * (SECONDS_PER_DAY // slots)).tolist()
-    offsets = np.array([utc_offset_min(public.time_zone, at) for at in seconds], np.int64)
-    when = locate_intervals(interval, slots, offsets, public.holidays)
-    level = plan.prediction.scale / plan.households
-    demand_wh = public.demand.demand_wh(when, temperature_c) * level
-    return demand_wh, sensor.forecast.demand_wh(when, temperature_c), when.slot

@@ -87,7 +87,7 @@ class TileWriter:
             return [], {}, {}
         header, usable = tile.head.tile.header, Measured()
         terms = [self._find_terms(row, header, tile.interval, withheld) for row in tile.table.rows]
-        series = {its.prediction.model.temperature for its in terms if its and its.prediction} - {""}
+        series = set[str]().union(*(its.prediction.model.series.names for its in terms if its and its.prediction))
         inputs = self.find_inputs(series, header, tile.interval) if series else {}
         has_silent = bool(demand.silent_bound_wh.any())
         shares = _silent_shares(tile.head, tile.interval, terms, inputs) if has_silent else [0] * len(terms)
@@ -206,13 +206,11 @@ def _write_release(
         rows["noisy_wh"] = [releases.get(zone, (0, 0))[1] for zone in zones]
     carried = carry_over(head.last_rows, len(rows), lead)
     predicted = PredictedZones(rows, terms, inputs)
-    measures = predicted.measure(rows, carried, tile.interval, lead)
-    pool = predicted.pool(measures)
-    rows["states"] = states = predicted.step(rows, carried, tile.interval, measures, pool)
+    rows["states"] = states = predicted.step(rows, carried, tile.interval, lead)
     if lead > 1:
         rows["due"] = carried.due[:, 1:]
     rows["price_ticks"][predicted.numbers] = predicted.price(states, tile.interval, lead)
-    return release_interval(head, rows, signer, layout, pool.to_extensions() | to_extensions(inputs))
+    return release_interval(head, rows, signer, layout, to_extensions(inputs))
 
 
 def _row(its: ReleaseTerms, slot: int, drawn: tuple[int, int] | None) -> tuple[Any, ...]:

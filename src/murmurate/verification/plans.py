@@ -1,6 +1,6 @@
 """Plans, each proven again, what each says about the rows that are released under it, and the rows checked by them.
 
-Predicted prices are computed again: from the plan, the row before of each zone, the noised demand, and the pool.
+Predicted prices are computed again: from the plan, the row before of each zone, its noised demand, and public inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.plan import Plan, load_plan
 from murmurate.planning.release_terms import ReleaseTerms, compute_plan_digest
 from murmurate.prediction.public_inputs import from_extensions
-from murmurate.public_log.predicted_rows import Carried, Pool, PredictedZones, has_predicted_columns
+from murmurate.public_log.predicted_rows import Carried, PredictedZones, has_predicted_columns
 from murmurate.public_log.tile import NoiseCode, RowKind, Rows, TileHeader
 from murmurate.public_log.tile_chain import COST_COLUMNS
 from murmurate.time_zones import LocalClock, utc_offset_min
@@ -181,12 +181,9 @@ class RowTerms:
         try:
             if not has_predicted_columns(header):
                 raise ChainError("row", "without a column", "must hold what its price is predicted from")
-            pool, inputs = Pool.from_header(header), from_extensions(header.extensions)
-            predicted = PredictedZones(rows, self._terms, inputs)
+            predicted = PredictedZones(rows, self._terms, from_extensions(header.extensions))
             price_ticks = predicted.price(rows["states"], interval, lead)
-            measures = None if carried is None else predicted.measure(rows, carried, interval, lead)
-            if carried is not None and measures is not None:
-                follows = predicted.pool(measures), predicted.step(rows, carried, interval, measures, pool)
+            states = None if carried is None else predicted.step(rows, carried, interval, lead)
         except (MurmurateError, ArithmeticError) as error:
             words = f"the price cannot be computed: {error}"
             yield from (BrokenRule(self.zones[at], _PREDICTION, words) for at in np.flatnonzero(self._is_predicted))
@@ -195,16 +192,13 @@ class RowTerms:
         for at, stated, price in zip(numbers, rows["price_ticks"][numbers].tolist(), price_ticks.tolist(), strict=True):
             if stated != price:
                 yield BrokenRule(self.zones[at], _PREDICTION, f"price_ticks is {stated}: the plan predicts {price}")
-        if carried is not None:
-            yield from self._broken_states(header, rows, carried, pool, *follows)
+        if carried is not None and states is not None:
+            yield from self._broken_states(header, rows, carried, states)
 
     def _broken_states(
-        self, header: TileHeader, rows: Rows, carried: Carried, pool: Pool, pool_of_rows: Pool, states: IntArray
+        self, header: TileHeader, rows: Rows, carried: Carried, states: IntArray
     ) -> Iterator[BrokenRule]:
-        """Yield where states, prices that are due or the pool do not follow from the rows."""
-        all_known = bool((self._has_plan | (rows["kind"] != RowKind.MEASURED)).all())
-        if len(rows) == header.count and all_known and pool_of_rows != pool:
-            yield BrokenRule("", _PREDICTION, f"pool is {tuple(pool)}: the rows add up to {tuple(pool_of_rows)}")
+        """Yield where states or prices that are due do not follow from the rows."""
         states_differ = (rows["states"] != states).any(axis=1)
         due_differs = (rows["due"] != carried.due[:, 1:]).any(axis=1) if header.lead > 1 else states_differ & False
         for at in np.flatnonzero(self._is_predicted & (due_differs | states_differ)).tolist():

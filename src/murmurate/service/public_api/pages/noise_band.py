@@ -5,9 +5,8 @@ is between f(Y - h) and f(Y + h). Pr[|K| > h] is about e^(-h/b) for Laplace nois
 Gaussian noise h = 1.96 b; for Huber noise it follows from the area of its core and its tails. It is a function of what
 is published, and tells nothing more.
 
-A predicted price is f(D) with D a weighted sum of all draws so far, by the gains of the plan's filter. Their variances
-add up, and h = 1.96 standard deviations of that sum. Where the plan also weighs other zones there is no band: a plan
-does not know their noise.
+A predicted price is f(D) with D a weighted sum of all draws so far, by the gains of the plan. Their variances add up,
+and h = 1.96 standard deviations of that sum.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from scipy.special import ndtr, ndtri
 
 from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.prediction.structural_filter import OWN, SENSOR, STATES, gain_at
+from murmurate.prediction.corrections import CORRECTIONS
 from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.service.log_reader.zone_view import Price
-from murmurate.units import IntArray
+from murmurate.units import FloatArray, IntArray
 
 _TAIL_PROBABILITY = 0.05
-_WARM_UP_DAYS = 10  # draws before that have hardly any weight left
 _MAX_DEMAND_WH = 2**40  # no zone draws more in an interval
+_Step = tuple[int, FloatArray, FloatArray, float, FloatArray]  # interval that pays, loading, gain, variance, weights
 
 
 def half_width_wh(distribution: NoiseDistribution, scale_wh: float, core_wh: int = 0) -> int:
@@ -60,7 +59,7 @@ def noise_band(
     """
     curve, prediction = terms.curve, terms.prediction
     own = [price for price in prices if price.scale_wh is not None and price.tick == curve.tick]
-    if not own or curve.falls or (prediction is not None and prediction.pool_homes):
+    if not own or curve.falls:
         return {}
     paid, ticks = [price.interval for price in own], np.array([price.ticks or 0 for price in own], np.int64)
     least_wh, next_wh = _min_demand_wh(curve, np.stack([ticks, ticks + 1]))
@@ -90,26 +89,41 @@ def predicted_noise_sd_wh(
     model, slots = prediction.model, prediction.model.slots_per_day
     variance = NoiseSchedule.from_scales(terms.distribution, terms.scale_wh, terms.core_wh).variance
     begin, end = max(since, min(first, last - slots + 1) - lead), last - lead + 1
-    steps = []
+    steps = list[_Step]()
     for measured in range(begin, end):
-        when, pays = model.locate(measured), model.locate(measured + lead)
-        slot, loading = int(when.slot[0]), model.loadings(when)
-        seen = loading.copy()
-        seen[OWN], seen[SENSOR] = model.own_loading[slot], 1.0
-        gain = gain_at(prediction.zone_gain[int(when.hour[0])][:, None], loading)[:, 0]
-        weight_wh = model.sensor.response[slot] * float(model.sensor.forecast.demand_wh(when)[0]) * prediction.scale
-        draw = float(variance[terms.slot_of_day(measured)]) / weight_wh**2
-        demand_wh = float(model.public.demand.demand_wh(pays)[0]) * prediction.scale
-        steps.append((measured + lead, seen, gain, draw, demand_wh * model.loadings(pays) * model.keep**lead))
-    fading, covariance, found = np.outer(model.keep, model.keep), np.zeros((STATES, STATES)), dict[int, float]()
-    for _ in range(1 + min(_WARM_UP_DAYS, (begin - since) // slots)):
-        for paid, seen, gain, draw, ahead in steps:
-            covariance = covariance * fading
-            shown = covariance @ seen
-            crossed = np.outer(gain, shown)
-            covariance = covariance - crossed - crossed.T + (float(seen @ shown) + draw) * np.outer(gain, gain)
-            found[paid] = sqrt(max(float(ahead @ covariance @ ahead), 0.0))
+        seen, later = model.expect_sum(measured).loading, model.expect_demand(measured + lead).loading
+        usual_wh = prediction.scale * model.mean_wh
+        draw = float(variance[terms.slot_of_day(measured)]) / usual_wh**2
+        steps.append((measured + lead, seen, prediction.gain * seen, draw, usual_wh * later * model.keep**lead))
+    day = steps[:slots]
+    covariance, found = _repeat_day(day, model.keep, (begin - since) // slots), dict[int, float]()
+    for paid, seen, gain, draw, ahead in steps:
+        moved = _move(seen, gain, model.keep)
+        covariance = moved @ covariance @ moved.T + draw * np.outer(gain, gain)
+        found[paid] = sqrt(max(float(ahead @ covariance @ ahead), 0.0))
     return found
+
+
+def _move(seen: FloatArray, gain: FloatArray, keep: FloatArray) -> FloatArray:
+    """Return what a step does to the noise in the corrections: it fades, and a surprise takes some of it out."""
+    return np.diag(keep) - np.outer(gain, seen * keep)
+
+
+def _repeat_day(day: Sequence[_Step], keep: FloatArray, days: int) -> FloatArray:
+    """Return the covariance of the noise in the corrections after a number of equal days.
+
+    A day turns a covariance C into M C M' + N. Two of them are a day with M M and M N M' + N, and so on.
+    """
+    moved, added = np.eye(CORRECTIONS), np.zeros((CORRECTIONS, CORRECTIONS))
+    for _, seen, gain, draw, _ in day:
+        step = _move(seen, gain, keep)
+        moved, added = step @ moved, step @ added @ step.T + draw * np.outer(gain, gain)
+    covariance = np.zeros_like(added)
+    while days:
+        if days % 2:
+            covariance = moved @ covariance @ moved.T + added
+        moved, added, days = moved @ moved, moved @ added @ moved.T + added, days // 2
+    return covariance
 
 
 def _min_demand_wh(curve: RateCurve, ticks: IntArray) -> IntArray:

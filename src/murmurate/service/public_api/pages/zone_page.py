@@ -300,7 +300,7 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         "has_fallback": PriceKind.FALLBACK in kinds,
         "has_withheld": PriceKind.WITHHELD in kinds,
     }
-    # After a change of plan a filter still holds draws of the earlier one, whose noise is not known.
+    # After a change of plan corrections still hold draws of the earlier one, whose noise is not known.
     has_band = view.terms.prediction is None or not view.earlier_plans
     band = noise_band(view.terms, known, lead=view.lead_intervals, since=view.row.since) if has_band else {}
     return render_page(
