@@ -20,36 +20,32 @@ from typing import NamedTuple
 import numpy as np
 from benchmarks.goals import Goals
 
+from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.units import BoolArray, FloatArray, IntArray
 from research.foreign_world.homes import SLOTS
 from research.foreign_world.predictors import (
     Predictor,
-    ProductPlan,
     Releases,
     find_leak,
-    forecast_with_product,
-    predict_directly,
     predict_echo,
     predict_flat,
     predict_from_regional_load,
     predict_from_weather,
     predict_time_of_use,
 )
+from research.foreign_world.product import ProductPlan, know_exactly, know_privately
 from research.foreign_world.region import Public, Season, World, read_weather, simulate_world
-from research.foreign_world.regression_predictor import RegressionPlan, predict_public_regression
 
 SAMPLE, QUARTERS_OF_A_YEAR = 2_500, 35_040
 QUORUM = 0.9  # of a zone's meters must report, or nothing is released
 MISSING = (0.0, 0.05, 0.10, 0.20)
 MAX_WH = 32_000  # no reading is larger
-NO_NOISE = 10_000  # epsilon of a sample that is as good as exact
-REGRESSION, CORRECTED = "public regression", "regression with slow corrections"
+PRICE, BASE = "product, private price", "product, its public forecast alone"
 PUBLIC_WAYS: dict[str, Predictor] = {
     "flat": predict_flat,
     "time of use": predict_time_of_use,
     "calendar and weather": predict_from_weather,
     "the same and regional load, 1 h late": predict_from_regional_load,
-    REGRESSION: predict_public_regression,
 }
 
 
@@ -80,106 +76,62 @@ class Size(NamedTuple):
         return np.asarray(100 * rms / of_wh[counted].mean(axis=0))
 
 
-class Judged(NamedTuple):
-    """What the product reaches in zones, over some draws of the noise of its sample."""
-
-    errors: FloatArray  # [zone] %
-    forecast_errors: FloatArray  # [zone] % without any release
-    predicted: float  # % that the plan states
-    bounds_wh: tuple[int, ...]  # that it chose
-
-
 def judge_product(
-    size: Size, truth_wh: IntArray, *, draws: int, pooled: bool, epsilon: int = 1, exact: bool = False
-) -> Judged:
-    """Judge today's product: forecast from the sample, plan, releases, filter. `epsilon`: that of the sample."""
-    public, usable, found = size.public, np.ones(truth_wh.shape, np.bool_), []
-    imported = size.sums_wh(0, MAX_WH)
-    if size.pv:  # the level that an operator of today states is one of imports
-        used = np.array([zone.use_wh[:, : size.homes].sum(axis=1).mean() for zone in size.world.zones])
-        public = public._replace(mean_wh=public.mean_wh * imported.mean(axis=0) / used)
-    for seed in range(1, 1 + draws):
-        forecast = forecast_with_product(public, Fraction(epsilon), seed)
-        plan = ProductPlan(public, forecast, pooled=pooled, exact=exact)
-        releases = plan.release(size.sums_wh(0, plan.bound_wh), usable, seed)
-        of_forecast, error = (
-            size.errors(each, truth_wh, imported) for each in (plan.forecast_wh(), plan(public, releases))
-        )
-        found.append((error, of_forecast, 100 * plan.predicted_error, plan.bound_wh))
-    errors, forecast_errors, predicted, bounds_wh = zip(*found, strict=True)
-    return Judged(_rms(errors), _rms(forecast_errors), float(_rms(predicted)), bounds_wh)
+    size: Size, truth_wh: IntArray, forecasts: Sequence[PublicForecast], name: str = ""
+) -> dict[str, FloatArray]:
+    """Judge the product with what it knows before the first release: a draw of the noise for each of the forecasts."""
+    public, imported, found = size.public, size.sums_wh(0, MAX_WH), []
+    usable, counted, bounds = np.ones(truth_wh.shape, np.bool_), slice(size.first_counted, None), set()
+    for seed, forecast in enumerate(forecasts, 1):
+        plan = ProductPlan(public, forecast)
+        sums_wh = size.sums_wh(-plan.export_bound_wh, plan.bound_wh)
+        made = plan.predict(public, plan.release(sums_wh, usable, seed))
+        within = np.abs(made.demand_wh - truth_wh) <= 1.96 * plan.stated_wh
+        stated = 100 * plan.stated_wh / imported[counted].mean(axis=0)  # [zone]
+        errors = (size.errors(each, truth_wh, imported) for each in made)
+        found.append((*errors, stated, 100 * within[counted].mean(axis=0)))
+        bounds.add((-plan.export_bound_wh, plan.bound_wh))
+    errors, of_forecast, stated, covered = (_rms(each) for each in zip(*found, strict=True))
+    near = np.abs(stated / errors - 1)
+    print(
+        f"{size.homes:,} homes, {PRICE}{name}: predicted {_rms(stated):.1f} %, within 10 % (15 %) of the error in"
+        f" {np.mean(near <= 0.1):.0%} ({np.mean(near <= 0.15):.0%}) of zones, at most"
+        f" {np.max(errors / of_forecast):.2f} times that of the forecast alone, ranges {sorted(bounds)} Wh",
+        flush=True,
+    )
+    return {
+        BASE + name: of_forecast,
+        PRICE + name: errors,
+        f"{PRICE}{name}: error / predicted": errors / stated,
+        f"{PRICE}{name}: 95 % band covers, %": covered,
+    }
 
 
 def _rms(values: Sequence[FloatArray] | Sequence[float] | FloatArray) -> FloatArray:
     return np.asarray(np.sqrt((np.array(values) ** 2).mean(axis=0)))
 
 
-def judge_regression(size: Size, truth_wh: IntArray, public_errors: FloatArray, *, draws: int) -> dict[str, FloatArray]:
-    """Judge the regression with slow corrections over some draws of the noise; its sample has none."""
-    public, plan, imported = size.public, RegressionPlan(size.public), size.sums_wh(0, MAX_WH)
-    sums_wh, usable = size.sums_wh(-plan.export_bound_wh, plan.bound_wh), np.ones(truth_wh.shape, np.bool_)
-    found, counted = [], slice(size.first_counted, None)
-    for seed in range(1, 1 + draws):
-        predicted = plan.predict(public, plan.release(sums_wh, usable, seed))
-        within = np.abs(predicted.demand_wh - truth_wh) <= 1.96 * predicted.sd_wh
-        found.append((size.errors(predicted.demand_wh, truth_wh, imported), 100 * within[counted].mean(axis=0)))
-    errors, covered = (_rms(each) for each in zip(*found, strict=True))
-    stated = 100 * plan.stated_wh / imported[counted].mean(axis=0)  # [zone]
-    near = np.abs(stated / errors - 1)
-    print(
-        f"{size.homes:,} homes, {CORRECTED}: predicted {_rms(stated):.1f} %, within 10 % (15 %) of the error in"
-        f" {np.mean(near <= 0.1):.0%} ({np.mean(near <= 0.15):.0%}) of zones, at most"
-        f" {np.max(errors / public_errors):.2f} times the public error,"
-        f" bounds {-plan.export_bound_wh} and {plan.bound_wh} Wh",
-        flush=True,
-    )
-    return {
-        CORRECTED: errors,
-        f"{CORRECTED}: error / predicted": errors / stated,
-        f"{CORRECTED}: 95 % band covers, %": covered,
-    }
-
-
 def judge_demand(size: Size, draws: int) -> dict[str, FloatArray]:
-    """Return errors of the demand without photovoltaics [zone], and measured over predicted ones, by way."""
-    public, demand = size.public, size.sums_wh(0, MAX_WH)
-    exact = Releases(demand, np.ones(demand.shape, np.bool_), 0, 0, 0.0)
-    found = {name: size.errors(way(public, exact), demand, demand) for name, way in PUBLIC_WAYS.items()}
-    found["echo of exact demand"] = size.errors(predict_echo(public, exact), demand, demand)
-    judged = {
-        "product, private, alone": judge_product(size, demand, draws=draws, pooled=False),
-        "product, private, pooled": judge_product(size, demand, draws=draws, pooled=True),
-        "the same, sample without noise": judge_product(size, demand, draws=1, pooled=True, epsilon=NO_NOISE),
-        "product, exact demand": judge_product(size, demand, draws=1, pooled=False, exact=True),
-    }
-    found["product, forecast"] = judged["product, private, alone"].forecast_errors
-    found |= {name: each.errors for name, each in judged.items()}
-    for name, each in judged.items():
-        found[f"{name}: error / predicted"] = each.errors / each.predicted
-        print(f"{size.homes:,} homes, {name}: predicted {each.predicted:.1f} %, bound {each.bounds_wh} Wh", flush=True)
-    return found | judge_regression(size, demand, found[REGRESSION], draws=draws)
+    """Return errors of the demand, or of the net load with photovoltaics, in % of mean import [zone], by way.
 
-
-def judge_net_load(size: Size, draws: int) -> dict[str, FloatArray]:
-    """Return errors of the net load where homes have photovoltaics [zone], in % of mean import, by way."""
-    public, net, imported = size.public, size.sums_wh(-MAX_WH, MAX_WH), size.sums_wh(0, MAX_WH)
-    exact = Releases(net, np.ones(net.shape, np.bool_), 0, 0, 0.0)
-    found = {name: size.errors(way(public, exact), net, imported) for name, way in list(PUBLIC_WAYS.items())[2:]}
-    found["echo of exact net load"] = size.errors(predict_echo(public, exact), net, imported)
-    found["import, known exactly"] = size.errors(imported, net, imported)
-    found["product, private, pooled (prices import)"] = judge_product(size, net, draws=draws, pooled=True).errors
-    found["the same, sample without noise"] = judge_product(size, net, draws=1, pooled=True, epsilon=NO_NOISE).errors
-    return found | judge_regression(size, net, found[REGRESSION], draws=draws)
+    The private sample has 2,500 homes, each with epsilon 1; each draw of it has other noise.
+    """
+    public, low_wh = size.public, -MAX_WH if size.pv else 0
+    truth, imported = size.sums_wh(low_wh, MAX_WH), size.sums_wh(0, MAX_WH)
+    exact = Releases(truth, np.ones(truth.shape, np.bool_), 0, 0, 0.0)
+    found = {name: size.errors(way(public, exact), truth, imported) for name, way in PUBLIC_WAYS.items()}
+    found["echo of exact demand"] = size.errors(predict_echo(public, exact), truth, imported)
+    if size.pv:
+        found["import, known exactly"] = size.errors(imported, truth, imported)
+    found |= judge_product(size, truth, [know_exactly(public)] * draws)
+    private = [know_privately(public, Fraction(1), seed) for seed in range(1, 1 + draws)]
+    return found | judge_product(size, truth, private, ", private sample")
 
 
 def judge_missing(size: Size, shares: Sequence[float]) -> dict[str, FloatArray]:
-    """Return errors of the demand where meters are silent [zone], by share; all with a sample without noise.
-
-    For the product, alone, silent meters count as 0; the regression fills them in.
-    """
+    """Return errors of the demand where meters are silent [zone], by share. The product fills them in."""
     public, demand = size.public, size.sums_wh(0, MAX_WH)
-    plan = ProductPlan(public, forecast_with_product(public, Fraction(NO_NOISE), 1), pooled=False)
-    regression = RegressionPlan(public)
+    plan = ProductPlan(public, know_exactly(public))
     found, rng = {}, np.random.default_rng([size.world.seed, 6])
     days, zones = len(demand) // SLOTS, demand.shape[1]
     for share in shares:
@@ -189,13 +141,9 @@ def judge_missing(size: Size, shares: Sequence[float]) -> dict[str, FloatArray]:
         reported = [order >= silent[:, [zone]] for zone in range(zones)]
         usable = np.stack([each.mean(axis=1) >= QUORUM for each in reported], axis=1)
         releases = plan.release(size.sums_wh(0, plan.bound_wh, reported), usable, size.world.seed)
-        name = f"{share:.0%} silent ({usable.mean():.0%} of intervals measured)"
-        found[f"{name}, product counts 0"] = size.errors(plan(public, releases), demand, demand)
-        releases = regression.release(size.sums_wh(0, regression.bound_wh, reported), usable, size.world.seed)
         missing = size.homes - np.stack([each.sum(axis=1) for each in reported], axis=1)
-        found[f"{name}, {CORRECTED}"] = size.errors(
-            regression.predict(public, releases, missing).demand_wh, demand, demand
-        )
+        name = f"{share:.0%} silent ({usable.mean():.0%} of intervals measured)"
+        found[name] = size.errors(plan.predict(public, releases, missing).demand_wh, demand, demand)
     return found
 
 
@@ -231,21 +179,16 @@ def check_world(goals: Goals, world: World, name: str) -> None:
 
 
 def check_ways(goals: Goals, size: Size, name: str) -> None:
-    """Check that no way uses what is known later, and that the product's functions agree with a direct loop."""
+    """Check that the noise is the plan's, and that no way uses what is known later."""
     public, demand = size.public, size.sums_wh(0, MAX_WH)
-    plan = ProductPlan(public, forecast_with_product(public, Fraction(1), 1), pooled=True)
-    releases = plan.release(size.sums_wh(0, plan.bound_wh), np.ones(demand.shape, np.bool_), size.world.seed)
-    noise = releases.noisy_wh - size.sums_wh(0, plan.bound_wh)
-    sd_ratio = float(noise.std()) / releases.noise_sd_wh
+    plan = ProductPlan(public, know_exactly(public))
+    sums_wh = size.sums_wh(0, plan.bound_wh)
+    releases = plan.release(sums_wh, np.ones(demand.shape, np.bool_), size.world.seed)
+    sd_ratio = float((releases.noisy_wh - sums_wh).std()) / releases.noise_sd_wh
     goals.print_figure(f"{name}: sd of the noise drawn / planned", sd_ratio, at_least=0.97, at_most=1.03)
-    ways: list[Predictor] = [*PUBLIC_WAYS.values(), predict_echo, plan, RegressionPlan(public)]
+    ways: list[Predictor] = [*PUBLIC_WAYS.values(), predict_echo, plan]
     leak = max(find_leak(way, public, releases, len(demand) // 2) for way in ways)
     goals.print_figure(f"{name}: what later numbers change", leak, "Wh", at_most=0)
-    usable = np.random.default_rng(1).random(demand.shape) > 0.1
-    few = Releases(releases.noisy_wh[: 5 * SLOTS], usable[: 5 * SLOTS], plan.bound_wh, 0, releases.noise_sd_wh)
-    direct, stepped = predict_directly(plan.zones, public.year.first_interval, few), plan(public, few)
-    apart = float(np.abs(direct / stepped - 1).max())
-    goals.print_figure(f"{name}: product's steps / a direct loop, apart", apart, at_most=1e-5)
 
 
 def table_lines(title: str, columns: dict[int, dict[str, FloatArray]]) -> list[str]:
@@ -280,11 +223,11 @@ def main() -> int:
         plain = {homes: Size(world, homes, first, pv=False) for homes in sizes}
         with_pv = {homes: Size(world, homes, first, pv=True) for homes in (sizes[-1:] if quick else sizes)}
         told = f"{name}, {zones} zones, seed {options.seed}"
-        for title, judge, of_homes in (
-            ("demand, error in % of mean", judge_demand, plain),
-            ("12 % PV: net load, % of mean import", judge_net_load, with_pv),
+        for title, of_homes in (
+            ("demand, error in % of mean", plain),
+            ("12 % PV: net load, % of mean import", with_pv),
         ):
-            judged = {homes: judge(size, 1 if quick else 3) for homes, size in of_homes.items()}
+            judged = {homes: judge_demand(size, 1 if quick else 3) for homes, size in of_homes.items()}
             lines += table_lines(f"{told}: {title}", judged)
         missing = judge_missing(plain[max(sizes)], (0.10,) if quick else MISSING)
         lines += table_lines(f"{told}: demand, silent meters", {max(sizes): missing})

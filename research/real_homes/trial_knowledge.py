@@ -8,11 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-
-from murmurate.errors import ReadingError
-from murmurate.lab.evaluate.public_knowledge import SampleMoments, make_sensor
-from murmurate.prediction.calendar import CalendarSlots
-from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.prediction.sensor import ClippedSensor
 from murmurate.prediction.structural_filter import (
     StructuralFilter,
@@ -20,6 +15,11 @@ from murmurate.prediction.structural_filter import (
     fit_common,
     make_filter,
 )
+
+from murmurate.errors import ReadingError
+from murmurate.lab.evaluate.public_knowledge import SampleMoments, make_sensor
+from murmurate.prediction.calendar import CalendarSlots
+from murmurate.prediction.forecast import CalendarForecast, degrees_below_base, fit_forecasts, measure_residuals
 from murmurate.units import FloatArray, IntArray
 from research.data_sets.homes_data import HomesData
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+from murmurate.prediction.structural_filter import STATES
 
 from murmurate.lab.audit.attack_result import Estimate
 from murmurate.prediction.calendar import CalendarSlots
 from murmurate.prediction.forecast import degrees_below_base, fit_forecast
-from murmurate.prediction.structural_filter import STATES
 from murmurate.units import FloatArray, IntArray
 from research.data_sets.homes_data import HomesData
 from research.real_homes.release_noise import ExampleNoise
