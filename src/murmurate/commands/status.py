@@ -24,7 +24,8 @@ with optional_imports():
     from murmurate.service.auth import ApiClient, AuthStore
     from murmurate.service.landing.layout import Landing
     from murmurate.service.log_reader.follower import Follower
-    from murmurate.service.log_reader.zone_view import PriceKind, ShardView
+    from murmurate.service.log_reader.log_queries import LogReader
+    from murmurate.service.log_reader.zone_view import PlanTerms, PriceKind, ShardView
     from murmurate.service.operator_api.attention import AttentionItem, find_attention
     from murmurate.service.operator_api.status import (
         MAX_BACKFILL_S,
@@ -88,6 +89,8 @@ def show_status(
     remedy = "start it with murmurate serve, or read its last messages"
     attention += [AttentionItem(name, words, remedy) for name, words in ports.items() if words != "ready"]
     document = status_document(status, settings, ports, found.landing, [item._asdict() for item in attention])
+    if found.shards:
+        _add_errors(document, {each.zone: each.square_units for each in status.zones}, databases.log.dsn)
     if as_json:
         print_json(document)
     else:
@@ -219,7 +222,21 @@ def _zone(zone: ZoneStatus, share_reported: float | None) -> dict[str, Any]:
         "rho": zone.rho_micro / 1e6,
         "plan": zone.plan_digest,
         "key": zone.key,
+        "error": None,
     }
+
+
+def _add_errors(document: Mapping[str, Any], square_units: Mapping[str, int | None], log_dsn: str) -> None:
+    """Add how far the demand that is priced is off, to the zones that a person sees: planned, and as the log shows."""
+    shown = [zone for zone in document["zone_list"][:MAX_STATUS_ROWS] if square_units[zone["zone"]] is not None]
+    with mask_database_errors(), closing(open_source(log_dsn)) as source:
+        terms = PlanTerms(LogReader(source).read_documents)
+        terms.load([zone["plan"] for zone in shown])
+        for zone in shown:
+            prediction = terms.get(zone["plan"]).prediction
+            if prediction is not None:
+                low, high = prediction.measured_error(square_units[zone["zone"]] or 0)
+                zone["error"] = {"planned": prediction.predicted_error, "low": round(low, 4), "high": round(high, 4)}
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -234,7 +251,7 @@ def print_status(document: Mapping[str, Any], settings: ServiceSettings) -> None
     zones = document["zone_list"]
     if zones:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for name in ("zone", "state", "decided until", "last price", "kind", "published"):
+        for name in ("zone", "state", "decided until", "last price", "kind", "published", "error, log of 4 weeks"):
             table.add_column(name, justify="right" if name in {"last price", "published"} else "left")
         for zone in zones[:MAX_STATUS_ROWS]:
             price = "none"
@@ -244,7 +261,9 @@ def print_status(document: Mapping[str, Any], settings: ServiceSettings) -> None
             clock = settings.display_of(zone["zone"]).timezone
             until = datetime.fromisoformat(zone["decided_until"]).astimezone(clock).strftime("%a %H:%M")
             age = "" if zone["published_s"] is None else _ago(zone["published_s"])
-            table.add_row(Text(zone["zone"]), behind, until, price, zone["kind"] or "", age)
+            error = zone["error"]
+            off = "" if error is None else f"{100 * error['low']:.0f} to {100 * error['high']:.0f} %"
+            table.add_row(Text(zone["zone"]), behind, until, price, zone["kind"] or "", age, off)
         stdout.print(table)
     more = document["zones"]["open"] - min(len(zones), MAX_STATUS_ROWS)
     if more > 0:

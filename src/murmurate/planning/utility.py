@@ -54,7 +54,8 @@ def plan_utility(plan: Plan) -> Utility:
     forecast_error, wrong_forecast_error = _rms(variance), _rms(variance + bias_wh**2)
     if plan.prediction is not None:
         expected_wh = expected_day(zone, plan.prediction)
-        error_wh = plan.prediction.predicted_error * expected_wh
+        usual_wh = plan.prediction.scale * plan.prediction.model.mean_wh
+        error_wh = np.full_like(expected_wh, plan.prediction.predicted_error * usual_wh)
     curve = zone.curve
     starts = np.array([segment.from_wh for segment in curve.segments[1:]])
     slope = np.array([float(segment.slope) for segment in curve.segments])  # alpha [money/kWh per kWh]

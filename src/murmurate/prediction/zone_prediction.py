@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from murmurate.errors import ModelError
 from murmurate.prediction.calendar import CalendarSlots, locate_intervals
 from murmurate.prediction.corrections import (
     CORRECTIONS,
+    MEASURED_DAYS,
     MIN_USE,
     SUN,
     correct,
@@ -196,6 +198,17 @@ class ZonePrediction:
     surprise_square: float  # mean square of what a release is off, relative, noise included
     price_response: PriceResponse
     predicted_error: float  # rms, relative to the mean use
+
+    def measured_error(self, square_units: int) -> tuple[float, float]:
+        """Return between which errors the last four weeks were, by the last state of a row of the log.
+
+        That is two standard errors around the mean square of the releases' surprise, less what noise does to it. Single
+        squares are taken to spread as those of Laplace noise do.
+        """
+        more = square_units * STATE_UNIT
+        square, surprise_square = self.predicted_error**2 + more, self.surprise_square + max(more, 0.0)
+        margin = 2 * surprise_square * sqrt(5 / (2 * MEASURED_DAYS * self.model.slots_per_day))
+        return sqrt(max(square - margin, 0.0)), sqrt(max(square + margin, 0.0))
 
     def to_document(self) -> dict[str, Any]:
         """Return the members of a plan that prices are predicted with."""

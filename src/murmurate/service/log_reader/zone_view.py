@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.prediction.corrections import SQUARE
 from murmurate.public_log.tile import RowKind
 from murmurate.public_log.tile_chain import ShardHead
 from murmurate.public_log.zone_table import ClosedZone, ZoneRow, ZoneTable
@@ -86,6 +87,13 @@ class ShardView:
     @property
     def lead_intervals(self) -> int:
         return self.head.tile.header.lead
+
+    def square_units(self, zone: str) -> int | None:
+        """The last state of the last row of a zone, see `prediction.corrections`; None: its rows have none."""
+        rows = self.head.last_rows
+        if rows is None or "states" not in (rows.dtype.names or ()):
+            return None
+        return int(rows["states"][self.table.position[zone], SQUARE])
 
     def last_of(self, zone: str) -> int:
         """The last interval that was measured for a zone: the last one of the shard, unless the zone was closed."""
@@ -239,6 +247,13 @@ class ZoneView:
     def terms(self) -> ReleaseTerms:
         """What the plan says about each release."""
         return self.load_terms(self.row.plan)
+
+    @property
+    def measured_error(self) -> tuple[float, float] | None:
+        """Between which errors the demand that was priced lay in the last four weeks; None: that is not known."""
+        prediction = self.terms.prediction
+        square_units = None if self.closed is not None else self.shard.square_units(self.zone)
+        return None if prediction is None or square_units is None else prediction.measured_error(square_units)
 
     @property
     def earlier_plans(self) -> list[PlanEnd]:

@@ -50,6 +50,7 @@ class ZoneStatus:
     currency: str
     last_price: Price | None  # the last that was decided; None: none yet
     is_broken: bool = False
+    square_units: int | None = None  # of its last row, see `prediction.corrections`; None: its price is not predicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,7 @@ class _ShardStatus:
             currency=row.currency,
             last_price=RecentPrices(shard, row).get(shard.last + lead) if shard.last >= row.since else None,
             is_broken=self.is_broken,
+            square_units=shard.square_units(zone),
         )
 
     def count_last_kinds(self) -> Counter[PriceKind]:

@@ -169,3 +169,12 @@ def html_text(language: Language, key: str, /, **values: object) -> Markup:
     """Return a text as markup, with escaped values in the place of its placeholders."""
     text = Markup(language.texts[key])  # noqa: S704  the files are part of the program
     return text.format(**values) if values else text
+
+
+def format_error(view: ZoneView, unit: PriceFormat) -> dict[str, str] | None:
+    """Return how far the demand that is priced is off, in %: as planned, and as the log shows. None: not known."""
+    prediction, measured = view.terms.prediction, view.measured_error
+    if prediction is None or measured is None:
+        return None
+    numbers = {"planned": prediction.predicted_error, "low": measured[0], "high": measured[1]}
+    return {name: unit.decimal(f"{100 * number:.0f}") for name, number in numbers.items()}

@@ -97,6 +97,7 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         lead=format_length(view.lead_intervals * view.interval_s, language),
         promise=promise_text(view, now_s, language),
         is_predicted=terms.prediction is not None,
+        planned_error=unit.decimal(f"{100 * terms.prediction.predicted_error:.0f}") if terms.prediction else None,
         cost_so_far=", ".join(f"{name} = {unit.decimal(f'{cost / 1e6:.6f}')}" for name, cost in costs if cost),
         households=households,
         is_net=any(kind.export_bound_wh for kind in terms.households),

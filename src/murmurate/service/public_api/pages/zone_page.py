@@ -25,6 +25,7 @@ from murmurate.service.public_api.pages.formatting import (
     TimeLabel,
     clock_label_formatter,
     format_day,
+    format_error,
     local_datetime,
     page_values,
     promise_text,
@@ -313,6 +314,7 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         chart=price_chart(view, intervals, at, band, levels.levels, unit),
         promise=promise_text(view, now_s, unit.language),
         noise_reach=_noise_reach(view, at, unit),
+        error=format_error(view, unit),
         formats=[
             (name, f"{base_url}{path}" if path.startswith(_AT_ROOT) else f"{zone_url(view, base_url)}{path}")
             for name, path in _FORMAT_PATHS.items()
