@@ -29,14 +29,14 @@ _INSERT_DOCUMENT = "INSERT INTO {}.document VALUES (%s, %s) ON CONFLICT DO NOTHI
 
 
 @cache
-def sample_plan() -> str:
-    """Return the plan of the example zone."""
-    return compact_plan(make_plan(parse_zone(EXAMPLE_ZONE_FILE)).to_json())
+def sample_plan(forecast: str = "") -> str:
+    """Return the plan of the example zone. With a table [forecast] its prices are predicted."""
+    return compact_plan(make_plan(parse_zone(EXAMPLE_ZONE_FILE + forecast)).to_json())
 
 
-def own_plans(zones: list[str]) -> Iterator[tuple[str, str]]:
+def own_plans(zones: list[str], forecast: str = "") -> Iterator[tuple[str, str]]:
     """Yield a digest and a document for each zone: one proven plan with another name and scales of its own."""
-    document: dict[str, Any] = json.loads(sample_plan())
+    document: dict[str, Any] = json.loads(sample_plan(forecast))
     least = np.array(document["scale_wh"])
     rng = np.random.default_rng(1)
     pattern = document | {"zone": "@zone", "scale_wh": "@scales", "digest": "@digest"}

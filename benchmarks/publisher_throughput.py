@@ -1,6 +1,7 @@
 """A release for each of 100,000 zones, each with its own plan, through the real publisher.
 
     python -m benchmarks.publisher_throughput [--zones N] [--depth N]
+    python -m benchmarks.publisher_throughput --predicted   # core time with predicted prices, over that without
 
 Creates two databases on the server, publishes some intervals and drops them. The last interval is measured, from the
 first lock to the last commit. Time in the database is the time that the publisher waits for PostgreSQL. The baseline
@@ -27,6 +28,7 @@ from benchmarks.cpu_seconds import process_core_s
 from benchmarks.deep_log import BATCH, INTERVAL_S, DeepLog, own_plans, sample_plan
 from benchmarks.goals import Goals, read_options
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import EXAMPLE_FORECAST
 from murmurate.privacy.noise import NoiseDistribution, SystemNoise
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.zone_table import MAX_ZONES, ZoneRow, ZoneTable
@@ -43,6 +45,7 @@ from murmurate.units import FloatArray, IntArray
 GOAL_S = 20.0  # for 100,000 zones
 LEAST_GOAL_S = 3.0  # few zones wait for release slots most of the time
 GOAL_RATIO = 4.0
+GOAL_PREDICTED = 1.3  # core time of a release with a predicted price, over that of one without
 GOAL_DISK_BYTES = 200.0  # of a record, with keys, in both stores
 GOAL_WAL_BYTES = 1500.0  # of a record, in both stores
 FEW_INTERVALS = 2  # that the publisher itself writes before it is measured
@@ -87,7 +90,7 @@ class TimedStore:
 class PublisherBench:
     """Zones with a plan each, and one publisher whose steps are timed."""
 
-    def __init__(self, state_dsn: str, log_dsn: str, zones: int, first: int) -> None:
+    def __init__(self, state_dsn: str, log_dsn: str, zones: int, first: int, forecast: str = "") -> None:
         """Register the plans, and have the zones published in shards of the largest size."""
         self.state_dsn, self.log_dsn = state_dsn, log_dsn
         self.watch = Stopwatch()
@@ -100,7 +103,7 @@ class PublisherBench:
         terms = ReleaseTerms.from_json(sample_plan())
         for start in range(0, zones, MAX_ZONES):
             names = self.zones[start : start + MAX_ZONES]
-            documents = dict(own_plans(names))
+            documents = dict(own_plans(names, forecast))
             self.plans += documents
             self.state.register_plans(documents)
             self.log.publish_documents(documents)
@@ -306,9 +309,31 @@ def measure(state: str, log: str, zones: int, depth: int) -> int:
     return goals.exit_status()
 
 
+def compare_predicted(zones: int) -> int:
+    """Publish zones whose prices are predicted and such whose are not, in turns. Print the ratio of core times."""
+    goals, first = Goals(), int(time.time()) // INTERVAL_S - 10
+    spent: dict[str, list[float]] = {"": [], EXAMPLE_FORECAST: []}
+    with migrated_databases() as plain, migrated_databases() as predicted:
+        benches = [
+            PublisherBench(*dsns, zones, first, its) for dsns, its in zip((plain, predicted), spent, strict=True)
+        ]
+        for interval in range(first - 1, first + 5):
+            for bench, seconds in zip(benches, spent.values(), strict=True):
+                if interval >= first:
+                    bench.store_demand(interval)
+                seconds.append(bench.publish(interval)[1])
+    without, with_prediction = (1e6 * sum(seconds[3:]) / 3 / zones for seconds in spent.values())
+    goals.print_figure("core time of a zone, last release", without, "us")
+    goals.print_figure("core time of a zone, predicted price", with_prediction, "us")
+    goals.print_figure("predicted / last release", with_prediction / without, at_most=GOAL_PREDICTED)
+    return goals.exit_status()
+
+
 def main() -> int:
     """Print the figures. Return 1 where one misses its goal."""
-    options = read_options(__doc__, zones=100_000, depth=4)
+    options = read_options(__doc__, zones=100_000, depth=4, predicted=False)
+    if options.predicted:
+        return compare_predicted(options.zones)
     with migrated_databases() as (state, log):
         return measure(state, log, options.zones, options.depth)
 

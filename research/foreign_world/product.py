@@ -8,6 +8,7 @@ what is usual, an hour late.
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
@@ -90,6 +91,10 @@ def know_exactly(public: Public) -> PublicForecast:
     )  # fmt: skip
     mean_wh = made.mean_use_wh()
     return replace(made, spread=Spread(own**0.5 / mean_wh, float(usual.var(axis=1).mean()) ** 0.5 / mean_wh))
+
+
+def know_privately(public: Public, epsilon: Fraction, seed: int) -> PublicForecast:
+    raise NotImplementedError
 
 
 def find_deviation(public: Public) -> FloatArray:

@@ -87,7 +87,8 @@ class TileWriter:
             return [], {}, {}
         header, usable = tile.head.tile.header, Measured()
         terms = [self._find_terms(row, header, tile.interval, withheld) for row in tile.table.rows]
-        series = set[str]().union(*(its.prediction.model.series.names for its in terms if its and its.prediction))
+        models = {its.prediction.model for its in terms if its and its.prediction}  # few: zones of one make share one
+        series = set[str]().union(*(model.series.names for model in models))
         inputs = self.find_inputs(series, header, tile.interval) if series else {}
         has_silent = bool(demand.silent_bound_wh.any())
         shares = _silent_shares(tile.head, tile.interval, terms, inputs) if has_silent else [0] * len(terms)
