@@ -162,8 +162,15 @@ class StateSession:
             return _NO_DEMAND
         energy_wh = np.array(list(loaded_wh.values()), np.int64)
         bounds = tuple(map(samples.bounds_of, loaded_wh.values()))
+        silent = np.array([samples.silent_bounds(wh) for wh in loaded_wh.values()], np.int64)
         return Demand(
-            zones=tuple(loaded_wh), energy_wh=energy_wh, reported=energy_wh % 7, imputed=energy_wh % 5, bounds=bounds
+            zones=tuple(loaded_wh),
+            energy_wh=energy_wh,
+            reported=energy_wh % 7,
+            imputed=energy_wh % 5,
+            silent_bound_wh=silent[:, 0],
+            silent_export_bound_wh=silent[:, 1],
+            bounds=bounds,
         )
 
     def save(self, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]) -> None:

@@ -136,7 +136,7 @@ class Oracle:
         new = self._follow(last, draft, "draft does not follow")
         self._check_desired(observed, last, new)
         for row in new.table["zones"] if new.rows else ():
-            self._check_row(observed, new, row)
+            self._check_row(observed, last, new, row)
 
     def _follow(self, last: reference.Head | None, offer: Offer, kind: str) -> reference.Head:
         try:
@@ -146,6 +146,7 @@ class Oracle:
         if new.hash != offer.tile.hash:
             violation(kind, describe_tile(offer.tile), "hash")
         self._heads[new.hash] = new
+        self._predictions.note_rows(new)
         return new
 
     @staticmethod
@@ -173,7 +174,9 @@ class Oracle:
         if not valid:
             violation("not desired", header, "under", desired)
 
-    def _check_row(self, observed: ObservedRound, new: reference.Head, table_row: dict[str, Any]) -> None:
+    def _check_row(
+        self, observed: ObservedRound, last: reference.Head | None, new: reference.Head, table_row: dict[str, Any]
+    ) -> None:
         """Check one row of a draft: late, without a usable plan, from its own demand, or the forecast."""
         zone, interval, shard = table_row["zone"], new.header["interval"], new.header["shard"]
         row, late = new.rows[zone], interval < observed.desired[shard].priced_from
@@ -194,12 +197,20 @@ class Oracle:
         if row.kind != expected:
             violation("household not hidden" if row.kind == reference.MEASURED else "wrong kind", facts)
         if row.kind == reference.MEASURED:
-            self._check_draw(new, table_row, loaded_wh, facts)
+            self._check_draw(last, new, table_row, loaded_wh, facts)
 
-    def _check_draw(self, new: reference.Head, table_row: dict[str, Any], energy_wh: int | None, facts: str) -> None:
+    def _check_draw(
+        self,
+        last: reference.Head | None,
+        new: reference.Head,
+        table_row: dict[str, Any],
+        energy_wh: int | None,
+        facts: str,
+    ) -> None:
         zone, interval, row = table_row["zone"], new.header["interval"], new.rows[table_row["zone"]]
         plan = samples.PLAN_BY_DIGEST[table_row["plan"]]
-        draw, energy, rest = plan.decode_row(row.price_ticks, row.noisy_wh)
+        silent_wh = self._predictions.silent_wh(last, new.header, plan.terms, energy_wh or 0)
+        draw, energy, rest = plan.decode_row(row.price_ticks, row.noisy_wh, silent_wh)
         if energy != energy_wh or rest or self.demand[energy] != (zone, interval):
             violation("wrong demand", facts, "from", energy, "but loaded was", energy_wh)
         if self._tile_by_draw.setdefault(draw, new.hash + zone) != new.hash + zone:

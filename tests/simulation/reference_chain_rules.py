@@ -133,12 +133,12 @@ def follow(head: Head | None, tile: bytes, table_text: str) -> Head:
 
 def predicted_layout(lead: int) -> str:
     """Return the layout of rows in a shard with predicted prices."""
-    return f"{LAYOUT} noisy_wh:i8 states:i4x22" + (f" due:i8x{lead - 1}" if lead > 1 else "")
+    return f"{LAYOUT} noisy_wh:i8 states:i4x28" + (f" due:i8x{lead - 1}" if lead > 1 else "")
 
 
 def row_struct(header: Header) -> Struct:
     """Return how a row is packed."""
-    further = "" if header["row"] == LAYOUT else f"q22i{max(header['lead'] - 1, 0)}q"
+    further = "" if header["row"] == LAYOUT else f"q28i{max(header['lead'] - 1, 0)}q"
     return Struct(ROW.format + further)
 
 
@@ -259,7 +259,7 @@ def _release(head: Head, header: Header, body: bytes) -> tuple[dict[str, Place],
         zone, data = its["zone"], body[number * packed.size : (number + 1) * packed.size]
         numbers = packed.unpack(data)
         noisy_wh = numbers[10] if len(numbers) > 10 else 0
-        row = rows[zone] = Row(*numbers[:10], noisy_wh, numbers[11:33], numbers[33:])
+        row = rows[zone] = Row(*numbers[:10], noisy_wh, numbers[11:39], numbers[39:])
         _check_row(row)
         before = head.places[zone]
         require("prev of a row", row.prev == before.leaf)

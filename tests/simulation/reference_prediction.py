@@ -5,90 +5,115 @@ The order of products and sums is that of the documentation of the public log, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.prediction.structural_filter import demand_loadings
 from murmurate.prediction.zone_prediction import ZonePrediction
-from murmurate.units import FloatArray
 
-STATES = 22
+CORRECTIONS, SQUARE, STATES = 27, 27, 28
+LEVEL, FAST, SUN, HOUR = 0, 1, 2, 3
 UNIT = 1e-9
 NO_PRICE = -(2**63)
-COMMON = 10  # the first states are those of the region
-COMMON_HEAT, HEAT, OWN, SENSORS = 9, 18, 19, (20, 21)
+SQUARE_DAYS = 28
+
+Inputs = Mapping[str, Mapping[str, int]]  # as they stand in a header
 
 
-class Shown(NamedTuple):
-    """What the release of a zone, or of several, shows: households, Wh above the forecast, Wh of the forecast."""
+class Expected(NamedTuple):
+    """What is expected of a household [Wh], and the part of it that each correction moves, relative to the mean use."""
 
-    homes: float = 0.0
-    residual_wh: float = 0.0
-    weight_wh: float = 0.0
-
-    def rounded(self) -> tuple[int, ...]:
-        return tuple(round(number) for number in self)
+    use: float
+    sun: float
+    deviation: float
+    loading: list[float]
 
 
-def show(zone: ZonePrediction, paid: int, noisy_wh: int | None, interval: int) -> Shown:
-    """Return what a zone adds to the pool of its tile; `noisy_wh` is None where nothing was measured."""
-    if noisy_wh is None:
-        return Shown()
-    when = zone.model.locate(interval)
-    expected = float(zone.model.sensor.forecast.demand_wh(when)[0]) * zone.scale
-    factor = 1.0 if paid == NO_PRICE else answer(zone, paid)
-    return Shown(
-        zone.scale, noisy_wh / factor - expected, float(zone.model.sensor.response[int(when.slot[0])]) * expected
-    )
+def expect(zone: ZonePrediction, interval: int, inputs: Inputs, moment: str, *, clipped: bool) -> Expected:
+    """Return what is expected of a household, or of its reading within its range."""
+    model, forecast = zone.model, zone.model.public.demand
+    when = model.locate(interval)
+    month, day_type, slot = int(when.month[0]), int(when.day_type[0]), int(when.slot[0])
+    hour = slot * 24 // model.slots_per_day
+
+    def stated(series: str) -> float | None:
+        value = inputs.get(series, {}).get(moment)
+        return None if value is None else value / 1000
+
+    temperature, sunshine = stated(model.series.temperature), stated(model.series.irradiance)
+    cold = float(forecast.usual_cold_k[month]) if temperature is None else max(15.0 - temperature, 0.0)
+    bright = float(forecast.usual_irradiance[month, hour]) if sunshine is None else max(sunshine, 0.0)
+    cut = float(model.public.above[0].cut_wh[hour]) if clipped and model.public.above else 0.0
+    share = model.public.below[0].sun_share if clipped and model.public.below else 1.0
+    use = float(forecast.day_wh[day_type, slot]) - cut + float(forecast.month_wh[month, hour])
+    use = use + float(forecast.heat_wh_per_k[hour]) * cold
+    use = use + forecast.dark_wh * min(max((110.0 - bright) / 100.0, 0.0), 1.0)
+    use = max(use, forecast.least_wh)
+    sun = forecast.sun_wh * share * (bright / 300.0)
+    loading = [0.0] * CORRECTIONS
+    loading[LEVEL] = loading[FAST] = loading[HOUR + hour] = use / model.mean_wh
+    loading[SUN] = sun / model.mean_wh
+    deviation = (stated(model.series.deviation) or 0.0) * model.mean_wh * (model.shown if clipped else 1.0)
+    return Expected(use, sun, deviation, loading)
+
+
+def fade(zone: ZonePrediction, before: Sequence[int]) -> list[float]:
+    """Return states after an interval without a measurement: the running square stays."""
+    corrections = zip(before[:CORRECTIONS], zone.model.keep, strict=True)
+    return [*(number * UNIT * float(keep) for number, keep in corrections), before[SQUARE] * UNIT]
+
+
+def expect_sum(zone: ZonePrediction, before: Sequence[int], paid: int, interval: int, inputs: Inputs) -> float:
+    """Return the clipped sum that a release should show at the price that was paid [Wh]."""
+    seen = expect(zone, interval, inputs, "now", clipped=True)
+    corrected = zone.model.mean_wh * _weigh(fade(zone, before), seen.loading)
+    expected = (seen.use + seen.sun + seen.deviation + corrected) * zone.scale
+    return expected if paid == NO_PRICE or expected < 0 else expected * answer(zone, paid)
 
 
 def next_states(
-    zone: ZonePrediction, before: Sequence[int], shown: Shown, pool: Sequence[int], interval: int
+    zone: ZonePrediction, before: Sequence[int], noisy_wh: int | None, paid: int, interval: int, inputs: Inputs
 ) -> tuple[int, ...]:
-    """Return the states after an interval. `pool` is what all zones of the tile show."""
-    model = zone.model
-    when = model.locate(interval)
-    slot, month = int(when.slot[0]), int(when.month[0])
-    states = [number * UNIT * float(keep) for number, keep in zip(before, model.keep, strict=True)]
-    if shown.homes:
-        loading = _loading(zone, slot, month)
-        loading[OWN] = float(model.own_loading[slot])
-        for sensor in SENSORS:
-            loading[sensor] = 1.0
-        surprise = shown.residual_wh / shown.weight_wh - _weigh(states, loading)
-        states = _correct(zone, zone.zone_gain, states, slot, month, surprise)
-    homes, residual_wh, weight_wh = (every - own for every, own in zip(pool, shown.rounded(), strict=True))
-    if zone.pool_homes and homes >= zone.pool_homes / 2:
-        surprise = residual_wh / max(weight_wh, 1) - _weigh(states[:COMMON], _loading(zone, slot, month)[:COMMON])
-        states = _correct(zone, zone.pool_gain, states, slot, month, surprise)
+    """Return the states after an interval; `noisy_wh` is None where nothing was measured."""
+    states = fade(zone, before)
+    if noisy_wh is not None:
+        seen = expect(zone, interval, inputs, "now", clipped=True)
+        expected = expect_sum(zone, before, NO_PRICE, interval, inputs)
+        factor = 1.0 if paid == NO_PRICE or expected < 0 else answer(zone, paid)
+        surprise = (noisy_wh / factor - expected) / (zone.scale * zone.model.mean_wh)
+        square = surprise * surprise - zone.surprise_square - states[SQUARE]
+        for number, part in enumerate(seen.loading):
+            states[number] += float(zone.gain[number]) * part * surprise
+        states[SQUARE] += square / (SQUARE_DAYS * zone.model.slots_per_day)
+        states = [min(max(state, -2.0), 2.0) for state in states]
     return tuple(round(state / UNIT) for state in states)
 
 
-def _correct(
-    zone: ZonePrediction, gains: FloatArray, states: Sequence[float], slot: int, month: int, surprise: float
-) -> list[float]:
-    gain = [float(number) for number in gains[slot * 24 // zone.model.slots_per_day]]
-    for heat in (COMMON_HEAT, HEAT):
-        gain[heat] *= _loading(zone, slot, month)[heat]
-    return [min(max(state + by * surprise, -2.0), 2.0) for state, by in zip(states, gain, strict=True)]
+def predict(zone: ZonePrediction, states: Sequence[int], interval: int, lead: int, inputs: Inputs) -> float:
+    """Return the demand of the interval that pays [Wh], at the reference price."""
+    model, ahead = zone.model, [number * UNIT for number in states[:CORRECTIONS]]
+    for _ in range(lead):
+        ahead = [state * float(keep) for state, keep in zip(ahead, model.keep, strict=True)]
+    expected = expect(zone, interval + lead, inputs, "ahead", clipped=False)
+    of_use = [0.0 if number == SUN else part for number, part in enumerate(expected.loading)]
+    use = expected.use + expected.deviation + model.mean_wh * _weigh(ahead, of_use)
+    demand = (max(use, 0.05 * expected.use) + expected.sun * (1.0 + ahead[SUN])) * zone.scale
+    return min(max(demand, -1e15), 1e15)
 
 
-def price_of(terms: ReleaseTerms, states: Sequence[int], interval: int, lead: int) -> int:
+def price_of(terms: ReleaseTerms, states: Sequence[int], interval: int, lead: int, inputs: Inputs) -> int:
     """Return the price [ticks] that is paid `lead` intervals later."""
     zone = terms.prediction
     assert zone is not None
-    when = zone.model.locate(interval + lead)
-    ahead = [number * UNIT for number in states]
-    for _ in range(lead):
-        ahead = [state * float(keep) for state, keep in zip(ahead, zone.model.keep, strict=True)]
-    total = 1.0 + _weigh(ahead, _loading(zone, int(when.slot[0]), int(when.month[0])))
-    relative = min(max(total, 0.05), 3.0)
-    demand_wh = float(zone.model.public.demand.demand_wh(when)[0]) * zone.scale * relative
-    low, high = (int(terms.curve.price_ticks(round(demand_wh * answer(zone, price)))) for price in (2**40, 0))
+    demand_wh = predict(zone, states, interval, lead, inputs)
+
+    def curve_at(price_ticks: int) -> int:
+        return int(terms.curve.price_ticks(round(demand_wh * (answer(zone, price_ticks) if demand_wh >= 0 else 1.0))))
+
+    low, high = curve_at(2**40), curve_at(0)
     while low < high:
         middle = (low + high) // 2
-        if int(terms.curve.price_ticks(round(demand_wh * answer(zone, middle)))) <= middle:
+        if curve_at(middle) <= middle:
             high = middle
         else:
             low = middle + 1
@@ -102,13 +127,8 @@ def answer(zone: ZonePrediction, price_ticks: int) -> float:
     return (1 + share) / (1 + share * (max(float(price_ticks), 0.0) / reference))
 
 
-def _loading(zone: ZonePrediction, slot: int, month: int) -> list[float]:
-    cold_k = float(zone.model.public.demand.usual_cold_k[month])
-    return [float(number) for number in demand_loadings(slot, zone.model.slots_per_day, cold_k)]
-
-
 def _weigh(states: Sequence[float], loading: Sequence[float]) -> float:
     total = states[0] * loading[0]
-    for number in range(1, len(states)):
+    for number in range(1, CORRECTIONS):
         total = total + states[number] * loading[number]
     return total

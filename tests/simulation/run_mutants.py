@@ -48,6 +48,7 @@ CHAIN_TESTS = tuple(
     )
 )
 LOADED_ONCE = ("murmurate.release", "murmurate.planning.release_terms", "cryptography.fernet", "hypothesis", "pytest")
+_PREDICTION = "murmurate.prediction."
 SURVIVED = "survived"
 FIRST_SEEDS = 40  # run before the tests of the chain, which find what no publisher does
 
@@ -61,7 +62,8 @@ class _MutantImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, mutant: Mutant) -> None:
         self._name = full_name(mutant.module)
-        sys.modules.pop(self._name, None)
+        for name in [name for name in sys.modules if name == self._name or name.startswith(_PREDICTION)]:
+            del sys.modules[name]  # modules of the prediction import names of each other
         self._source = mutant.source
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002

@@ -7,20 +7,24 @@ their rows hold the noised demand itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from hashlib import sha256
 
 import numpy as np
 
 from murmurate.errors import PrivacyError
-from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
+from murmurate.planning.release_terms import HiddenHouseholds, PlannedHouseholds, ReleaseTerms
 from murmurate.prediction.forecast_sources import forecast_from_table
+from murmurate.prediction.public_forecast import CutAbove, CutBelow
+from murmurate.prediction.public_inputs import NO_SERIES, Inputs, InputSeries, InputValue
 from murmurate.prediction.zone_prediction import PredictionModel, PriceResponse, ZonePrediction
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.public_log import signing
+from murmurate.public_log.tile import TileHeader
 from murmurate.units import FloatArray, IntArray
 
 SHARDS = ("north", "south", "west")
@@ -40,12 +44,15 @@ class DecodablePlan:
     factor: int
     offset: int
 
-    def decode_row(self, price_ticks: int, noisy_wh: int) -> tuple[int, int, int]:
-        """Return the draw, the demand [Wh] and the remainder of a price, or of the noised demand beside it."""
+    def decode_row(self, price_ticks: int, noisy_wh: int, silent_wh: int) -> tuple[int, int, int]:
+        """Return the draw, the demand [Wh] and the remainder of a price, or of the noised demand in its row.
+
+        `silent_wh` is what silent meters count for.
+        """
         wh, rest = divmod(price_ticks - self.offset, self.factor)
         if self.terms.prediction is not None:
             wh, rest = noisy_wh, 0
-        return *divmod(wh, DRAW_STEP_WH), rest
+        return *divmod(wh - silent_wh, DRAW_STEP_WH), rest
 
 
 _CURVES = (
@@ -56,24 +63,55 @@ _CURVES = (
 _DISTRIBUTIONS = (NoiseDistribution.GAUSSIAN, NoiseDistribution.LAPLACE, NoiseDistribution.HUBER)
 
 
+SERIES = InputSeries(temperature="air", irradiance="sun", deviation="region")
+HOMES = PlannedHouseholds("home", 10**7, 20_000, Fraction(0), export_bound_wh=20_000)
+_HOURS = np.arange(24)
+
+
 @cache
-def _model() -> PredictionModel:
-    """What all zones share: a forecast so large that draws are deviations of some percent."""
+def _model(series: InputSeries) -> PredictionModel:
+    """What zones share: readings are cut off on both sides, and by day the sun can turn demand into feed-in."""
     table = 1e4 * (1 + 0.1 * np.sin(np.arange(12 * 3 * SLOTS))).reshape(12, 3, SLOTS)
     public = forecast_from_table(table, source="a made profile", time_zone="Europe/Lisbon")
-    sensor = replace(public.sensors[0], response=np.linspace(0.8, 1.0, SLOTS))
-    return PredictionModel(replace(public, sensors=(sensor,)), np.linspace(0.9, 1.1, SLOTS), np.linspace(0.5, 0.99, 22))
+    demand = replace(
+        public.demand,
+        heat_wh_per_k=100.0 + _HOURS,
+        usual_cold_k=np.linspace(9.0, 2.0, 12),
+        dark_wh=300.0,
+        sun_wh=-2e4,
+        usual_irradiance=np.maximum(0.0, 12.0 - np.abs(_HOURS - 12.0)) * np.linspace(5.0, 20.0, 12)[:, None],
+    )
+    cut = CutAbove(20_000, 500.0 + 20 * _HOURS)
+    return PredictionModel(
+        replace(public, demand=demand, above=(cut,), below=(CutBelow(20_000, 0.9),)),
+        replace(demand, day_wh=demand.day_wh - cut.cut_wh[_HOURS[:: 24 // SLOTS]], sun_wh=-2e4 * 0.9),
+        1e4,
+        0.95,
+        np.linspace(0.9, 0.99, 27),
+        series,
+    )
 
 
 def _prediction(zone: str, number: int) -> ZonePrediction:
-    rng = np.random.default_rng([ZONES.index(zone), number])
-    gain = rng.uniform(0, 0.1, (24, 22)).round(7)
-    pool_gain = rng.uniform(0, 0.1, (24, 22)).round(7)
-    pool_homes = (1, 25_000_000, 0)[
-        (ZONES.index(zone) // 3 + number) % 3
-    ]  # with any other zone, with two others, never
-    response = PriceResponse(0.2 * (ZONES.index(zone) % 2), 10**11)
-    return ZonePrediction(_model(), 1e7 + ZONES.index(zone), gain, pool_gain, pool_homes, response, 0.05)
+    at = ZONES.index(zone)
+    rng, make = np.random.default_rng([at, number]), (at + number) // 3  # one of four
+    scale = (1e7 if make < 3 else 1e3) + at  # draws are some percent of the demand, or take states to their limits
+    response = PriceResponse(0.2 * (make % 3 > 0), 10**11)
+    model = _model(SERIES if make % 2 else NO_SERIES)
+    return ZonePrediction(model, scale, rng.uniform(0, 0.8, 27).round(7), 0.01, response, 0.05)
+
+
+def public_value(series: str, interval: int) -> int | None:
+    """Return the value of a series in an interval [thousandths]. Some are not known."""
+    number = int(sha256(f"{series} {interval}".encode()).hexdigest()[:8], 16)
+    low, high = {"air": (-10_000, 25_000), "sun": (-1000, 400_000), "region": (-300, 300)}[series]
+    return low + number // 8 % (high - low) if number % 8 else None
+
+
+def find_inputs(series: Collection[str], header: TileHeader, interval: int) -> Inputs:
+    """Return the public values of a tile, as the service finds them."""
+    moments = interval, interval + header.lead
+    return {name: InputValue(*(public_value(name, at) for at in moments)) for name in sorted(series)}
 
 
 def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:
@@ -93,6 +131,8 @@ def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:
         rho_micro=cost if distribution is NoiseDistribution.GAUSSIAN else nothing,
         core_wh=3 * cost if distribution is NoiseDistribution.HUBER else nothing,
         forecast_ticks=np.arange(slots) + base + 7,
+        forecast_wh=tuple(10**9 * (number - 1) * (base + slot) for slot in range(slots)),
+        households=(HOMES,),
         hidden_households=HiddenHouseholds(by_kind={}, unknown_kind_wh=BOUND_WH, public_wh=0),
         prediction=_prediction(zone, number) if slots == SLOTS and (ZONES.index(zone) + number) % 3 == 0 else None,
     )
@@ -120,6 +160,11 @@ def bounds_of(energy_wh: int) -> dict[str, int] | None:
     if is_hidden(energy_wh):
         return {"": BOUND_WH - energy_wh % 3}
     return {"": BOUND_WH + 1} if energy_wh % 16 else None
+
+
+def silent_bounds(energy_wh: int) -> tuple[int, int]:
+    """Return the bounds and export bounds of the meters that are silent in a demand [Wh]. Two of three have some."""
+    return 3000 * (energy_wh % 3), 700 * (energy_wh % 3)
 
 
 class HashSigner:

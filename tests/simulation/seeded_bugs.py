@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.ast_mutations import (
+    CORRECTIONS,
     DESIRED_STATE,
     INVALID_TAIL,
     MAKE_TILE,
@@ -15,6 +16,7 @@ from tests.simulation.ast_mutations import (
     TILE,
     TILE_CHAIN,
     TILE_WRITER,
+    ZONE_PREDICTION,
     ZONE_TABLE,
     Mutant,
     source_of,
@@ -34,7 +36,11 @@ _PLANS = "row.plan == change.before != change.after"
 _KEYS = "head.tile.key_in_force == change.before != change.after"
 _FORECAST = "(RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)"
 _MEASURED = "(RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)"
-_STEP = "predicted.step(rows, carried, tile.interval, measures, pool)"
+_STEP = "predicted.step(rows, carried, tile.interval, lead)"
+_SHARES = "_silent_shares(tile.head, tile.interval, terms, inputs)"
+_ADVANCE = "zones, carried.states[at], interval, noisy_wh[at], measured[at], factor[at], self._inputs"
+_SURPRISE = "(noisy_wh / factor - expected) / usual"
+_SQUARE = "surprise * surprise - surprise_square - states[SQUARE]"
 _RELEASE = "NextTile(head, TileKind.RELEASE, last + 1, table, desired)"
 _CLAIMED = "{zone for zone, holder in holders.items() if holder == shard}"
 _TOTAL = '        rows[f"total_{cost}"] = head.totals[number] + rows[cost]\n'
@@ -283,13 +289,21 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
             '    rows["price_ticks"][predicted.numbers] = predicted.price(states, tile.interval, lead)\n',
             "",
         ),
-        ("the noised demand of another zone", "[1] for zone in zones]", "[1] for zone in zones[::-1]]"),
+        ("the noised demand of another zone", "else 0 for zone in zones]", "else 0 for zone in zones[::-1]]"),
         (
             "the exact demand is published",
             "drawn.noisy_wh.tolist(), strict=True)",
             "demand.energy_wh[[demand_rows[zone] for zone in zones]].tolist(), strict=True)",
         ),
-        ("the pool of the tile before", "pool.to_extensions()", "head.tile.header.extensions"),
+        ("the inputs of the tile before", "to_extensions(inputs))", "head.tile.header.extensions)"),
+        ("inputs are not stated", ", layout, to_extensions(inputs))", ", layout)"),
+        ("the inputs of another interval", "(series, header, tile.interval)", "(series, header, tile.interval - 1)"),
+        ("the inputs of the first zone alone", "for its in terms if its and", "for its in terms[:1] if its and"),
+        ("silent meters count nothing", "        if has_silent:\n", "        if False:\n"),
+        ("the share of silent meters of another zone", _SHARES, f"{_SHARES}[::-1]"),
+        ("the share of silent meters of another interval", _SHARES, _SHARES.replace("interval,", "interval + 1,")),
+        ("silent meters count without states", "expect(carry_over(head.last_rows,", "expect(carry_over(None,"),
+        ("silent meters count without inputs", "terms, inputs)\n    expected_wh", "terms, {})\n    expected_wh"),
         ("the old key signs after a rotation", _SIGNER, _SIGNER.replace("key_in_force", "header.key")),
         ("the newest key signs before its time", _SIGNER, "list(self.signers)[-1]"),
         (
@@ -323,24 +337,55 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
             'np.where(priced, last_rows["price_ticks"], NO_PRICE)',
             'last_rows["price_ticks"]',
         ),
+        ("the states of another zone of its model", _ADVANCE, _ADVANCE.replace("states[at]", "states[at[::-1]]")),
+        ("the noised demand of another zone of its model", _ADVANCE, _ADVANCE.replace("wh[at]", "wh[at[::-1]]")),
+        ("the answer of another zone of its model", _ADVANCE, _ADVANCE.replace("factor[at]", "factor[at[::-1]]")),
+        ("states without inputs", _ADVANCE, _ADVANCE.replace("self._inputs", "{}")),
+        ("the price without inputs", "states[at], interval, lead, self._inputs)", "states[at], interval, lead, {})"),
+        ("one zone is predicted for all", "zones.append(zone)", "zones.append(zones[0] if zones else zone)"),
         (
-            "a zone is among its own pool",
-            "np.array(pool) - self._shares(measures)",
-            "np.array(pool) + 0 * self._shares(measures)",
+            "feed-in of silent meters answers to prices",
+            "np.where(expected_wh < 0,",
+            "np.where(expected_wh < -(10**30),",
         ),
-        (
-            "the pool without its last zone",
-            "self._shares(measures).sum(axis=0)",
-            "self._shares(measures)[:-1].sum(axis=0)",
-        ),
-        ("withheld rows are pooled", "usable[self.numbers] = measured[self.numbers]", "usable[:] = True"),
-        ("a few households are a pool", "2 * homes >= self._pool_homes", "homes >= 0"),
-        ("the pool is used where the plan does not", "(self._pool_homes > 0)", "(self._pool_homes >= 0)"),
+        ("silent meters do not answer to prices", "expected_wh * self._paid_factor(carried, lead)", "expected_wh"),
         (
             "a row without a measurement is corrected",
             'rows["kind"] == RowKind.MEASURED, rows["noisy_wh"]',
             'rows["kind"] != RowKind.WITHHELD, rows["noisy_wh"]',
         ),
+    ),
+    ZONE_PREDICTION: (
+        ("a surprise is not divided by the usual use", _SURPRISE, _SURPRISE.replace(" / usual", "")),
+        ("a surprise ignores the price that was paid", _SURPRISE, _SURPRISE.replace(" / factor", "")),
+        ("feed-in answers to prices", "factor = np.where(expected < 0, 1.0, paid_factor)", "factor = paid_factor"),
+        ("surprises of a row without a measurement", "after = np.where(usable, after, faded)", "after = after * 1.0"),
+        ("states do not fade", "    usual = _scales", "    faded = _to_floats(states)\n    usual = _scales"),
+        ("inputs of the interval that pays, for the measured one", '"now", self.shown', '"ahead", self.shown'),
+        ("inputs of the interval measured, for the one that pays", 'inputs, "ahead"), _to', 'inputs, "now"), _to'),
+        ("the forecast of the interval measured", "expect_demand(interval + lead,", "expect_demand(interval,"),
+        ("corrections fade once for any lead", "    for _ in range(lead):\n", "    for _ in range(1):\n"),
+        ("the sum is expected as if nothing were cut off", "_expect(self.clipped,", "_expect(self.public.demand,"),
+        ("the price is that of the clipped sum", "_expect(self.public.demand,", "_expect(self.clipped,"),
+        ("the region is not cut off", "deviation * self.mean_wh * shown", "deviation * self.mean_wh"),
+        ("a demand below what is plausible", "np.maximum(use_wh, MIN_USE * expected.use_wh)", "use_wh"),
+        ("the sun is not corrected", "expected.sun_wh * (1.0 + faded[SUN])", "expected.sun_wh"),
+        ("the sun is corrected twice", "    of_use[SUN] = 0.0\n", ""),
+        ("one gain for all zones", "[zone.gain for zone in zones]", "[zones[0].gain for zone in zones]"),
+        ("one size for all zones", "[zone.scale for zone in zones]", "[zones[0].scale for zone in zones]"),
+        ("states are cut off instead of rounded", "np.rint(after / STATE_UNIT)", "np.trunc(after / STATE_UNIT)"),
+        ("feed-in has a price that answers", "np.where(demand_wh < 0,", "np.where(demand_wh < -(10**30),"),
+    ),
+    CORRECTIONS: (
+        ("the square of the surprise is not squared", _SQUARE, _SQUARE.replace("surprise * surprise", "surprise")),
+        ("the planned square is not taken off", _SQUARE, _SQUARE.replace(" - surprise_square", "")),
+        ("the square never forgets", _SQUARE, _SQUARE.replace(" - states[SQUARE]", "")),
+        ("the square is that of a day", "(MEASURED_DAYS * slots_per_day)", "slots_per_day"),
+        ("the hour before is corrected", "found[HOUR + hour]", "found[HOUR + hour - 1]"),
+        ("the sun is not measured", "    found[SUN] = sun_wh / mean_wh\n", ""),
+        ("states without a limit", "np.minimum(np.maximum(after, -MAX_STATE), MAX_STATE)", "after"),
+        ("corrections ignore how much they are shown", "gain * loading[:, None] * surprise", "gain * surprise"),
+        ("the level does not count", "loading[:, None])", "np.append(0.0, loading[1:])[:, None])"),
     ),
     STORES: (
         ("a failed round keeps its locks", "        state.rollback()\n        raise\n", "        raise\n"),

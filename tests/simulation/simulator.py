@@ -132,7 +132,9 @@ class Simulation:
         if (keys, test_only) not in self._writers:
             signers = {signer.public_key: signer for signer in self.signers[:keys]}
             noise = samples.TestOnlyCountedNoise(self.noise) if test_only else self.noise
-            self._writers[keys, test_only] = TileWriter(terms_for_plan=self.terms, signers=signers, noise=noise)
+            self._writers[keys, test_only] = TileWriter(
+                terms_for_plan=self.terms, signers=signers, noise=noise, find_inputs=samples.find_inputs
+            )
         return self._writers[keys, test_only]
 
     def write_faulty_tiles(self, write_tiles: WriteTiles, next_tiles: Mapping[str, NextTile], demand: Demand) -> Drafts:

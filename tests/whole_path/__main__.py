@@ -27,7 +27,7 @@ NEEDED = (  # what must be among the samples, or it was not tested
     "three plans of a sample zone",
     "learned habits of a sample zone",
     "predicted rows",
-    "pools of two and more zones",
+    "tiles with two and more predicted zones",
     "zones with three plans",
     "zones with learned habits",
     "households with several meters",

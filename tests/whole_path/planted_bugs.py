@@ -24,8 +24,8 @@ from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.release_terms import HiddenHouseholds, ReleaseTerms
 from murmurate.privacy import leakage, noise
 from murmurate.privacy.accountant import PureDpAccountant
-from murmurate.public_log.predicted_rows import Pool
-from murmurate.public_log.tile import ROW_LAYOUT
+from murmurate.public_log.predicted_rows import PredictedZones
+from murmurate.public_log.tile import ROW_LAYOUT, RowKind
 from murmurate.publisher import tile_writer
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.readings import text_lines
@@ -207,9 +207,36 @@ def huber_noise_is_sampled_with_half_its_core(plant: Callable[..., None]) -> Non
     plant(noise, "draw_huber_noise", lambda scale_wh, core_wh: right(scale_wh, core_wh // 2))
 
 
-def the_pool_is_the_exact_sum_of_the_demands(plant: Callable[..., None]) -> None:
-    used, right = _note_demands(plant), Pool.to_extensions
-    plant(Pool, "to_extensions", lambda pool: right(pool._replace(residual_wh=sum(used.values()))))
+def corrections_are_made_by_the_exact_demand(plant: Callable[..., None]) -> None:
+    used, right = _note_demands(plant), PredictedZones.step
+
+    def step(self, rows, *carried):
+        exact = rows.copy()
+        exact["noisy_wh"] = np.where(rows["kind"] == RowKind.MEASURED, sum(used.values()), 0)
+        return right(self, exact, *carried)
+
+    plant(PredictedZones, "step", step)
+
+
+def the_running_square_is_fed_by_the_exact_demand(plant: Callable[..., None]) -> None:
+    used, right = _note_demands(plant), PredictedZones.step
+
+    def step(self, rows, *carried):
+        states = right(self, rows, *carried)
+        states[rows["kind"] == RowKind.MEASURED, -1] += sum(used.values())
+        return states
+
+    plant(PredictedZones, "step", step)
+
+
+def silent_meters_are_expected_by_the_exact_demand(plant: Callable[..., None]) -> None:
+    """The share of a silent meter follows the last exact demand instead of the rows before."""
+    used, right = _note_demands(plant), tile_writer._silent_shares
+
+    def shares(*tile):
+        return np.clip(right(*tile) + 50_000 * sum(used.values()), -(10**6), 10**6)
+
+    plant(tile_writer, "_silent_shares", shares)
 
 
 def silent_meters_count_what_the_others_show(plant: Callable[..., None]) -> None:
@@ -321,7 +348,9 @@ BUGS_OF_WORLDS = {
     "same_draw": all_zones_of_a_tile_get_the_same_draw,
     "reused_draw": a_draw_is_used_again_in_later_intervals,
     "half_core": huber_noise_is_sampled_with_half_its_core,
-    "pool_exact": the_pool_is_the_exact_sum_of_the_demands,
+    "exact_correction": corrections_are_made_by_the_exact_demand,
+    "exact_square": the_running_square_is_fed_by_the_exact_demand,
+    "exact_share": silent_meters_are_expected_by_the_exact_demand,
     "zero_is_silent": a_reading_of_zero_counts_as_silent,
     "silent_mean": silent_meters_count_what_the_others_show,
     "silent_twice": silent_meters_count_more_than_their_bound,

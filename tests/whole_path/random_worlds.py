@@ -90,7 +90,7 @@ def random_world(rng: Random) -> World:
     with_target = rng.randrange(count)
     for number in range(count):
         has_forecast = predicted and rng.random() < 0.8
-        file = replace(base, forecast=rng.choice(POOLED) if has_forecast else "")
+        file = replace(base, forecast=rng.choice(FORECASTS) if has_forecast else "")
         zones.append(_random_zone(rng, f"z{number}", file, intervals, second_table < intervals, number == with_target))
     return World(
         intervals_per_day=day,
@@ -112,7 +112,6 @@ FLAT = SampleKind("flat", 4, ("{ uniform_to = 1 }", "{ uniform_to = 4 }"), (0,),
 SHOP = SampleKind("shop", 8, ("{ uniform_to = 1 }", "{ uniform_to = 8 }"), (0,), "always")
 EXPORTS_WH = (0, 0, 2)
 WINDOWS = ("any 6 intervals: epsilon 3", "any 6 intervals: epsilon 6")
-POOLED = FORECASTS[1::2]
 NOISE = (("laplace", 1.0, 1.0), ("laplace", 3.0, 1.0), ("huber", 2.0, 1.0))
 
 
@@ -146,7 +145,7 @@ def _random_zone(
         if changed.promises[0] in WINDOWS:
             changed = replace(changed, promises=(rng.choice(WINDOWS),))
         if file.intervals_per_day == 24 and rng.random() < 0.3:
-            changed = replace(changed, forecast="" if changed.forecast else rng.choice(POOLED))
+            changed = replace(changed, forecast="" if changed.forecast else rng.choice(FORECASTS))
         files.append(changed)
     is_quiet = rng.random() < 0.2  # other households use nothing
     target = rng.choice([(kind, at) for kind, described in enumerate(file.kinds) for at in range(described.count)])

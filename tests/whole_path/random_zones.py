@@ -186,9 +186,9 @@ WEAK_PROMISES = (
 
 
 FORECASTS = tuple(
-    f'[forecast]\nfrom = "occupancy"\nelasticity = {elasticity}\npool_homes = {homes}\n'
+    f'[forecast]\nfrom = "occupancy"\nelasticity = {elasticity}\n{series}'
     for elasticity in (0.0, 0.2)
-    for homes in (0, 5)
+    for series in ("", 'deviation = "regional load"\n')
 )
 
 

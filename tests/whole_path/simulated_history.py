@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, takewhile
@@ -24,9 +24,10 @@ from murmurate.planning.plan import Plan, make_plan, prove_plan
 from murmurate.planning.plan_change import PlanHistory, check_plan_change
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import parse_zone
-from murmurate.privacy.noise import NoiseDistribution
+from murmurate.prediction.public_inputs import Inputs, InputValue
+from murmurate.privacy.noise import NoiseDistribution, NoiseSampler
 from murmurate.public_log.signing import Ed25519Signer
-from murmurate.public_log.tile import RowKind
+from murmurate.public_log.tile import RowKind, TileHeader
 from murmurate.public_log.tile_chain import ShardHead, check_follows
 from murmurate.publisher.desired_state import (
     UNTIL_NO_INTERVAL,
@@ -139,8 +140,18 @@ def simulate(sample: SampleZone) -> SimulatedHistory | None:
     with _demands(sample, shown_wh) as demands:
         noise = ZeroNoise()
         by_digest = {at.plan_digest: at for at in terms}
-        writer = TileWriter(terms_for_plan=by_digest.get, signers={KEY.public_key: KEY}, noise=noise)
-        return _release(sample, plans, terms, writer, noise, demands, shown_wh)
+        return _release(sample, plans, terms, make_writer(by_digest, noise), noise, demands, shown_wh)
+
+
+def make_writer(terms_by_plan: dict[str, ReleaseTerms], noise: NoiseSampler) -> TileWriter:
+    """Return a tile writer that finds public values for two of three intervals."""
+
+    def find_inputs(series: Collection[str], header: TileHeader, interval: int) -> Inputs:
+        now, ahead = (None if at % 3 == 0 else at % 7 * 50 - 150 for at in (interval, interval + header.lead))
+        return dict.fromkeys(series, InputValue(now, ahead))
+
+    signers = {KEY.public_key: KEY}
+    return TileWriter(terms_for_plan=terms_by_plan.get, signers=signers, noise=noise, find_inputs=find_inputs)
 
 
 def _release(sample, plans, terms, writer, noise, demands, shown_wh) -> SimulatedHistory:

@@ -40,6 +40,7 @@ from tests.whole_path.simulated_history import (
     SHARED_MEMORY,
     NoiseRequest,
     is_change_accepted,
+    make_writer,
     plan_change,
     sample_terms,
     write_next_tile,
@@ -102,8 +103,7 @@ def simulate_world(world: World, demands: list[Demand], shift_wh: Sequence[int] 
         return None
     by_digest = {its.plan_digest: its for own in planned for _, _, its in own}
     noise = KnownNoise(shift_wh)
-    writer = TileWriter(terms_for_plan=by_digest.get, signers={KEY.public_key: KEY}, noise=noise)
-    return _release(world, planned, writer, noise, demands)
+    return _release(world, planned, make_writer(by_digest, noise), noise, demands)
 
 
 def _release(

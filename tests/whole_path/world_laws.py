@@ -225,7 +225,7 @@ def _count_contents(world: World, run: WorldRun, seen: Counter[str]) -> None:
     seen["predicted rows"] += len(predicted)
     for release in run.releases:
         own = [zone for zone in predicted if any(zone is each for each in release.zones)]
-        seen["pools of two and more zones"] += len(own) > 1
+        seen["tiles with two and more predicted zones"] += len(own) > 1
         for zone, described in enumerate(world.zones):
             table = world.table_in_force(release.number)
             present = [meter for meter in described.meters if meter.bounds_wh[table] is not None]

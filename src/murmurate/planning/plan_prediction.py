@@ -21,7 +21,7 @@ from murmurate.units import FloatArray
 A_DAY = "any 24 h: epsilon 1, delta 1e-6"
 A_YEAR = "any 365 d: epsilon 4, delta 1e-6"
 A_WEAKER_YEAR = "any 365 d: epsilon 8, delta 1e-6"
-MIN_HOMES_FOR_A_YEAR = 10_000  # there a year costs about one point of error more than a day
+MIN_HOMES_FOR_A_YEAR = 10_000  # there a year costs about half a point of error more than a day
 _LEAD = 2  # intervals to the one that pays, for the error that is stated; the public log says which lead is in force
 _NO_RELEASE = 1e18  # times as much variance: nothing is learnt
 
@@ -104,7 +104,9 @@ def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
     same = stated_terms == (scale, predicted.series, _price_response(zone, predicted, usual_wh))
     sensed, public = find_sensed_kind(zone), stated.model.public
     same &= np.allclose(public.demand.mean_wh, predicted.forecast.demand.mean_wh, rtol=1e-6, atol=0.01)
-    if not same or any(each.bound_wh != sensed.bound_wh for each in public.above):
+    same &= all(each.bound_wh == sensed.bound_wh for each in public.above)
+    same &= all(each.export_bound_wh == sensed.export_bound_wh for each in public.below)
+    if not same:
         raise PrivacyError("prediction", "not that of the zone file", "must be made again by murmurate plan")
 
 

@@ -29,7 +29,7 @@ CORRECTIONS = HOUR + HOURS
 SQUARE = CORRECTIONS  # the last state
 STATES = CORRECTIONS + 1
 MAX_STATE = 2.0
-MIN_USE = 0.05  # of what is expected: a zone uses no less, whatever its corrections say
+MIN_USE = 0.05  # of what is expected: a zone uses no less with any corrections
 MEASURED_DAYS = 28.0  # over which a log judges its forecast
 DAY_TYPE_WEIGHTS = (5 / 7, 1 / 7, 1 / 7)
 _FADING_HOURS = np.array([2000.0, 5.0, 2000.0] + [2000.0] * HOURS)
@@ -79,7 +79,7 @@ class UsualYear(NamedTuple):
 class PlannedCorrections(NamedTuple):
     """Gains of a zone, and the errors that follow from them."""
 
-    gain: FloatArray  # [correction]
+    gain: FloatArray  # [correction] 0 where no release shows the correction
     error: float  # rms of the predicted demand, relative to the mean use; what is clipped off is not in it
     surprise_square: float  # mean of e^2
 
@@ -119,7 +119,7 @@ def plan_corrections(
         return float(year.share @ ((left * ahead + sd**2 * (1 - ahead)) @ loadings + unseen))
 
     return PlannedCorrections(
-        gain=left / (noise + by_chance + _COMMON_SD**2),
+        gain=np.where(square > 0, left / (noise + by_chance + _COMMON_SD**2), 0.0),
         error=total(whole, whole.square_loadings(mean_wh), lead) ** 0.5,
         surprise_square=total(seen, shown, 1) + noise,
     )

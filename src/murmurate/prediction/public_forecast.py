@@ -164,10 +164,11 @@ class PublicForecast:
         bounds, exports = [each.bound_wh for each in self.above], [each.export_bound_wh for each in self.below]
         if bounds != sorted(set(bounds)) or exports != sorted(set(exports)) or bool(bounds) != bool(exports):
             raise ModelError("bounds", (bounds, exports), "must rise, and be there for both sides of a range")
-        cuts = all(each.cut_wh.shape == (HOURS,) and (np.abs(each.cut_wh) <= MAX_WH).all() for each in self.above)
-        if not cuts or not all(abs(each.sun_share) <= 1 for each in self.below):
-            allowed = f"must have what {HOURS} hours have above them, and shares of the sun"
-            raise ModelError("bounds", (bounds, exports), allowed)
+        shapes, shares = [each.cut_wh.shape for each in self.above], np.array([each.sun_share for each in self.below])
+        small = all((np.abs(each.cut_wh) <= MAX_WH).all() for each in self.above) and (np.abs(shares) <= 1).all()
+        if set(shapes) - {(HOURS,)} or not small:
+            allowed = f"must be what {HOURS} hours have above a bound, and shares of the sun"
+            raise ModelError("cut_wh", shapes, allowed)
         if not np.isfinite(self.spread).all() or min(self.spread) < 0:
             raise ModelError("spread", tuple(self.spread), "must be numbers of 0 or more")
 

@@ -38,7 +38,8 @@ from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, BoolArray, FloatArray, IntArray
 
 STATE_UNIT = 1e-9  # of a state in the log
-MAX_GAIN, MAX_SCALE = 100.0, 1e9
+MAX_GAIN, MAX_SCALE = 1000.0, 1e9
+MAX_DEMAND_WH = 1e15  # no public input makes it larger: a price is made from whole numbers of 64 bits
 GAIN_DIGITS = 7
 _KEEP_DIGITS = 12
 
@@ -266,7 +267,7 @@ def expect_sums(
     model = zones[0].model
     seen, faded = model.expect_sum(interval, inputs), _to_floats(states)
     faded[:CORRECTIONS] *= model.keep[:, None]
-    return np.asarray((seen.demand_wh + model.mean_wh * weigh(faded, seen.loading)) * _scales(zones))
+    return _within_limits((seen.demand_wh + model.mean_wh * weigh(faded, seen.loading)) * _scales(zones))
 
 
 def advance_states(
@@ -312,7 +313,11 @@ def predict_zones(
     of_use[SUN] = 0.0
     use_wh = expected.use_wh + expected.deviation_wh + model.mean_wh * weigh(faded, of_use)
     use_wh = np.maximum(use_wh, MIN_USE * expected.use_wh)
-    return np.asarray((use_wh + expected.sun_wh * (1.0 + faded[SUN])) * _scales(zones))
+    return _within_limits((use_wh + expected.sun_wh * (1.0 + faded[SUN])) * _scales(zones))
+
+
+def _within_limits(demand_wh: FloatArray) -> FloatArray:
+    return np.asarray(np.minimum(np.maximum(demand_wh, -MAX_DEMAND_WH), MAX_DEMAND_WH))
 
 
 def _scales(zones: Sequence[ZonePrediction]) -> FloatArray:

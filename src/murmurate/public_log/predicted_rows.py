@@ -107,10 +107,10 @@ class PredictedZones:
 
     def expect(self, carried: Carried, interval: int, lead: int) -> FloatArray:
         """Return the sum that a measurement should show, from the rows before alone [Wh, row]; 0 if not predicted."""
-        expected_wh, factor = np.zeros(len(self._elasticity)), self._paid_factor(carried, lead)
+        expected_wh = np.zeros(len(self._elasticity))
         for at, zones in self._models:
             expected_wh[at] = expect_sums(zones, carried.states[at], interval, self._inputs)
-        return np.where(expected_wh < 0, expected_wh, expected_wh * factor)  # what is fed in does not answer to a price
+        return np.where(expected_wh < 0, expected_wh, expected_wh * self._paid_factor(carried, lead))
 
     def _paid_factor(self, carried: Carried, lead: int) -> FloatArray:
         """Return what the price that is paid in the interval does to the demand [row]."""

@@ -36,6 +36,7 @@ from murmurate.publisher.desired_state import NextTile, ShardOpening
 from murmurate.publisher.steps import Drafts
 from murmurate.release import fill_silent_meters, protect
 from murmurate.types import Demand
+from murmurate.units import IntArray
 
 _NO_NOISE = (0, 0, 0, 0)  # scale, core and costs
 _LEFT_OPEN = (0, 0, 0)  # totals and hash of the leaf before: `release_interval` fills them in
@@ -91,8 +92,10 @@ class TileWriter:
         series = set[str]().union(*(model.series.names for model in models))
         inputs = self.find_inputs(series, header, tile.interval) if series else {}
         has_silent = bool(demand.silent_bound_wh.any())
-        shares = _silent_shares(tile.head, tile.interval, terms, inputs) if has_silent else [0] * len(terms)
-        for zone, its, share_micro in zip(tile.table.zones, terms, shares, strict=True):
+        shares = np.zeros(len(terms), np.int64)
+        if has_silent:
+            shares = _silent_shares(tile.head, tile.interval, terms, inputs)
+        for zone, its, share_micro in zip(tile.table.zones, terms, shares.tolist(), strict=True):
             row = None if tile.withheld else demand_rows.get(zone)
             if row is not None and its is not None and its.not_hidden_reason(demand.bounds_at(row)) is None:
                 usable[zone] = its, its.slot_of_day(tile.interval), share_micro
@@ -150,7 +153,7 @@ class TileWriter:
         return releases
 
 
-def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | None], inputs: Inputs) -> list[int]:
+def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | None], inputs: Inputs) -> IntArray:
     """Return what a silent meter of each zone counts for [row], see `ReleaseTerms.silent_share_micro`.
 
     It follows from public numbers: the plans, the rows before and the inputs that the tile states.
@@ -159,14 +162,11 @@ def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | No
     lead = head.tile.header.lead
     predicted = PredictedZones(rows, terms, inputs)
     expected_wh = predicted.expect(carry_over(head.last_rows, len(rows), lead), interval, lead)
-    shares = []
-    for its, predicted_wh in zip(terms, np.rint(expected_wh).astype(np.int64).tolist(), strict=True):
-        if its is None or (its.prediction is None and not its.forecast_wh):
-            shares.append(0)
-        elif its.prediction is not None:
-            shares.append(its.silent_share_micro(predicted_wh))
-        else:
-            shares.append(its.silent_share_micro(its.forecast_wh[its.slot_of_day(interval)]))
+    shares = np.zeros(len(terms), np.int64)
+    for at, (its, predicted_wh) in enumerate(zip(terms, np.rint(expected_wh).astype(np.int64).tolist(), strict=True)):
+        if its is not None:
+            forecast = its.forecast_wh[its.slot_of_day(interval)] if its.prediction is None else predicted_wh
+            shares[at] = its.silent_share_micro(forecast)
     return shares
 
 
@@ -204,7 +204,7 @@ def _write_release(
     if not is_predicted:
         return release_interval(head, rows, signer)
     if not tile.withheld:
-        rows["noisy_wh"] = [releases.get(zone, (0, 0))[1] for zone in zones]
+        rows["noisy_wh"] = [releases[zone][1] if zone in releases else 0 for zone in zones]
     carried = carry_over(head.last_rows, len(rows), lead)
     predicted = PredictedZones(rows, terms, inputs)
     rows["states"] = states = predicted.step(rows, carried, tile.interval, lead)

@@ -162,9 +162,8 @@ def _predicted_changes() -> Iterator[tuple[str, list[Items]]]:
     for name, column, add in (("price", "price_ticks", 1), ("state", "states", 1), ("due price", "due", 1)):
         change = partial(_add_to_first, column, add)
         tiles[f"another {name}"] = edit_rows(last, table, change, OLD)
-    pool = last.header.extensions["pool"]
-    tiles["another pool"] = sign_tile(replace(last.header, extensions={"pool": pool | {"homes": 1}}), OLD, last.rows)
-    tiles["no pool"] = sign_tile(replace(last.header, extensions={}), OLD, last.rows)
+    unreadable = {"inputs": {"Lisbon temperature": 4}}
+    tiles["unreadable inputs"] = sign_tile(replace(last.header, extensions=unreadable), OLD, last.rows)
     for name, tile in tiles.items():
         made = [*shard.tiles[:-1], tile]
         yield (

@@ -1,6 +1,9 @@
 """`bound_wh = "choose"`: the least predicted error of all bounds, and then a plan as if the number were stated."""
 
+import json
 import re
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 
@@ -9,27 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.predicted_zones import public_forecast, zone_text
-from tests.support.sample_forecasts import sample_forecast
 
-from murmurate.errors import ZoneFileError
-from murmurate.planning.bound_choice import choose_bound
+from murmurate.errors import PrivacyError, ZoneFileError
+from murmurate.planning.bound_choice import TriedBound, choose_bound, find_least_error, try_bounds
 from murmurate.planning.plan import load_plan, make_plan
+from murmurate.planning.plan_prediction import cut_off_share
+from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.planning.zone_file import parse_zone
-from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
-from murmurate.prediction.sensor import TriedBound, find_least_error, try_bounds, unclipped_sensor, with_what_is_cut_off
+from murmurate.prediction.public_forecast import ConsentedSample, CutAbove, CutBelow
 
-SLOTS, DAYS = 24, 42
+BOUNDS_WH = (300, 500, 700, 1000, 1500, 2100, 3000, 5000, 10_000)
 
 
 @cache
 def made_forecast():
-    """What a consented sample tells: few readings are large, and the common level wanders."""
-    rng = np.random.default_rng(5)
-    when = locate_intervals(np.arange(20_000 * SLOTS, (20_000 + DAYS) * SLOTS), SLOTS, 0)
-    level = (400 + 150 * np.sin(when.slot * 2 * np.pi / SLOTS)) * np.exp(0.03 * np.sin(np.arange(len(when)) / 37))
-    readings = np.rint(rng.gamma(0.8, level[:, None] / 0.8, (len(when), 80))).astype(np.int64)
-    return sample_forecast(readings, when)
+    """What a consented sample tells: readings of an hour are drawn from an exponential law, so few are large."""
+    public = public_forecast()
+    usual_wh = public.demand.mean_wh.mean(axis=(0, 1))
+    above = tuple(CutAbove(bound, usual_wh * np.exp(-bound / usual_wh)) for bound in BOUNDS_WH)
+    return replace(public, above=above, below=(CutBelow(0, 1.0),), sample=ConsentedSample(2500, Fraction(1)))
 
 
 def read_zone(text):
@@ -53,21 +54,38 @@ def test_no_bound_has_a_smaller_error_than_the_chosen_one(pairs, stop_at):
     assert all(least.predicted_error <= each.predicted_error for each in tried)
 
 
-@given(st.floats(0, 1))
-def test_what_a_bound_cuts_off_counts_wholly_as_error(error):
+def test_what_a_bound_cuts_off_counts_wholly_as_error():
     forecast = made_forecast()
-    stated = [with_what_is_cut_off(error, sensor, forecast.demand) for sensor in forecast.sensors]
-    assert all(one >= other >= error for one, other in pairwise(stated))
-    shown = forecast.sensors[0].forecast.mean_wh.mean() / forecast.demand.mean_wh.mean()
-    assert stated[0] ** 2 == pytest.approx(error**2 + (1 - shown) ** 2)
-    assert with_what_is_cut_off(error, unclipped_sensor(forecast.demand, 1), forecast.demand) == pytest.approx(error)
+    shares = [cut_off_share(forecast.with_range(bound)) for bound in BOUNDS_WH]
+    assert all(one > other for one, other in pairwise(shares))
+    mean_wh = forecast.mean_use_wh()
+    assert shares[0] == pytest.approx(np.mean(forecast.above[0].cut_wh) / mean_wh, rel=1e-3)
+    assert cut_off_share(public_forecast()) == 0
+    plan = make_plan(read_zone(choosing().replace('"choose"', "300")))
+    assert plan.prediction.predicted_error > shares[0]
+
+
+def test_what_an_export_bound_hides_of_the_sun_counts_too():
+    sunny = replace(made_forecast().demand, sun_wh=-300.0, usual_irradiance=np.full((12, 24), 150.0))
+    forecast = replace(made_forecast(), demand=sunny, below=(CutBelow(0, 0.1), CutBelow(400, 0.9)))
+    less, more = (cut_off_share(forecast.with_range(10_000, export)) for export in (400, 200))
+    assert more - less == pytest.approx(0.4 * 150 / forecast.mean_use_wh(), rel=1e-6)
+
+
+@pytest.mark.parametrize(("side", "name"), [("above", "bound_wh"), ("below", "export_bound_wh")])
+def test_a_plan_that_predicts_for_another_range_than_its_zone_file_states_is_refused(side, name):
+    document = json.loads(make_plan(read_zone(choosing().replace('"choose"', "1000"))).to_json())
+    document["prediction"]["forecast"][side][0][name] += 100
+    document["digest"] = compute_plan_digest({key: document[key] for key in document if key != "digest"})
+    with pytest.raises(PrivacyError, match="prediction is not that of the zone file"):
+        load_plan(json.dumps(document))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("households", [300, 3000, 300_000])
 def test_the_chosen_bound_has_the_least_error_of_plans_that_state_each_bound(households):
     choice = choose_bound(choosing(households), read_zone)
-    assert tuple(each.bound_wh for each in choice.tried) == SENSOR_BOUNDS_WH
+    assert tuple(each.bound_wh for each in choice.tried) == BOUNDS_WH
     stated = {
         each.bound_wh: make_plan(read_zone(choosing(households).replace('"choose"', str(each.bound_wh))))
         for each in choice.tried

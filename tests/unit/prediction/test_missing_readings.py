@@ -27,14 +27,14 @@ def play(missing_share, *, counts_zero=False):
     for _ in range(HOURS):
         drift = drift * KEEP + rng.normal(0, 1, 2) * np.sqrt(1 - KEEP**2)
         interval = shard.next_interval()
-        forecast_wh = float(zone.model.sensor.forecast.demand_wh(zone.model.locate(interval))[0]) * zone.scale
+        forecast_wh = zone.model.expect_sum(interval).demand_wh * zone.scale
         true.append(1 + 0.06 * drift[0])
         missing = float(np.clip(missing_share * (1 + 0.5 * drift[1]), 0, 1))
         demand = make_demand({"harbour": round(forecast_wh * true[-1] * (1 - missing))})
         silent_wh = 0 if counts_zero else round(missing * bounds_wh)
         desired = DesiredState(until=interval, priced_from=interval, zones=shard.zones)
         tile = shard.write(desired, replace(demand, silent_bound_wh=np.array([silent_wh])))
-        paying = zone.model.public.demand.demand_wh(zone.model.locate(interval + LEAD))[0] * zone.scale
+        paying = zone.model.expect_demand(interval + LEAD).demand_wh * zone.scale
         predicted.append(predict_zones([zone], tile.rows["states"].astype(np.int64), interval, LEAD)[0] / paying)
     errors = np.array(predicted[FIRST_JUDGED:-LEAD]) - np.array(true[FIRST_JUDGED + LEAD :])
     return float(np.sqrt(np.mean(errors**2)))

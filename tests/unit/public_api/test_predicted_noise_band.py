@@ -10,12 +10,8 @@ from tests.unit.public_api.test_pages import BASE, KEY, Parsed
 from murmurate.planning.plan import make_plan
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, parse_zone
-from murmurate.prediction.structural_filter import STATES
-from murmurate.prediction.zone_prediction import (
-    advance_states,
-    measure_zones,
-    predict_zones,
-)
+from murmurate.prediction.corrections import STATES
+from murmurate.prediction.zone_prediction import advance_states, predict_zones
 from murmurate.service.log_reader.zone_view import PlanEnd, Price, PriceKind
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
 from murmurate.service.public_api.pages.routes import plan_page
@@ -37,10 +33,8 @@ def simulated_prices(terms, noise_wh):
     model = zones[0].model
     states, every, prices = np.zeros((count, STATES), np.int64), np.ones(count, np.bool_), []
     for interval, draws in enumerate(noise_wh, FIRST):
-        when = model.locate(interval)
-        sum_wh = float(model.sensor.forecast.demand_wh(when)[0]) * zones[0].scale
-        shown = measure_zones(zones, interval, np.rint(sum_wh + draws).astype(np.int64), every, np.ones(count))
-        states = advance_states(zones, states, interval, shown)
+        noisy_wh = np.rint(model.expect_sum(interval).demand_wh * zones[0].scale + draws).astype(np.int64)
+        states = advance_states(zones, states, interval, noisy_wh, every, np.ones(count))
         demand = predict_zones(zones, states, interval, LEAD)
         prices.append(zones[0].price_response.meet(terms.curve, demand))
     return np.array(prices)
@@ -76,17 +70,14 @@ def test_the_price_without_noise_is_in_the_band_95_times_in_100(elasticity):
 
 
 @pytest.mark.slow
-def test_there_is_no_band_where_other_zones_are_weighed_or_the_plan_was_changed():
-    pooled = predicted_terms(forecast=f"{EXAMPLE_FORECAST}\npool_homes = 5000\n")
-    assert len(band_of(pooled, [FIRST + 50], [9000])) == 0
+def test_there_is_no_band_where_the_plan_was_changed():
     terms = predicted_terms()
     view = view_of((9000,) * 30, begin_s=FIRST * 900)
     now_s = view.start_s(view.first_priced + 20)
     shown = with_terms(view, terms)
     assert "95 times in 100" in Parsed(zone_page(shown, now_s, BASE, KEY)).text
     changed = replace(shown, older_plans=(PlanEnd("1" * 64, view.row.since + 3),))
-    for none in (changed, with_terms(view, pooled)):
-        assert "95 times in 100" not in Parsed(zone_page(none, now_s, BASE, KEY)).text
+    assert "95 times in 100" not in Parsed(zone_page(changed, now_s, BASE, KEY)).text
 
 
 @pytest.mark.slow
