@@ -22,10 +22,11 @@ from murmurate.units import SECONDS_PER_DAY
 with optional_imports():
     import numpy as np
 
-    from murmurate.lab.forecast_files import align_temperature, read_h25, read_history, read_holidays, utc_offsets
+    from murmurate.lab.forecast_files import read_h25, read_history, read_holidays, read_weather, utc_offsets
     from murmurate.operations.log_source import read_verified_zone, source_name
     from murmurate.operations.sample_ledger import SampleSpending, record_spending
     from murmurate.prediction.calendar import CalendarSlots, locate_intervals
+    from murmurate.prediction.forecast import USUAL_WEATHER, Weather
     from murmurate.prediction.forecast_sources import (
         forecast_from_history,
         forecast_from_noised_history,
@@ -33,11 +34,11 @@ with optional_imports():
         forecast_from_table,
     )
     from murmurate.prediction.private_sample import cast_votes, choose_layout, release_votes
-    from murmurate.prediction.public_forecast import PublicForecast
+    from murmurate.prediction.public_forecast import SAMPLE_DELTA, PublicForecast
     from murmurate.privacy.noise import NoiseSampler, SystemNoise
     from murmurate.public_log.noised_demand import DemandTerms, LoggedDemand, extract_demand
-    from murmurate.readings.imported_file import BELOW_ZERO_NOTE, read_sample
-    from murmurate.units import FloatArray, parse_fraction
+    from murmurate.readings.imported_file import read_sample
+    from murmurate.units import parse_fraction
 
 MIN_LOG_DAYS = 35  # four weeks to begin with, and one to measure the error on
 H25 = Annotated[
@@ -47,7 +48,8 @@ Profile = Annotated[
     Path | None, typer.Option(help="With --h25: h25.csv or the wheel of demandlib; else the installed package.")
 ]
 History = Annotated[
-    Path | None, typer.Option(help="From a public history: CSV start,kwh[,temperature_c], five weeks or more.")
+    Path | None,
+    typer.Option(help="From a public history: CSV start,kwh[,temperature_c][,irradiance], five weeks or more."),
 ]
 Sample = Annotated[
     Path | None, typer.Option(help="From households that agreed: readings from murmurate import, a week or more.")
@@ -55,11 +57,11 @@ Sample = Annotated[
 SampleEpsilon = Annotated[
     str | None, typer.Option(help="With --sample: what each of its households spends, for example 1.")
 ]
-MaxDay = Annotated[
-    float, typer.Option(help="With --sample: what a household uses a day at most; more is cut off.", min=1)
+UsualDay = Annotated[
+    float, typer.Option(help="With --sample: about what a household uses a day; far from it is cut off.", min=0.1)
 ]
-Weather = Annotated[
-    Path | None, typer.Option(help="With --sample or --log: CSV start,temperature_c, for the response to cold.")
+WeatherFile = Annotated[
+    Path | None, typer.Option(help="With --sample or --log: CSV start,temperature_c,irradiance, or one of both.")
 ]
 PublicLog = Annotated[
     str | None,
@@ -80,8 +82,8 @@ def make_forecast(
     households: Annotated[int | None, typer.Option(help="With --history: whose demand it is.")] = None,
     sample: Sample = None,
     epsilon: SampleEpsilon = None,
-    max_day_kwh: MaxDay = 25.0,
-    temperature: Weather = None,
+    usual_day_kwh: UsualDay = 10.0,
+    weather: WeatherFile = None,
     log: PublicLog = None,
     zone: Annotated[str | None, typer.Option(help="With --log: whose noised demand is taken.")] = None,
     plans: LogPlans = None,
@@ -100,7 +102,7 @@ def make_forecast(
         allowed = "must be one of --h25 3500, --history demand.csv, --sample readings.parquet and --log log.jsonl"
         raise ModelError("source", " and ".join(given) or "missing", allowed)
     days = None if holidays is None else read_holidays(holidays)
-    calendar = ForecastCalendar(time_zone or "UTC", days or (), interval_minutes or 15, temperature)
+    calendar = ForecastCalendar(time_zone or "UTC", days or (), interval_minutes or 15, weather)
     if 1440 % calendar.minutes:
         raise ModelError("interval-minutes", calendar.minutes, "must divide a day, for example 15")
     load_time_zone(calendar.time_zone)
@@ -108,8 +110,8 @@ def make_forecast(
     spent, zone_lines = None, list[str]()
     if sample is not None:
         require_extra("service", "pyarrow")
-        made, spent = forecast_from_readings(sample, epsilon, max_day_kwh, calendar, out, SystemNoise(), console)
-        notes = ["Its error was not measured: that would cost more epsilon. Deviations are taken as usual."]
+        made, spent = forecast_from_readings(sample, epsilon, usual_day_kwh, calendar, out, SystemNoise(), console)
+        notes = ["Its error was not measured: that would cost more epsilon."]
     elif log is not None:
         logged = _read_demand(log, zone, plans or [], key, interval_minutes)
         public = None if logged.last.prediction is None else logged.last.prediction.model.public
@@ -134,12 +136,12 @@ def make_forecast(
 
 
 class ForecastCalendar(NamedTuple):
-    """Whose clocks and holidays a forecast has, its intervals, and how cold it was."""
+    """Whose clocks and holidays a forecast has, its intervals, and their weather."""
 
     time_zone: str
     holidays: tuple[int, ...]
     minutes: int  # length of an interval
-    temperature: Path | None
+    weather: Path | None
 
     def locate(self, first: int, count: int) -> CalendarSlots:
         """Return the types of day and slots of intervals."""
@@ -147,11 +149,9 @@ class ForecastCalendar(NamedTuple):
         offsets = utc_offsets(self.time_zone, first, count, slots)
         return locate_intervals(np.arange(first, first + count), slots, offsets, self.holidays)
 
-    def read_temperature(self, first: int, count: int) -> FloatArray | None:
-        """Return the temperature in each of these intervals [°C], if there is a file."""
-        if self.temperature is None:
-            return None
-        return align_temperature(read_history(self.temperature, ("temperature_c",), 1440 // self.minutes), first, count)
+    def read_weather(self, first: int, count: int) -> Weather:
+        """Return the weather of these intervals, as far as there is a file."""
+        return USUAL_WEATHER if self.weather is None else read_weather(self.weather, 1440 // self.minutes, first, count)
 
 
 def _forecast_from_h25(year_kwh: float, profile: Path | None, calendar: ForecastCalendar) -> PublicForecast:
@@ -172,7 +172,7 @@ def _forecast_from_history(path: Path, households: int | None, calendar: Forecas
     return forecast_from_history(
         1000 * found.columns["kwh"],
         calendar.locate(found.first, len(found.columns["kwh"])),
-        found.columns.get("temperature_c"),
+        found.weather,
         households=households,
         source=f"demand of {households:,} households in {path.name}",
         time_zone=calendar.time_zone,
@@ -183,7 +183,7 @@ def _forecast_from_history(path: Path, households: int | None, calendar: Forecas
 def forecast_from_readings(
     path: Path,
     epsilon_text: str | None,
-    max_day_kwh: float,
+    usual_day_kwh: float,
     calendar: ForecastCalendar,
     out: Path,
     noise: NoiseSampler,
@@ -198,33 +198,31 @@ def forecast_from_readings(
         raise PrivacyError("epsilon", "missing", "must say what each household of the sample spends: --epsilon 1")
     epsilon = parse_fraction(epsilon_text, "epsilon", PrivacyError)
     sample = read_sample(path, 60 * calendar.minutes, needs_occupancy=False)
-    if sample.below_zero:
-        console.print(BELOW_ZERO_NOTE)
     energy_wh, first = sample.energy_wh, sample.first_s // (60 * calendar.minutes)
     when = calendar.locate(first, len(energy_wh))
     layout = choose_layout(
         when,
-        calendar.read_temperature(first, len(energy_wh)),
-        max_day_wh=round(1000 * max_day_kwh),
+        calendar.read_weather(first, len(energy_wh)),
+        usual_day_wh=round(1000 * usual_day_kwh),
         epsilon=epsilon,
         households=energy_wh.shape[1],
     )
     votes = cast_votes(energy_wh, layout)
     with out.open("x", encoding="utf-8") as file:
         try:
-            spent = record_spending(path, command="forecast", epsilon=epsilon, out=out)
+            spent = record_spending(path, command="forecast", epsilon=epsilon, delta=SAMPLE_DELTA, out=out)
             released = release_votes(votes, layout, epsilon=epsilon, noise=noise)
-            heat = ", and how much more on a colder day" if len(layout.colder_mk) else ""
+            answers = f", how that changes with {' and '.join(layout.asked)}," if layout.asked else ""
             console.print(
                 f"Took {released.households:,} households that agreed, {len(when) / when.slots_per_day:.0f} days: "
-                f"what they use in {layout.periods} periods of the day, for {layout.day_types} types of day, and by "
-                f"size of reading{heat}. What one uses beyond {max_day_kwh:g} kWh a day is cut off."
+                f"what they use in {layout.periods} periods of the day, for {layout.day_types} types of day{answers} "
+                f"and what lies above some bounds. What is far from {usual_day_kwh:g} kWh a day is cut off."
             )
-            effect = f"Its noise moves the use of a period by {100 * released.period_noise:.1f} % (rms). "
-            spent.print(epsilon, console, effect)
+            effect = f"Its noise moves the demand by {released.use_noise_wh:.1f} Wh (rms). "
+            spent.print(epsilon, console, effect, delta=SAMPLE_DELTA)
             made = forecast_from_sample(
                 released,
-                spent=spent.epsilon,
+                spent=(spent.epsilon, spent.delta),
                 source=f"{released.households:,} households that agreed, in {path.name}",
                 time_zone=calendar.time_zone,
                 holidays=calendar.holidays,
@@ -264,13 +262,14 @@ def _forecast_from_log(logged: LoggedDemand, name: str, calendar: ForecastCalend
     made, error = forecast_from_noised_history(
         logged.history,
         calendar.locate(logged.first, count),
-        calendar.read_temperature(logged.first, count),
+        calendar.read_weather(logged.first, count),
         source=f"noised demand of {name}, {logged.measured:,} intervals",
         time_zone=calendar.time_zone,
         holidays=calendar.holidays,
     )
-    if logged.last.prediction is not None:  # its sensor and volatility come from the plan
-        made = replace(made, sample=logged.last.prediction.model.public.sample)
+    if logged.last.prediction is not None:  # what lies outside the range and how households vary is that of the plan
+        known = logged.last.prediction.model.public
+        made = replace(made, spread=known.spread, above=known.above, below=known.below, sample=known.sample)
     used, with_noise = f"{logged.measured:,} of its {logged.decided:,} intervals", f"{100 * error.with_noise:.1f} %"
     notes = [
         f"The log holds. {used} have a noised demand: {days:.0f} days.",
@@ -306,11 +305,13 @@ def _print_forecast(
 ) -> None:
     """Print what a forecast is worth: on a console, or as JSON without one."""
     day_kwh = float(made.demand.mean_wh.mean()) * made.demand.slots_per_day / 1000
-    bounds_wh = [sensor.bound_wh for sensor in made.sensors] if len(made.sensors) > 1 else []
+    bounds_wh = [each.bound_wh for each in made.above]
     lines = ["[forecast]", f'file = "{out.name}"', *zone_lines]
     if console is None:
         found = {"file": str(out), "source": made.source, "day_kwh": day_kwh, "error": made.error}
-        cost = {"spent": None, "runs": None} if spent is None else {"spent": str(spent.epsilon), "runs": spent.runs}
+        cost: dict[str, str | float | None] = dict.fromkeys(("spent", "delta", "runs"))
+        if spent is not None:
+            cost = {"spent": str(spent.epsilon), "delta": float(spent.delta), "runs": spent.runs}
         print_json(found | cost | {"bounds_wh": bounds_wh, "notes": notes, "zone_lines": lines})
         return
     console.print(f"[bold]Forecast[/] from {made.source}: {day_kwh:.1f} kWh a household and day, in the mean.")
@@ -318,7 +319,7 @@ def _print_forecast(
         console.print(note, markup=False)
     if bounds_wh:
         bounds = ", ".join(f"{bound:,}" for bound in bounds_wh)
-        console.print(f"It knows how sums of readings that are cut off show the demand, for bounds of {bounds} Wh.")
+        console.print(f"It knows what is cut off of readings above bounds of {bounds} Wh.")
     else:
         console.print("It knows nothing about single readings: take a bound that few of them exceed, or --sample.")
     console.print(f"\nWritten to {out}. Name it in a zone file:\n\n" + "\n".join(lines), markup=False)

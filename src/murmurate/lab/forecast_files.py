@@ -1,4 +1,4 @@
-"""Read what a forecast is made from: histories, temperatures, standard load profiles, lists of holidays."""
+"""Read what a forecast is made from: histories, weather, standard load profiles, lists of holidays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import zipfile
 from datetime import date, datetime
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from murmurate.errors import ModelError
 from murmurate.files import open_text, read_text
 from murmurate.prediction.calendar import DAY_TYPES, MONTHS, find_month
+from murmurate.prediction.forecast import Weather
 from murmurate.time_zones import utc_offset_min
 from murmurate.units import SECONDS_PER_DAY, FloatArray, IntArray
 
@@ -31,6 +33,11 @@ class History(NamedTuple):
     first: int  # interval, counted from 1970 in UTC
     columns: dict[str, FloatArray]
 
+    @property
+    def weather(self) -> Weather:
+        """The columns `temperature_c` [°C] and `irradiance` [W/m^2], as far as there are such."""
+        return Weather(*(self.columns.get(name) for name in Weather._fields))
+
 
 def read_history(path: Path, required: tuple[str, ...], slots_per_day: int) -> History:
     """Read a CSV with the column `start` (2025-01-31T17:45+01:00) and numbers; every interval once, in order."""
@@ -39,7 +46,9 @@ def read_history(path: Path, required: tuple[str, ...], slots_per_day: int) -> H
         reader = csv.DictReader(file)
         missing = [name for name in ("start", *required) if name not in (reader.fieldnames or ())]
         if missing:
-            raise ModelError(str(path), f"without {', '.join(missing)}", f"must have start and {', '.join(required)}")
+            raise ModelError(
+                str(path), f"without {', '.join(missing)}", f"must have the columns {', '.join(('start', *required))}"
+            )
         names = [name for name in reader.fieldnames or () if name != "start"]
         starts: list[int] = []
         values: list[list[float]] = []
@@ -49,7 +58,7 @@ def read_history(path: Path, required: tuple[str, ...], slots_per_day: int) -> H
                 if at.tzinfo is None:
                     raise ModelError(f"{path} line {number}", row["start"], "must have an offset, as 17:45+01:00 or Z")
                 starts.append(round(at.timestamp()))
-                values.append([float(row[name]) for name in names])
+                values.append([_read_number(row[name]) for name in names])
             except (ValueError, TypeError):
                 allowed = "must be a time and numbers, for example 2025-01-31T17:45+01:00,312.5"
                 raise ModelError(f"{path} line {number}", ",".join(map(str, row.values())), allowed) from None
@@ -67,13 +76,23 @@ def _first_interval(path: Path, starts: list[int], interval_s: int) -> int:
     return starts[0] // interval_s
 
 
-def align_temperature(history: History, first: int, count: int) -> FloatArray:
-    """Return the temperature of `count` intervals from `first` on."""
-    temperature = history.columns["temperature_c"]
+def _read_number(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def read_weather(path: Path, slots_per_day: int, first: int, count: int) -> Weather:
+    """Read the weather of `count` intervals from `first` on: a CSV with start, temperature_c, irradiance or both."""
+    history = read_history(path, (), slots_per_day)
+    if all(column is None for column in history.weather):
+        allowed = "must have temperature_c [°C] or irradiance [W/m²] next to start"
+        raise ModelError(str(path), f"with the columns {', '.join(history.columns) or 'start'}", allowed)
     begin = first - history.first
-    if begin < 0 or begin + count > len(temperature):
-        raise ModelError("temperature", "of another time", "must cover every interval of the readings")
-    return np.asarray(temperature[begin : begin + count])
+    if begin < 0 or begin + count > len(next(iter(history.columns.values()))):
+        raise ModelError("weather", "of another time", "must cover every interval of the readings")
+    return history.weather.select(slice(begin, begin + count))
 
 
 def read_holidays(path: Path) -> tuple[int, ...]:

@@ -27,15 +27,18 @@ class SampleSpending(NamedTuple):
 
     epsilon: Fraction
     runs: int
+    delta: Fraction = Fraction(0)
 
-    def print(self, epsilon: Fraction, console: Console, effect: str = "") -> None:
+    def print(self, epsilon: Fraction, console: Console, effect: str = "", *, delta: Fraction = Fraction(0)) -> None:
         """Print what this run has spent and, if it is known, what its noise does; then what all runs have spent."""
+        spent, pure = (f"epsilon {epsilon}, delta {float(delta):g}", "") if delta else (f"epsilon {epsilon}", "pure, ")
         console.print(
-            f"Spent epsilon {epsilon} of each of these households (pure, for any data of the others). "
+            f"Spent {spent} of each of these households ({pure}for any data of the others). "
             f"{effect}A second run on the same sample draws new noise and spends as much again: keep the file."
         )
         runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
-        console.print(f"This sample has spent epsilon {self.epsilon} in {runs}, this one included.")
+        total = f"epsilon {self.epsilon}" + (f", delta {float(self.delta):g}" if self.delta else "")
+        console.print(f"This sample has spent {total} in {runs}, this one included.")
 
 
 def ledger_path(sample: Path) -> Path:
@@ -44,8 +47,10 @@ def ledger_path(sample: Path) -> Path:
     return whole.with_name(f"{whole.name}.spent.jsonl")
 
 
-def record_spending(sample: Path, *, command: str, epsilon: Fraction, out: Path, kind: str = "") -> SampleSpending:
-    """Write that a run spends epsilon of each household, and return what all runs have spent. Call it before the draw.
+def record_spending(
+    sample: Path, *, command: str, epsilon: Fraction, out: Path, delta: Fraction = Fraction(0), kind: str = ""
+) -> SampleSpending:
+    """Write what a run spends of each household, and return what all runs have spent. Call it before the draw.
 
     Runs on one kind of household count for all of them. Raises PrivacyError, before anything is written, if the ledger
     cannot be read.
@@ -57,6 +62,7 @@ def record_spending(sample: Path, *, command: str, epsilon: Fraction, out: Path,
         "command": command,
         "kind": kind,
         "epsilon": str(epsilon),
+        "delta": str(delta),
         "out": out.name,
         "sample_sha256": hashlib.sha256(sample.read_bytes()).hexdigest(),
     }
@@ -74,13 +80,15 @@ def record_spending(sample: Path, *, command: str, epsilon: Fraction, out: Path,
 
 def _read_ledger(ledger: Path) -> SampleSpending:
     lines = ledger.read_text(encoding="utf-8").splitlines(keepends=True) if ledger.exists() else []
-    total = Fraction(0)
+    total = total_delta = Fraction(0)
     for number, line in enumerate(lines, 1):
         try:
-            spent = parse_fraction(json.loads(line)["epsilon"], "epsilon", PrivacyError)
-        except (ValueError, KeyError, TypeError, PrivacyError):
-            spent = Fraction(0)
-        if spent <= 0 or not line.endswith("\n"):
+            found = json.loads(line)
+            spent = parse_fraction(found["epsilon"], "epsilon", PrivacyError)
+            delta = parse_fraction(found.get("delta", 0), "delta", PrivacyError)  # earlier lines have none: it was 0
+        except (ValueError, KeyError, TypeError, AttributeError, PrivacyError):
+            spent = delta = Fraction(0)
+        if spent <= 0 or delta < 0 or not line.endswith("\n"):
             raise PrivacyError(ledger.name, f"unreadable in line {number}", f"{_ALLOWED}; nothing was spent")
-        total += spent
-    return SampleSpending(total, len(lines))
+        total, total_delta = total + spent, total_delta + delta
+    return SampleSpending(total, len(lines), total_delta)

@@ -245,8 +245,9 @@ def _basis(terms: ReleaseTerms, language: Language, *, has_moment: bool) -> Iter
     yield " ".join([language.plain("basis.net_range" if feeds_in else "basis.range"), public])
     sample = None if terms.prediction is None else terms.prediction.model.public.sample
     if sample is not None:
-        households, epsilon = language.whole(sample.households), _format_number(sample.epsilon, language)
-        yield language.plain("basis.sample", households=households, epsilon=epsilon)
+        households = language.whole(sample.households)
+        epsilon, delta = (_format_number(value, language) for value in (sample.epsilon, sample.delta))
+        yield language.plain("basis.sample", households=households, epsilon=epsilon, delta=delta)
     if not has_moment:
         return
     yield language.plain("basis.moment")

@@ -181,13 +181,13 @@ def fit_forecasts(
     enough = count >= _MIN_DAYS * max(1, slots // HOURS)
     known = np.where(enough.any(axis=0), enough, count > 0)  # hours of a month; or those that were seen at all
     bright = np.bincount(hour_of_month, weights=irradiance, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS)
-    usual_irradiance = _fill(bright / np.maximum(count, 1), count > 0)
+    usual_irradiance = fill_unseen(bright / np.maximum(count, 1), count > 0)
     found = []
     for column in coefficients.T:
         day_wh, month_wh = column[: seen.size].reshape(seen.shape), column[seen.size : heating].reshape(MONTHS, HOURS)
         made = CalendarForecast(
-            _fill(day_wh, seen),
-            _fill(month_wh, known),
+            fill_unseen(day_wh, seen),
+            fill_unseen(month_wh, known),
             np.asarray(column[heating : heating + HOURS], np.float64),
             usual,
             -np.inf,
@@ -199,7 +199,7 @@ def fit_forecasts(
     return found
 
 
-def _fill(values: FloatArray, known: BoolArray) -> FloatArray:
+def fill_unseen(values: FloatArray, known: BoolArray) -> FloatArray:
     """Return values [kind, time], those that are not known as the mean of the others at that time."""
     return np.where(known, values, (values * known).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 

@@ -12,25 +12,111 @@ the history too: without them the mean of the noise would not be zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from murmurate.errors import ModelError
 from murmurate.prediction.calendar import DAY_TYPES, MONTHS, CalendarSlots
+from murmurate.prediction.corrections import USUAL_SPREAD, Spread
 from murmurate.prediction.forecast import (
+    HOURS,
+    MIN_FORECAST_WH,
+    MIN_SHARE,
     USUAL_WEATHER,
     CalendarForecast,
     Weather,
+    degrees_below_base,
+    fill_unseen,
     fit_forecasts,
     forecast_unseen,
     measure_residuals,
 )
-from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.private_sample import (
+    COLD_UNIT_K,
+    EXPORT_BOUNDS_WH,
+    SAMPLE_BOUNDS_WH,
+    PrivateSample,
+    VoteLayout,
+    build_features,
+)
+from murmurate.prediction.public_forecast import ConsentedSample, CutAbove, CutBelow, PublicForecast
 from murmurate.units import FloatArray
 
 _STANDARD_ERRORS = 2  # by which an error must be above zero
+
+
+def forecast_from_sample(
+    sample: PrivateSample,
+    *,
+    spent: tuple[Fraction, Fraction],
+    source: str,
+    time_zone: str,
+    holidays: tuple[int, ...] = (),
+) -> PublicForecast:
+    """Return the forecast that the noised votes of a consented sample give. No reading is used here.
+
+    `spent` is the epsilon and the delta of all runs on the sample. All months are alike, but for their weather.
+    """
+    layout = sample.layout
+    shape = layout.day_types * layout.periods
+    of_period, of_weather = np.split(sample.coefficients, [shape])
+    response = dict(zip(layout.asked, of_weather.tolist(), strict=True))
+    slots = layout.when.slots_per_day
+    day_type, slot = (index.ravel() for index in np.indices((DAY_TYPES, slots)))
+    places = CalendarSlots(np.zeros_like(slot), day_type, slot, slots)
+    named = build_features(places, USUAL_WEATHER, layout.day_types, layout.periods)
+    day_wh = (np.concatenate(list(named.values()), axis=1) @ of_period).reshape(DAY_TYPES, slots)
+    usual_cold_k, usual_irradiance = _usual_weather(layout)
+    demand = CalendarForecast(
+        day_wh,
+        np.zeros((MONTHS, HOURS)),
+        np.full(HOURS, response.get("cold", 0.0) / COLD_UNIT_K),
+        usual_cold_k,
+        MIN_FORECAST_WH,
+        response.get("dark", 0.0),
+        response.get("sun", 0.0),
+        usual_irradiance,
+    )
+    demand = replace(demand, least_wh=max(MIN_SHARE * float(demand.mean_use_wh.mean()), MIN_FORECAST_WH))
+    hour = np.arange(HOURS) * layout.cut_periods // HOURS
+    cuts = [*sample.cut_wh[:, hour], np.zeros(HOURS)]  # above the last bound there is nothing
+    feeds_in = demand.sun_wh < -MIN_FORECAST_WH
+    shares = 1 - np.clip(sample.sun_below_wh / -demand.sun_wh, 0.0, 1.0) if feeds_in else np.ones(0)
+    made = PublicForecast(
+        source=source,
+        time_zone=time_zone,
+        holidays=holidays,
+        demand=demand,
+        error=None,
+        above=tuple(CutAbove(*each) for each in zip(SAMPLE_BOUNDS_WH, cuts, strict=True)),
+        below=tuple(CutBelow(*each) for each in zip(EXPORT_BOUNDS_WH, [*shares.tolist(), 1.0], strict=False)),
+        sample=ConsentedSample(sample.households, *spent),
+    )
+    mean_wh = made.mean_use_wh()
+    # Squares are known as well as their noise allows; where it is large they are as usual.
+    usual = np.array([USUAL_SPREAD.own, USUAL_SPREAD.lasting]) ** 2
+    found, noise = np.array([sample.own_square, sample.lasting_square]), np.array(sample.square_noise)
+    weight = 1 / (1 + (noise / mean_wh**2 / usual) ** 2)
+    own, lasting = np.sqrt(np.maximum(weight * found / mean_wh**2 + (1 - weight) * usual, 0.0)).tolist()
+    return replace(made, spread=Spread(own, lasting, sample.use_noise_wh / mean_wh))
+
+
+def _usual_weather(layout: VoteLayout) -> tuple[FloatArray, FloatArray]:
+    """Return how cold the months of a sample were [month], and the irradiance of their hours [month, hour]."""
+    count, place = len(layout.when), layout.when.month * HOURS + layout.when.hour
+    temperature_c, irradiance = layout.weather
+    cold = np.zeros(count) if temperature_c is None else degrees_below_base(temperature_c)
+    bright = np.zeros(count) if irradiance is None else np.maximum(irradiance, 0.0)
+    seen = np.bincount(place, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS)
+    of_cold, of_sun = (
+        np.bincount(place, weights=values, minlength=MONTHS * HOURS).reshape(MONTHS, HOURS) for values in (cold, bright)
+    )
+    days = seen.sum(axis=1, keepdims=True)
+    usual_cold = fill_unseen(of_cold.sum(axis=1, keepdims=True) / np.maximum(days, 1), days > 0)[:, 0]
+    return usual_cold, fill_unseen(of_sun / np.maximum(seen, 1), seen > 0)
 
 
 def forecast_from_history(

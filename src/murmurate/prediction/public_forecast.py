@@ -22,6 +22,7 @@ from murmurate.prediction.forecast import HOURS, CalendarForecast
 from murmurate.units import FloatArray, parse_fraction
 
 FORECAST_VERSION = 2
+SAMPLE_DELTA = Fraction(1, 10**6)  # that each run on a sample spends, with its epsilon
 MAX_WH, MAX_COLD_K, MAX_IRRADIANCE = 1e8, 100.0, 2000.0
 _DIGITS = 3
 _ALLOWED = "must be a forecast written by murmurate forecast"
@@ -32,15 +33,21 @@ class ConsentedSample(NamedTuple):
 
     households: int
     epsilon: Fraction  # that each of them has spent, in all runs on the sample so far
+    delta: Fraction = SAMPLE_DELTA  # likewise
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> ConsentedSample:
         """Return the sample in members of a forecast file. Raises PrivacyError, KeyError, TypeError or ValueError."""
         households, epsilon = int(document["households"]), parse_fraction(document["epsilon"], "epsilon", PrivacyError)
-        if households < 1 or epsilon <= 0:
-            allowed = "must have households, and the epsilon that each of them has spent"
-            raise PrivacyError("sample", f"{households}, {epsilon}", allowed)
-        return cls(households, epsilon)
+        delta = parse_fraction(document["delta"], "delta", PrivacyError)
+        if households < 1 or epsilon <= 0 or not 0 < delta < 1:
+            allowed = "must have households, and the epsilon and delta that each of them has spent"
+            raise PrivacyError("sample", f"{households}, {epsilon}, {delta}", allowed)
+        return cls(households, epsilon, delta)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the members of a forecast file."""
+        return {"households": self.households, "epsilon": str(self.epsilon), "delta": f"{float(self.delta):.12g}"}
 
 
 class CutAbove(NamedTuple):
@@ -118,7 +125,7 @@ class PublicForecast:
             "below": [each._asdict() | {"sun_share": round(each.sun_share, 6)} for each in self.below],
         }
         if self.sample is not None:
-            document["sample"] = {"households": self.sample.households, "epsilon": str(self.sample.epsilon)}
+            document["sample"] = self.sample.to_document()
         return document
 
     @classmethod
@@ -164,11 +171,11 @@ class PublicForecast:
         bounds, exports = [each.bound_wh for each in self.above], [each.export_bound_wh for each in self.below]
         if bounds != sorted(set(bounds)) or exports != sorted(set(exports)) or bool(bounds) != bool(exports):
             raise ModelError("bounds", (bounds, exports), "must rise, and be there for both sides of a range")
-        shapes, shares = [each.cut_wh.shape for each in self.above], np.array([each.sun_share for each in self.below])
-        small = all((np.abs(each.cut_wh) <= MAX_WH).all() for each in self.above) and (np.abs(shares) <= 1).all()
-        if set(shapes) - {(HOURS,)} or not small:
+        cuts, shares = [each.cut_wh for each in self.above], [each.sun_share for each in self.below]
+        is_small = (np.abs(shares) <= 1).all() and all((np.abs(cut) <= MAX_WH).all() for cut in cuts)
+        if not is_small or any(cut.shape != (HOURS,) for cut in cuts):
             allowed = f"must be what {HOURS} hours have above a bound, and shares of the sun"
-            raise ModelError("cut_wh", shapes, allowed)
+            raise ModelError("cut_wh", [cut.shape for cut in cuts], allowed)
         if not np.isfinite(self.spread).all() or min(self.spread) < 0:
             raise ModelError("spread", tuple(self.spread), "must be numbers of 0 or more")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -89,6 +90,30 @@ def bisect_range(is_high: Callable[[float], bool], low: float, high: float, tole
         middle = (low + high) / 2
         low, high = (low, middle) if is_high(middle) else (middle, high)
     return low, high
+
+
+def gaussian_rho(epsilon: Fraction, delta: float) -> float:
+    """Return a rho such that discrete Gaussian noise with distance^2/(2 sigma^2) <= rho keeps (epsilon, delta).
+
+    The distance is that of two vectors of whole numbers, each entry of which gets noise of the same sigma. It is the
+    largest rho, but for rounding, that Corollary 13 of Canonne, Kamath and Steinke (2020) allows: `calibration.md`.
+
+    >>> round(gaussian_rho(Fraction(1), 1e-6), 5)
+    0.02436
+    """
+    if not 0 < epsilon < 10**9 or not 1e-12 <= delta < 1:
+        raise PrivacyError("epsilon", epsilon, "must be positive, for example 1, with a delta such as 1e-6")
+    return bisect_range(lambda rho: _log_delta(rho, float(epsilon)) > math.log(delta), 0.0, float(epsilon), 1e-9)[0]
+
+
+def _log_delta(rho: float, epsilon: float) -> float:
+    """Return a bound of log(delta) for noise of this rho, rounded upwards. Any order alpha > 1 gives one."""
+    low, high = 1.0, (epsilon + 1) / (2 * rho) + 2
+    for _ in range(60):  # to the best order; it is where the slope of the bound is zero
+        alpha = (low + high) / 2
+        low, high = (alpha, high) if (2 * alpha - 1) * rho - epsilon + math.log1p(-1 / alpha) < 0 else (low, alpha)
+    loss = (high - 1) * (high * rho - epsilon)
+    return loss + high * math.log1p(-1 / high) - math.log(high - 1) + 1e-9 * (1 + abs(loss))
 
 
 def naive_sensitivity(max_range_wh: int, horizon: int) -> IntArray:

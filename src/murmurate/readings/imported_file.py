@@ -92,14 +92,16 @@ class _ImportedFile:
             raise ReadingError(str(self._path), "with other times", f"{allowed} {interval_s // 60}")
         return np.asarray(self.start_s // interval_s)
 
-    def fill_table(self, column: str, interval: IntArray, first: int, length: int) -> NDArray[np.float32]:
+    def fill_table(
+        self, column: str, interval: IntArray, first: int, length: int, *, lowest: float = 0
+    ) -> NDArray[np.float32]:
         """Return the values of some intervals, NaN where there is none [interval, meter]. `interval` is of rows.
 
-        A value below zero counts as 0.
+        A value below the lowest counts as that.
         """
         used = (interval >= first) & (interval < first + length)
         table = np.full((length, len(self.meters)), np.nan, np.float32)
-        values = np.maximum(self._table[column].to_numpy(), 0).astype(np.float32)
+        values = np.maximum(self._table[column].to_numpy(), lowest).astype(np.float32)
         table[interval[used] - first, self.meter[used]] = values[used]
         if int((~np.isnan(table)).sum()) < int(used.sum()):
             raise ReadingError(str(self._path), "with several readings of one meter in an interval", "must have one")
@@ -231,14 +233,13 @@ def fill_gaps(table: NDArray[np.float32], slots: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LabeledSample:
-    """Readings of consenting households with known occupancy. No reading is missing."""
+    """Readings of consenting households with known occupancy. No reading is missing; below zero they feed in."""
 
     energy_wh: IntArray  # [interval, household]
     occupied: BoolArray  # [interval, household]
     kind: tuple[str, ...]  # [household]
     first_s: int  # begin of the first interval [s of UTC]
     utc_offset_s: int  # of the local clock at the first interval
-    below_zero: int = 0  # readings of meters that feed in, which count as 0: see `BELOW_ZERO_NOTE`
 
 
 def read_sample(path: Path, interval_s: int, *, needs_occupancy: bool = True) -> LabeledSample:
@@ -248,7 +249,7 @@ def read_sample(path: Path, interval_s: int, *, needs_occupancy: bool = True) ->
     first, length = int(interval.min()), int(np.ptp(interval)) + 1
     names = list(dict.fromkeys(rows.household))
     number = np.array([names.index(name) for name in rows.household])
-    energy = rows.fill_table("energy_wh", interval, first, length)
+    energy = rows.fill_table("energy_wh", interval, first, length, lowest=-np.inf)
     if np.isnan(energy).any():
         allowed = f"must have one for each of {length:,} intervals of {interval_s // 60} min and each meter"
         raise ReadingError(str(path), f"with {len(interval):,} readings", allowed)
@@ -265,5 +266,4 @@ def read_sample(path: Path, interval_s: int, *, needs_occupancy: bool = True) ->
         kind=kind,
         first_s=first * interval_s,
         utc_offset_s=rows.utc_offset_s(),
-        below_zero=int(rows.is_below_zero.sum()),
     )

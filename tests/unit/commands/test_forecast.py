@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from tests.support.reading_dialects import write_imported
 from murmurate.commands.forecast import ForecastCalendar, forecast_from_readings, make_forecast
 from murmurate.commands.plan import plan_zone
 from murmurate.errors import ModelError, MurmurateError, PrivacyError, ZoneFileError
-from murmurate.lab.forecast_files import read_h25, read_history, read_holidays
+from murmurate.lab.forecast_files import read_h25, read_history, read_holidays, read_weather
 from murmurate.operations.console import stdout
 from murmurate.operations.sample_ledger import ledger_path
 from murmurate.planning.plan import load_plan
 from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE
-from murmurate.prediction.private_sample import SENSOR_BOUNDS_WH
+from murmurate.prediction.private_sample import SAMPLE_BOUNDS_WH
 from murmurate.prediction.public_forecast import PublicForecast
 
 MONTHS = [f"month {number}" for number in range(12)]
@@ -36,12 +37,21 @@ def h25_text():
     return "\n".join(lines)
 
 
-def hourly_csv(path, hours, header="start,kwh,temperature_c", first=1_736_121_600):
+FIRST_S = 1_736_121_600  # a Monday
+
+
+def sun_of(hour):
+    """Irradiance of hours from the first on [W/m^2]: some days are bright."""
+    return np.maximum(np.sin((hour % 24 - 6) * np.pi / 12), 0) * (100 + 400 * (np.sin(hour // 24 * 2.0) + 1))
+
+
+def hourly_csv(path, hours):
     rows = [
-        f"{np.datetime64(first + 3600 * n, 's')}Z,{100 + 30 * np.sin(n / 4):.3f},{5 + 4 * np.sin(n / 50):.2f}"
+        f"{np.datetime64(FIRST_S + 3600 * n, 's')}Z,{100 + 30 * np.sin(n / 4):.3f},{5 + 4 * np.sin(n / 50):.2f},"
+        f"{sun_of(n):.1f}"
         for n in range(hours)
     ]
-    path.write_text("\n".join([header, *rows]), encoding="utf-8")
+    path.write_text("\n".join(["start,kwh,temperature_c,irradiance", *rows]), encoding="utf-8")
     return path
 
 
@@ -63,23 +73,29 @@ def test_a_history_says_how_far_it_was_off(tmp_path, capsys):
     assert made.error is not None
     assert "% off (rms, rolling origin)" in capsys.readouterr().out
     assert (made.demand.usual_cold_k > 5).all()
+    assert made.demand.knows_sun
 
 
 @pytest.mark.slow
-def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys):
+def test_a_sample_knows_what_is_cut_off_and_what_is_fed_in_and_a_plan_is_made_with_it(tmp_path, capsys):
     rng, homes, hours = np.random.default_rng(3), 8, 24 * 36
-    write_hours(tmp_path / "sample.parquet", rng.gamma(1.5, 200, (hours, homes)).round())
+    roof = 2 * sun_of(np.arange(hours))[:, None] * (np.arange(homes) < 2)
+    write_hours(tmp_path / "sample.parquet", (rng.gamma(1.5, 200, (hours, homes)) - roof).round())
     (tmp_path / "holidays.txt").write_text("2025-01-06\n\n2025-04-18\n", encoding="utf-8")
     made = run(
         tmp_path,
         sample=tmp_path / "sample.parquet",
-        epsilon="1000",
-        temperature=hourly_csv(tmp_path / "temperature.csv", hours),
+        epsilon="100000",
+        weather=hourly_csv(tmp_path / "weather.csv", hours),
         holidays=tmp_path / "holidays.txt",
         interval_minutes=60,
     )
     assert made.holidays == (20_094, 20_196)
-    assert 1000 in {sensor.bound_wh for sensor in made.sensors}
+    assert 1000 in {each.bound_wh for each in made.above}
+    assert made.demand.sun_wh == pytest.approx(-2 * 300 / 4, rel=0.2)
+    shares = [each.sun_share for each in made.below]
+    assert shares[0] < 0.5 < shares[-1] == 1
+    assert "how that changes with cold and dark and sun, and what lies above some bounds" in shown_by(capsys)
     text = EXAMPLE_ZONE_FILE.replace("interval_minutes = 15", "interval_minutes = 60")
     text = text.replace('"any 24 h: epsilon 1, delta 1e-6", "any moment: 1"', '"any 24 h: epsilon 1"')
     zone = tmp_path / "zone.toml"
@@ -91,13 +107,19 @@ def test_a_sample_knows_clipped_sums_and_a_plan_is_made_with_it(tmp_path, capsys
     plan = load_plan((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert plan.prediction.scale == pytest.approx(801 * 1.1)
     assert plan.prediction.price_response.elasticity == 0.1
-    assert plan.prediction.model.public.sample == (8, 1000)
-    assert "a sample of 8 households that agreed; each of them spent ε = 1000 on it." in " ".join(shown.split())
+    assert plan.prediction.model.public.sample == (8, 10**5, Fraction(1, 10**6))
+    assert "a sample of 8 households that agreed; each of them spent ε = 100000, δ = 10⁻⁶ on it." in " ".join(
+        shown.split()
+    )
+
+
+def shown_by(capsys):
+    return " ".join(capsys.readouterr().out.split())
 
 
 def write_hours(path, energy_wh):
     """Write hourly readings [hour, home] from a Monday on."""
-    return write_imported(path, energy_wh.astype(float), start_s=1_736_121_600, interval_s=3600)
+    return write_imported(path, energy_wh.astype(float), start_s=FIRST_S, interval_s=3600)
 
 
 def write_sample(path, homes, days=7, largest=500):
@@ -112,25 +134,25 @@ HOURLY = ForecastCalendar("Europe/Lisbon", (), 60, None)
 
 def test_a_sample_of_one_household_is_refused_before_anything_is_spent(tmp_path):
     sample = write_sample(tmp_path / "sample.parquet", homes=1)
-    with pytest.raises(PrivacyError, match="households is 1: must be 503 or more at epsilon 1; nothing was spent"):
+    with pytest.raises(PrivacyError, match="households is 1: must be 283 or more at epsilon 1; nothing was spent"):
         run(tmp_path, sample=sample, epsilon="1", interval_minutes=60)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sample.parquet"]
 
 
 def test_forecasts_of_a_sample_state_the_sum_of_what_was_spent_and_hold_no_largest_reading(tmp_path, capsys):
-    sample = write_sample(tmp_path / "sample.parquet", homes=3, largest=7431)
+    sample = write_sample(tmp_path / "sample.parquet", homes=8, largest=7431)
     with pytest.raises(ZeroDivisionError):
-        forecast_from_readings(sample, "400", 25, HOURLY, tmp_path / "failed.json", BrokenNoise(), stdout)
+        forecast_from_readings(sample, "400", 10, HOURLY, tmp_path / "failed.json", BrokenNoise(), stdout)
     assert not (tmp_path / "failed.json").exists()
     made = run(tmp_path, sample=sample, epsilon="300", interval_minutes=60)
-    assert made.sample == (3, 700)
+    assert made.sample == (8, 700, Fraction(2, 10**6))
     numbers = {float(number) for number in re.findall(r"[0-9.]+", made.to_json()) if number != "."}
-    assert len(numbers) > 100
+    assert len(numbers) > 60
     assert not {7431.0, 7.431, 0.007431} & numbers
-    assert {sensor.bound_wh for sensor in made.sensors} == set(SENSOR_BOUNDS_WH)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "Spent epsilon 300 of each of these households" in shown
-    assert "This sample has spent epsilon 700 in 2 runs, this one included." in shown
+    assert tuple(each.bound_wh for each in made.above) == SAMPLE_BOUNDS_WH
+    shown = shown_by(capsys)
+    assert "Spent epsilon 300, delta 1e-06 of each of these households (for any data of the others)" in shown
+    assert "This sample has spent epsilon 700, delta 2e-06 in 2 runs, this one included." in shown
     written = (tmp_path / "forecast.json").read_text(encoding="utf-8")
     with pytest.raises(FileExistsError):
         run(tmp_path, sample=sample, epsilon="300", interval_minutes=60)
@@ -158,9 +180,9 @@ def test_a_sample_lets_the_plan_choose_the_bound_and_the_page_says_why(tmp_path,
     shown = " ".join(capsys.readouterr().out.split())
     plan = load_plan((tmp_path / "plan.json").read_text(encoding="utf-8"))
     bound_wh = plan.zone.kinds[0].bound_wh
-    assert bound_wh in {sensor.bound_wh for sensor in made.sensors}
-    for sensor in made.sensors:
-        assert f" {sensor.bound_wh:,} " in shown
+    assert bound_wh in {each.bound_wh for each in made.above}
+    for each in made.above:
+        assert f" {each.bound_wh:,} " in shown
     for words in (
         f"Bound of flat: {bound_wh:,} Wh, chosen by the plan.",
         f"is least at {bound_wh:,} Wh",
@@ -201,6 +223,7 @@ def test_what_cannot_be_made_says_what_is_needed(tmp_path, options, says):
         ("kwh\n1", "without start"),
         ("start,kwh\n2025-01-06T00:00,1", "must have an offset"),
         ("start,kwh\n2025-01-06T00:00Z,many", "line 2"),
+        ("start,kwh\n2025-01-06T00:00Z,nan", "line 2"),
         ("start,kwh\n", "empty"),
         ("start,kwh\n2025-01-06T00:07Z,1", "not at an interval's start"),
         ("start,kwh\n2025-01-06T00:00Z,1\n2025-01-06T02:00Z,1", "7200 s after the line before"),
@@ -210,6 +233,27 @@ def test_a_history_with_a_mistake_names_its_line(tmp_path, text, says):
     (tmp_path / "history.csv").write_text(text, encoding="utf-8")
     with pytest.raises(ModelError, match=says):
         read_history(tmp_path / "history.csv", ("kwh",), 24)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "says"),
+    [
+        (
+            "start,kwh\n2025-01-06T00:00Z,1",
+            FIRST_S,
+            r"with the columns kwh: must have temperature_c \[°C\] or irradiance",
+        ),
+        (
+            "start,irradiance\n2025-01-06T00:00Z,1",
+            FIRST_S + 3600,
+            "weather is of another time: must cover every interval",
+        ),
+    ],
+)
+def test_weather_of_other_columns_or_another_time_is_refused(tmp_path, text, first, says):
+    (tmp_path / "weather.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(ModelError, match=says):
+        read_weather(tmp_path / "weather.csv", 24, first // 3600, 1)
 
 
 def test_a_mistake_in_a_table_or_a_list_of_holidays_is_named(tmp_path):

@@ -72,13 +72,12 @@ def read_forecast(path):
 
 @pytest.mark.slow
 def test_a_forecast_from_a_log_states_what_the_sample_of_its_plan_has_spent(here):
-    """Its sensor and how households deviate come from the plan."""
     forecast = replace(public_forecast(), sample=ConsentedSample(700, Fraction(3, 2)))
     plan = make_plan(parse_zone(zone_text(3000), read_forecast=lambda _: forecast))
     text = json.dumps(json.loads(plan.to_json()), separators=(",", ":"))
     write_log(here / "log.jsonl", shard=played(text), plans=(text,))
     assert run("--log", "log.jsonl", "--zone", "harbour")[0] == 0
-    assert read_forecast(here).sample == (700, Fraction(3, 2))
+    assert read_forecast(here).sample == forecast.sample
 
 
 @pytest.mark.slow
@@ -189,16 +188,17 @@ def test_a_zone_must_be_named(here):
 
 
 @pytest.mark.slow
-def test_a_plan_beside_the_log_and_a_temperature_are_read(here):
+def test_a_plan_beside_the_log_and_its_weather_are_read(here):
     write_log(here / "log.jsonl", plans=())
     (here / "plan.json").write_text(PLAN, encoding="utf-8")
     (here / "days.txt").write_text("2025-12-01\n", encoding="utf-8")
     first = played().tiles[1].header.interval
-    rows = [f"{np.datetime64(3600 * (first + n), 's')}Z,{10 + 5 * np.sin(n / 50):.2f}" for n in range(HOURS)]
-    (here / "weather.csv").write_text("\n".join(["start,temperature_c", *rows]), encoding="utf-8")
-    more = ("--temperature", "weather.csv", "--holidays", "days.txt")
+    rows = [f"{np.datetime64(3600 * (first + n), 's')}Z,{10 + 5 * np.sin(n / 50):.2f},90" for n in range(HOURS)]
+    (here / "weather.csv").write_text("\n".join(["start,temperature_c,irradiance", *rows]), encoding="utf-8")
+    more = ("--weather", "weather.csv", "--holidays", "days.txt")
     status, shown = run("--log", "log.jsonl", "--zone", "harbour", "--plan", "plan.json", *more)
     assert status == 0, shown
     made = read_forecast(here)
     assert made.holidays == (20_423,)
-    assert made.cold_k != (4.0, 12.0)
+    assert (made.demand.usual_cold_k > 1).all()
+    assert np.allclose(made.demand.usual_irradiance, 90)

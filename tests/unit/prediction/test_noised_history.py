@@ -7,15 +7,13 @@ from hypothesis import strategies as st
 
 from murmurate.errors import ModelError
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast import fit_forecasts, forecast_unseen
+from murmurate.prediction.forecast import USUAL_WEATHER, fit_forecasts, forecast_unseen
 from murmurate.prediction.forecast_sources import (
-    USUAL_VOLATILITY,
     NoisedHistory,
     forecast_from_history,
     forecast_from_noised_history,
     measure_noised_error,
 )
-from murmurate.prediction.structural_filter import fit_common
 
 SLOTS, HOMES = 24, 512  # a power of two: shares are exact
 NAMES = {"source": "a made log", "time_zone": "UTC"}
@@ -56,7 +54,10 @@ def test_without_noise_and_gaps_it_is_the_forecast_of_a_history(seed, factor):
     demand = factor * deviating(when, seed)
     history = NoisedHistory(demand_wh=demand, noise_variance=np.zeros(len(when)), households=HOMES)
     made, error = forecast_from_noised_history(history, when, **NAMES)
-    assert made.to_json() == forecast_from_history(HOMES * demand, when, None, households=HOMES, **NAMES).to_json()
+    assert (
+        made.to_json()
+        == forecast_from_history(HOMES * demand, when, USUAL_WEATHER, households=HOMES, **NAMES).to_json()
+    )
     assert error.measured
     assert error.error == pytest.approx(error.with_noise)
 
@@ -113,26 +114,12 @@ def test_an_error_that_the_noise_hides_is_the_largest_plausible_one():
     assert seen.error == pytest.approx(0.4, abs=0.1)
 
 
-def test_where_the_noise_hides_the_error_deviations_are_as_usual():
+def test_where_the_noise_hides_the_error_the_forecast_says_the_largest_plausible_one():
     when = calendar(36)
     history = noised(deviating(when, 3, size=0.001), 0.9, 6)
     made, error = forecast_from_noised_history(history, when, **NAMES)
     assert not error.measured
-    assert made.volatility == USUAL_VOLATILITY
     assert made.error == error.error > 0
-
-
-def test_deviations_are_found_behind_the_noise():
-    when = calendar(365)
-    demand = deviating(when, 4, size=0.08)
-    residuals = demand / level_wh(when) - 1
-    noise = np.random.default_rng(5).laplace(0, 0.1 / 2**0.5, len(when))
-    variance = np.full(len(when), 0.01)
-    clean = np.hypot.reduce(fit_common(residuals, own_sd=0.0, slots_per_day=SLOTS))
-    behind = fit_common(residuals + noise, own_sd=0.0, slots_per_day=SLOTS, noise_variance=variance)
-    ignored = fit_common(residuals + noise, own_sd=0.0, slots_per_day=SLOTS)
-    assert np.hypot.reduce(behind) == pytest.approx(clean, rel=0.15)
-    assert np.hypot.reduce(ignored) > 1.3 * clean
 
 
 @pytest.mark.slow
@@ -148,7 +135,6 @@ def test_intervals_without_a_measurement_are_left_out(share, seed):
     made, error = forecast_from_noised_history(history, when, **NAMES)
     assert np.sqrt(np.mean((made.demand.demand_wh(when) / level_wh(when) - 1) ** 2)) < 0.06
     assert 0.03 < error.error < 0.11
-    assert np.isfinite(made.volatility.common).all()
 
 
 def test_a_type_of_day_that_was_not_measured_is_as_the_others():

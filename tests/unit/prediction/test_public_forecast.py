@@ -1,4 +1,4 @@
-"""A public forecast: from a sample, a history or a profile, through its file, to the sensor of a bound."""
+"""A public forecast: from a sample, a history or a profile, through its file, to the range of a zone."""
 
 import json
 from functools import cache
@@ -9,36 +9,35 @@ from tests.support.sample_forecasts import sample_forecast
 
 from murmurate.errors import ModelError, MurmurateError
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast import fit_forecast
-from murmurate.prediction.forecast_sources import (
-    USUAL_VOLATILITY,
-    forecast_from_history,
-    forecast_from_table,
-)
-from murmurate.prediction.public_forecast import PublicForecast
+from murmurate.prediction.corrections import USUAL_SPREAD
+from murmurate.prediction.forecast import Weather, fit_forecast
+from murmurate.prediction.forecast_sources import forecast_from_history, forecast_from_table
+from murmurate.prediction.public_forecast import SAMPLE_DELTA, PublicForecast
 
 SLOTS, DAYS, HOMES = 24, 42, 60
 WHEN = locate_intervals(np.arange(20_000 * SLOTS, (20_000 + DAYS) * SLOTS), SLOTS, 60)
 RNG = np.random.default_rng(5)
 COLD = 8 + 5 * np.sin(np.arange(DAYS * SLOTS) / 100)
+WEATHER = Weather(15 - COLD)
 LEVEL = (300 + 150 * np.sin(WHEN.slot * 2 * np.pi / SLOTS)) * (1 + 0.2 * (WHEN.day_type == 2)) + 9 * COLD
 READINGS = np.rint(RNG.gamma(1.5, LEVEL[:, None] / 1.5, (DAYS * SLOTS, HOMES))).astype(np.int64)
 
 
 @cache
 def from_sample():
-    return sample_forecast(READINGS, WHEN, 15 - COLD, time_zone="Europe/Zurich")
+    return sample_forecast(READINGS, WHEN, WEATHER, time_zone="Europe/Zurich")
 
 
-def test_a_forecast_of_a_sample_knows_demand_heat_and_clipped_sums():
+def test_a_forecast_of_a_sample_knows_demand_heat_and_what_is_cut_off():
     made = from_sample()
-    expected = made.demand.demand_wh(WHEN, 15 - COLD)
+    expected = made.demand.demand_wh(WHEN, WEATHER)
     assert np.sqrt(np.mean((expected / LEVEL - 1) ** 2)) < 0.08
     assert made.demand.heat_wh_per_k.mean() == pytest.approx(9, abs=3)
-    assert made.sample == (HOMES, 10**6)
-    low, high = made.find_sensor(300), made.find_sensor(1000)
-    assert low.response.mean() < high.response.mean() < 1
-    assert (made.find_sensor(10**6).response == 1).all()
+    assert made.sample == (HOMES, 10**6, SAMPLE_DELTA)
+    shown = [made.with_range(bound).clip_demand().demand_wh(WHEN, WEATHER).mean() for bound in (300, 650, 1000, 10**6)]
+    clipped = [np.minimum(READINGS, bound).mean() for bound in (300, 650, 1000, 10**6)]
+    assert np.allclose(shown, clipped, rtol=0.03)
+    assert made.below == ((0, 1.0),)
 
 
 def test_a_month_that_begins_after_the_fit_does_not_spoil_the_error():
@@ -52,11 +51,11 @@ def test_a_month_that_begins_after_the_fit_does_not_spoil_the_error():
 
 def test_a_history_of_demand_gives_the_forecast_of_one_household():
     made = forecast_from_history(
-        READINGS.sum(axis=1), WHEN, 15 - COLD, households=HOMES, source="a history", time_zone="UTC"
+        READINGS.sum(axis=1), WHEN, WEATHER, households=HOMES, source="a history", time_zone="UTC"
     )
     assert made.demand.mean_wh.mean() == pytest.approx(READINGS.mean(), rel=0.05)
-    assert made.volatility.own == USUAL_VOLATILITY.own
-    assert made.find_sensor(700).bound_wh == 700
+    assert made.spread == USUAL_SPREAD
+    assert made.with_range(700) is made
 
 
 def test_a_profile_becomes_the_forecast_nearest_to_it():
@@ -80,17 +79,19 @@ def test_a_file_gives_the_same_forecast_and_the_same_file():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"murmurate_forecast": 2}, "of version 2"),
+        ({"murmurate_forecast": 1}, "of version 1"),
         ({"demand": {}}, "unreadable"),
-        ({"sensors": []}, "rising bounds"),
+        ({"above": []}, "both sides of a range"),
+        ({"below": []}, "both sides of a range"),
+        ({"below": [{"export_bound_wh": 0, "sun_share": 1.5}]}, "shares of the sun"),
         ({"sample": None}, "made from a sample without an epsilon"),
-        ({"sample": {"households": 60, "epsilon": "0"}}, "the epsilon that each of them has spent"),
-        ({"sample": {"households": 60}}, "unreadable"),
-        ({"sample": {"households": float("inf"), "epsilon": "1"}}, "unreadable"),
+        ({"sample": {"households": 60, "epsilon": "0", "delta": "1e-6"}}, "that each of them has spent"),
+        ({"sample": {"households": 60, "epsilon": "1", "delta": "0"}}, "that each of them has spent"),
+        ({"sample": {"households": 60, "epsilon": "1"}}, "unreadable"),
+        ({"sample": {"households": float("inf"), "epsilon": "1", "delta": "1e-6"}}, "unreadable"),
         ({"sample": [60, "1"]}, "unreadable"),
-        ({"volatility": [0.1, 0.1, 0.1, -1, 1]}, "0 or more"),
-        ({"volatility": [0.1, 0.1]}, "unreadable"),
-        ({"cold_k": "warm"}, "unreadable"),
+        ({"spread": [0.1, -1, 1]}, "0 or more"),
+        ({"spread": "wide"}, "unreadable"),
         ({"holidays": ["tomorrow"]}, "unreadable"),
     ],
 )
@@ -110,6 +111,6 @@ def test_numbers_that_are_none_are_refused(value):
         PublicForecast.from_document(document)
 
 
-def test_a_bound_that_the_sample_does_not_know_is_refused():
-    with pytest.raises(ModelError, match="must be one that the forecast knows"):
-        from_sample().find_sensor(600)
+def test_a_bound_below_all_that_the_sample_knows_is_refused():
+    with pytest.raises(ModelError, match="must be 300 or more"):
+        from_sample().with_range(200)

@@ -1,4 +1,5 @@
 from fractions import Fraction
+from itertools import product
 from math import nextafter
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from murmurate.errors import PrivacyError
 from murmurate.privacy.calibration import (
+    gaussian_rho,
     group_sensitivity,
     laplace_scale,
     laplace_scales,
@@ -68,6 +70,36 @@ def test_staircase_noise_would_gain_one_percent():
 def test_the_least_scale_is_found_from_above():
     found = min_scale(lambda b: b >= 3.25, 100.0)
     assert 3.25 <= found < 3.25 * (1 + 1e-8)
+
+
+def exact_delta(epsilon, apart, sigma):
+    """The sum of max(P - e^epsilon Q, 0) over all outputs near two vectors that are `apart`, by brute force."""
+    reach = np.arange(-int(12 * sigma), int(12 * sigma) + 1)
+    outputs = np.array(list(product(reach, repeat=len(apart))))
+    weight = np.exp(-(outputs**2).sum(axis=1) / (2 * sigma**2)) / np.exp(-(reach**2) / (2 * sigma**2)).sum() ** len(
+        apart
+    )
+    loss = (outputs @ np.array(apart) + np.dot(apart, apart) / 2) / sigma**2  # at an output of the first vector
+    return float((weight * np.maximum(1 - np.exp(epsilon - loss), 0)).sum())
+
+
+@pytest.mark.parametrize("apart", [(5,), (5, 0), (4, -3)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-2), (4, 1e-3), (8, 1e-6)])
+def test_gaussian_noise_on_vectors_keeps_epsilon_and_delta_by_exact_sums(apart, epsilon, delta):
+    sigma = 5 / (2 * gaussian_rho(Fraction(epsilon), delta)) ** 0.5
+    assert delta / 10 < exact_delta(epsilon, apart, sigma) <= delta
+    assert exact_delta(epsilon, apart, 0.7 * sigma) > delta  # with less noise it would not
+
+
+@pytest.mark.slow
+@given(epsilon=EPSILONS)
+def test_a_larger_epsilon_or_delta_allows_a_larger_rho_that_is_better_than_the_simple_rule(epsilon):
+    rho = gaussian_rho(epsilon, 1e-6)
+    simple = (
+        np.sqrt(np.log(1e6) + float(epsilon)) - np.sqrt(np.log(1e6))
+    ) ** 2  # epsilon = rho + 2 sqrt(rho ln 1/delta)
+    assert simple < rho < gaussian_rho(2 * epsilon, 1e-6)
+    assert rho < gaussian_rho(epsilon, 1e-5)
 
 
 def test_an_empty_kappa_has_scale_zero():

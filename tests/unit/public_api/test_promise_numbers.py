@@ -296,7 +296,7 @@ def test_a_forecast_from_a_sample_is_stated_with_what_its_households_spent():
     public = replace(model.public, sample=ConsentedSample(1503, Fraction(3, 2)))
     sampled = replace(terms, prediction=replace(terms.prediction, model=replace(model, public=public)))
     assert len(describe_promises(terms, ENGLISH).basis) == 1
-    for language, says in ((ENGLISH, ("1,503", "1.5")), (GERMAN, ("1.503", "1,5"))):
+    for language, says in ((ENGLISH, ("1,503", "1.5", "10⁻⁶")), (GERMAN, ("1.503", "1,5", "10⁻⁶"))):
         (sentence,) = describe_promises(sampled, language).basis[1:]
         assert numbers_in(sentence) == list(says)
         for page in (zone_page, plan_page):
