@@ -70,7 +70,7 @@ def evaluate_homes(data_sets: Sequence[HomesData], max_targets: int, progress: H
 
 
 def _choose_day(zones: Sequence[ZoneErrors]) -> DayExample:
-    """Return a day after the filter has settled: of days with some hours away, the one whose readings show it best."""
+    """Return a day after four weeks: of days with some hours away, the one whose readings show it best."""
     best, found = 0.0, _show_day(zones[0], _FIRST_SHOWN_DAY * zones[0].data.slots_per_day, 0)
     for zone in zones:
         slots, occupied = zone.data.slots_per_day, zone.data.occupied

@@ -20,7 +20,7 @@ def promise_sentences(report: HomesReport) -> list[str]:
     )
     method = (
         "All homes of a place are one zone. In the first half of the data their readings are used as they are, as in "
-        "a trial to which they agreed: forecast, bounds and filter come from it. The second half is priced, each "
+        "a trial to which they agreed: forecast, bounds and gains come from it. The second half is priced, each "
         f"interval from what was known {LEAD} intervals before. After four weeks, every week counts, for every way. "
         f"Noise is drawn {NOISE_DRAWS} times. Forecasts use the true temperature where that made them "
         f"better in the trial: in {with_weather} of {len(report.zones)} places."
@@ -34,7 +34,7 @@ def error_sentences(zones: tuple[ZoneErrors, ...]) -> list[str]:
     if all(zone.ways[HomesWay.NOISY_ECHO].against_forecast.low > 0 for zone in zones):
         sentences.append(
             "A price from the last noisy release alone is useless here: the noise hides one home in a sum of so few. "
-            "What a filter can add to a forecast is what it learns over weeks: that the level has changed since the "
+            "What releases can add to a forecast is what they teach over weeks: that the level has changed since the "
             "trial."
         )
     return sentences
@@ -116,7 +116,7 @@ def limit_sentences(report: HomesReport) -> list[str]:
     )
     sentences = [
         "One draw of homes and one half year: the intervals are over weeks and households, not over places or years.",
-        "Prices do not change what these homes use. Zones have no others to pool with.",
+        "Prices do not change what these homes use. No regional load is known.",
         habits,
     ]
     if any(not zone.data.measured and zone.data.occupied is not None for zone in report.zones):

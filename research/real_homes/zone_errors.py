@@ -1,7 +1,7 @@
 """How far the demand that a price is made for is from the demand of the interval that pays, on real households.
 
 All households of a data set are one zone. The first half is a trial, the second is priced; after four weeks in which
-the filter settles, every way is judged on the same weeks. Intervals are 95 % ones of a bootstrap over weeks.
+corrections settle, every way is judged on the same weeks. Intervals are 95 % ones of a bootstrap over weeks.
 """
 
 from __future__ import annotations
@@ -13,24 +13,21 @@ import numpy as np
 from murmurate.prediction.structural_filter import STATES
 
 from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.evaluate.corrected_zones import CorrectedZones
+from murmurate.lab.evaluate.public_knowledge import expect_readings
+from murmurate.planning.bound_choice import find_least_error
 from murmurate.prediction.calendar import CalendarSlots
-from murmurate.prediction.forecast import degrees_below_base, fit_forecast
+from murmurate.prediction.forecast import Weather, fit_forecast
+from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.units import FloatArray, IntArray
 from research.data_sets.homes_data import HomesData
 from research.real_homes.release_noise import ExampleNoise
-from research.real_homes.trial_knowledge import (
-    TrialKnowledge,
-    candidate_bounds,
-    drop_useless_weather,
-    split_trial,
-)
+from research.real_homes.trial_knowledge import drop_useless_weather, learn_from_trial, split_trial
 
 LEAD = 2  # intervals from a measurement to the interval whose price it makes
 NOISE_DRAWS = 20  # of the whole second half; errors are means over them
 _SETTLING_WEEKS = 4
 _BOOTSTRAPS = 2000
-_EXACT_SD_WH = 1.0
-_USUAL_COLD_K = 8.0
 
 
 class HomesWay(Enum):
@@ -81,22 +78,19 @@ def measure_zone_errors(data: HomesData, noise: ExampleNoise, seed: int) -> Zone
     trial, when = split_trial(data), data.calendar()
     data = drop_useless_weather(data, trial)
     end = trial + (len(data.energy_wh) - trial) // (7 * data.slots_per_day) * 7 * data.slots_per_day
-    cold_c = data.temperature_c
-    known = TrialKnowledge.from_homes(
-        data.energy_wh[:trial], when[slice(0, trial)], None if cold_c is None else cold_c[:trial]
-    )
-    priced = slice(trial, end)
+    weather, priced, before = Weather(data.temperature_c), slice(trial, end), slice(0, trial)
+    known = learn_from_trial(data.energy_wh[before], when[before], weather.select(before))
     season = _PricedHalf(data, known, noise, when, priced, np.random.SeedSequence(seed))
-    echo_bound, bound = season.best_echo_bound(), season.best_sensor_bound()
+    echo_bound, bound, exact_bound = season.best_echo_bound(), season.best_bound(), known.above[-1].bound_wh
     release_wh = season.draw_releases(bound)
     estimates = {
         HomesWay.LAST_WEEK: season.shifted_demand(7 * data.slots_per_day),
-        HomesWay.FORECAST: season.expected_wh(known.exact_bound_wh)[:, None],
+        HomesWay.FORECAST: season.reading_wh[:, -1:] * len(data.households),
         HomesWay.REFITTED: season.refitted_forecast(),
         HomesWay.EXACT_ECHO: season.shifted_demand(LEAD),
         HomesWay.NOISY_ECHO: season.echo_releases(echo_bound),
         HomesWay.PRIVATE: season.predict(bound, noise.sd_wh(bound), release_wh),
-        HomesWay.EXACT: season.predict(known.exact_bound_wh, _EXACT_SD_WH, season.demand_wh[:, None]),
+        HomesWay.EXACT: season.predict(exact_bound, 0.0, season.demand_wh[:, None]),
     }
     skipped = _SETTLING_WEEKS * 7 * data.slots_per_day
     weekly = {way: _weekly_squares(each - season.demand_wh[:, None], skipped, data) for way, each in estimates.items()}
@@ -121,7 +115,7 @@ class _PricedHalf:
     def __init__(
         self,
         data: HomesData,
-        known: TrialKnowledge,
+        known: PublicForecast,
         noise: ExampleNoise,
         when: CalendarSlots,
         priced: slice,
@@ -132,22 +126,16 @@ class _PricedHalf:
         self._whole_wh = data.energy_wh.sum(axis=1).astype(np.float64)
         self.demand_wh: FloatArray = self._whole_wh[priced]
 
-    def expected_wh(self, bound_wh: int) -> FloatArray:
-        """The forecast that was fitted to the trial, of readings clipped at a bound [interval]."""
-        weather = self._data.temperature_c
-        forecast = self._known.forecasts[bound_wh]
-        one = forecast.demand_wh(self._when[self._priced], None if weather is None else weather[self._priced])
-        return one * self._known.households
+        self._bounds_wh, self._weather = [each.bound_wh for each in known.above], Weather(data.temperature_c)
+        self.reading_wh = expect_readings(known, when[priced], self._weather.select(priced))  # [interval, bound]
 
     def refitted_forecast(self) -> FloatArray:
         """The forecast of each week, fitted to all exact readings before it [interval, 1]."""
-        week, weather = 7 * self._data.slots_per_day, self._data.temperature_c
-        weeks = []
+        week, weeks = 7 * self._data.slots_per_day, []
         for start in range(self._priced.start, self._priced.stop, week):
             before, now = slice(0, start), slice(start, start + week)
-            past_c, now_c = (None, None) if weather is None else (weather[before], weather[now])
-            fitted = fit_forecast(self._whole_wh[before], self._when[before], past_c)
-            weeks.append(fitted.demand_wh(self._when[now], now_c))
+            fitted = fit_forecast(self._whole_wh[before], self._when[before], self._weather.select(before))
+            weeks.append(fitted.demand_wh(self._when[now], self._weather.select(now)))
         return np.concatenate(weeks)[:, None]
 
     def shifted_demand(self, intervals: int) -> FloatArray:
@@ -157,15 +145,18 @@ class _PricedHalf:
     def best_echo_bound(self) -> int:
         """The bound with the least error of an echo in the trial: noise grows with it, what is clipped falls."""
         trial = self._data.energy_wh[: self._priced.start]
-        clipped = {bound: (trial - np.minimum(trial, bound)).sum(axis=1).mean() for bound in candidate_bounds(trial)}
+        clipped = {bound: (trial - np.minimum(trial, bound)).sum(axis=1).mean() for bound in self._bounds_wh}
         return min(clipped, key=lambda bound: float(np.hypot(self._noise.sd_wh(bound), clipped[bound])))
 
-    def best_sensor_bound(self) -> int:
-        """The bound at which the filter predicts the least error for itself, from what the trial taught."""
-        bounds = sorted(self._known.sensors)
-        return min(
-            bounds, key=lambda bound: self._known.make_filter(bound, self._noise.sd_wh(bound), LEAD).predicted_error
-        )
+    def best_bound(self) -> int:
+        """The bound with the least predicted error, by the rule of a plan, from what the trial taught."""
+        tried = [self._plan_zones(bound, self._noise.sd_wh(bound), 1).tried for bound in self._bounds_wh]
+        return find_least_error(tried).bound_wh
+
+    def _plan_zones(self, bound_wh: int, noise_sd_wh: float, draws: int) -> CorrectedZones:
+        homes = len(self._data.households)
+        scale = np.full(draws, float(homes))
+        return CorrectedZones(self._known, bound_wh, homes=homes, noise_sd_wh=noise_sd_wh, lead=LEAD, scale=scale)
 
     def draw_releases(self, bound_wh: int) -> FloatArray:
         """Clipped sums with noise [interval, draw]."""
@@ -180,23 +171,14 @@ class _PricedHalf:
 
     def predict(self, bound_wh: int, noise_sd_wh: float, sums_wh: FloatArray) -> FloatArray:
         """The prediction of each interval from the sums `LEAD` intervals before [interval, draw]."""
-        its_filter, sensor = self._known.make_filter(bound_wh, noise_sd_wh, LEAD), self._known.sensors[bound_wh]
-        expected, expected_sum = self.expected_wh(self._known.exact_bound_wh), self.expected_wh(bound_wh)
-        cold, slots = self._cold_k(), self._data.slots_per_day
-        states, usable = np.zeros((STATES, sums_wh.shape[1])), np.ones(sums_wh.shape[1], np.bool_)
-        estimate = np.repeat(expected[:, None], sums_wh.shape[1], axis=1)
+        zones = self._plan_zones(bound_wh, noise_sd_wh, sums_wh.shape[1])
+        reading_wh, use_wh = self.reading_wh[:, self._bounds_wh.index(bound_wh)], self.reading_wh[:, -1]
+        hour = self._when[self._priced].hour
+        estimate = np.repeat(use_wh[:, None] * len(self._data.households), sums_wh.shape[1], axis=1)
         for t in range(len(sums_wh) - LEAD):
-            measured = sensor.read_deviation(sums_wh[t], expected_sum[t], t % slots)
-            states = its_filter.step(states, t % slots, float(cold[t]), measured, usable)
-            due = t + LEAD
-            estimate[due] *= its_filter.predict(states, due % slots, float(cold[due]), LEAD)
+            zones.observe(float(reading_wh[t]), int(hour[t]), sums_wh[t])
+            estimate[t + LEAD] = zones.predict(float(use_wh[t + LEAD]), int(hour[t + LEAD]))
         return estimate
-
-    def _cold_k(self) -> FloatArray:
-        weather = self._data.temperature_c
-        if weather is None:
-            return np.full(len(self.demand_wh), _USUAL_COLD_K)
-        return degrees_below_base(weather[self._priced])
 
 
 def _weekly_squares(wrong_wh: FloatArray, skipped: int, data: HomesData) -> FloatArray:

@@ -19,6 +19,7 @@ with optional_imports():
     from murmurate.lab.evaluate.parallel import run_tasks
     from murmurate.lab.evaluate.promised_noise import DEFAULT_PROMISES, parse_promises, plan_noise
     from murmurate.lab.evaluate.region import (
+        LEVEL_KNOWN,
         USUAL_REGION,
         RegionSize,
         choose_sizes,
@@ -137,12 +138,15 @@ def _describe_source(facts: dict[str, Any], forecast_error: float) -> str:
     if facts["kind"] == "simulated":
         return (
             f"A simulated winter: {facts['homes']:,} homes, seed {facts['seed']}. The forecast comes from a consented "
-            f"sample of the year before, and was {error} off there on weeks that it had not seen."
+            f"sample of the year before, and was {error} off there on weeks that it had not seen. The mean use of a "
+            f"zone is known to the public within {100 * LEVEL_KNOWN:.0f} % (standard deviation)."
         )
     without = f" ({facts['left_out']:,} left out: readings missing)" if facts["left_out"] else ""
     alone = " Each meter is taken for a household: the file names none." if facts["each_meter_a_household"] else ""
     below = f" {BELOW_ZERO_NOTE}" if facts["below_zero_as_zero"] else ""
     return (
         f"Readings of {facts['households']:,} households{without} on {facts['days']} days, from {facts['file']}. "
-        f"Forecasts are fitted on the weeks before; those of the whole file were {error} off at first.{alone}{below}"
+        f"Forecasts are fitted on the weeks before, to the whole file: they were {error} off at first. The mean use of "
+        "a zone is that of its first four weeks. The regional load is that of the whole file: a zone of all its "
+        f"households is the region itself.{alone}{below}"
     )

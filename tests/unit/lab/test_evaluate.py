@@ -1,6 +1,7 @@
 """Simulated regions are what they are said to be, ways of pricing see no future, and waste is counted rightly."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,18 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from murmurate.lab.evaluate.corrected_zones import CorrectedZones
 from murmurate.lab.evaluate.evaluation import SizeComparison, measure_ways
 from murmurate.lab.evaluate.homes import MAX_READING_WH, Homes, RandomStream, draw_season, draw_shock
 from murmurate.lab.evaluate.market import Supply, answer, meeting_price, waste
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
-from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, MomentSums, sum_clipped
+from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, learn_forecast, sum_clipped, sum_sample
 from murmurate.lab.evaluate.region import RegionSize, simulate_region
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
+from murmurate.prediction.calendar import CalendarSlots
+from murmurate.prediction.corrections import STATES, plan_corrections
+from murmurate.prediction.public_inputs import InputSeries, InputValue
+from murmurate.prediction.zone_prediction import (
+    PredictionModel,
+    PriceResponse,
+    ZonePrediction,
+    advance_states,
+    predict_zones,
+)
 from murmurate.privacy.divergence import huber_variance
 
 NOISE = NoiseLaw(scale=37.010**2 / 53.293, core=53.293)
 DAY = 96
+RIVALS = ("flat tariff", "time of use", "public forecast", "public forecast and regional load", "echo of noisy demand")
 TINY = RegionSize(sample=300, whole=400, zones=2, days=42)
 loads = st.lists(st.floats(0.2, 2.5), min_size=1, max_size=4).map(np.array)
 elasticities = st.sampled_from([0.05, 0.1, 0.3])
@@ -54,18 +67,45 @@ def test_sums_are_those_of_clipped_readings(readings, zones):
     assert_array_equal(sum_clipped(used, zones), np.stack(plain, axis=1))
 
 
-@given(readings=readings_wh, before=readings_wh)
-def test_moments_are_those_of_clipped_readings(readings, before):
-    used, day_before = np.array(readings, np.float32), np.array(before, np.float32)
-    sums = MomentSums(2)
-    sums.add_interval(1, used, day_before)
-    for number, bound in enumerate(BOUNDS_WH):
-        clipped = np.minimum(used, bound).astype(float)
-        assert sums.total[1, number] == pytest.approx(clipped.sum())
-        assert sums.below[1, number] == pytest.approx(clipped[used < bound].sum(), abs=1e-3)
-        assert sums.square[1, number] == pytest.approx(np.sum(clipped**2), rel=1e-5)
-        assert sums.cross[1, number] == pytest.approx(np.sum(clipped * used), rel=1e-5)
-    assert sums.again[:, 1] == pytest.approx([np.sum(used.astype(float) * day_before), day_before.sum()])
+@pytest.mark.slow
+def test_a_sample_teaches_what_is_cut_off_and_how_homes_differ():
+    """Homes that always use more, and draws around that, all day alike: both spreads are known, and so is each cut."""
+    rng = np.random.default_rng(8)
+    usual = rng.choice([100.0, 500.0], 2000)
+    used = np.rint(usual * rng.uniform(0, 2, (35 * DAY, 2000))).astype(np.float32)
+    sums = np.array([sum_sample(now, used[t - DAY]) for t, now in enumerate(used)])
+    found = learn_forecast(sums, 2000, CalendarSlots(*np.zeros((2, len(used)), int), np.arange(len(used)) % DAY, DAY))
+    mean_wh = float(usual.mean())
+    assert found.mean_use_wh() == pytest.approx(mean_wh, rel=0.01)
+    assert found.spread.lasting * mean_wh == pytest.approx(usual.std(), rel=0.02)
+    assert found.spread.own * mean_wh == pytest.approx(np.sqrt(np.mean(usual**2) / 3), rel=0.02)
+    for each in found.above:
+        cut = np.maximum(used - each.bound_wh, 0).mean(axis=1).reshape(-1, 24, DAY // 24).mean(axis=(0, 2))
+        assert each.cut_wh == pytest.approx(cut, rel=1e-5)
+    assert [each.bound_wh for each in found.above] == list(BOUNDS_WH)
+    assert not found.above[-1].cut_wh.any()
+
+
+@pytest.mark.slow
+def test_zones_are_predicted_as_the_service_predicts_them(small_region):
+    """The same corrections and demand as with the functions that a log is written with, but for its whole numbers."""
+    bound, noise_sd_wh, rng, first = 700, 20_000.0, np.random.default_rng(6), 400_000 * DAY
+    known, scale = small_region.known, np.array([90.0, 110.0])
+    zones = CorrectedZones(known, bound, homes=100, noise_sd_wh=noise_sd_wh, lead=2, scale=scale)
+    model = PredictionModel.of(known.with_range(bound), InputSeries(deviation="region"))
+    plan = plan_corrections(
+        known.demand, model.clipped, known.spread, households=100, scale=100, noise_variance=noise_sd_wh**2, lead=2
+    )
+    same = [ZonePrediction(model, each, plan.gain, plan.surprise_square, PriceResponse(0.0, 1), 0.0) for each in scale]
+    states = np.zeros((2, STATES), np.int64)
+    for t in range(300):
+        noisy_wh, now, ahead = rng.integers(-(10**5), 10**5, 2), *rng.integers(-100, 100, 2).tolist()
+        inputs = {"region": InputValue(now, ahead)}
+        states = advance_states(same, states, first + t, noisy_wh, np.ones(2, bool), np.ones(2), inputs)
+        expected, later = model.expect_sum(first + t), model.expect_demand(first + t + 2)
+        zones.observe(expected.use_wh, t % DAY // 4, noisy_wh.astype(float), now / 1000)
+        found = zones.predict(later.use_wh, (t + 2) % DAY // 4, ahead / 1000)
+        assert found == pytest.approx(predict_zones(same, states, first + t, 2, inputs), rel=1e-4)
 
 
 def test_a_random_stream_picks_and_draws_as_it_says():
@@ -98,10 +138,10 @@ def test_the_number_of_processes_changes_nothing(small_region):
     """Several blocks for each part of the region, in one process and in two."""
     again = simulate_region(5, (100,), scale=TINY, jobs=2)
     assert_array_equal(again.zones[100].demand_wh, small_region.zones[100].demand_wh)
-    assert_array_equal(again.whole.demand_wh, small_region.whole.demand_wh)
+    assert_array_equal(again.load_wh, small_region.load_wh)
     assert_array_equal(again.expected_wh, small_region.expected_wh)
     other = simulate_region(6, (100,), scale=TINY)
-    assert not np.array_equal(other.whole.demand_wh, small_region.whole.demand_wh)
+    assert not np.array_equal(other.load_wh, small_region.load_wh)
 
 
 def test_a_shock_is_as_large_and_as_long_as_it_says():
@@ -143,15 +183,16 @@ def test_no_way_of_pricing_sees_the_future(small_region):
         return np.concatenate([demand[:at], 3 * demand[at:]])
 
     plain = ZonePricing(small_region, 100, Setting())
-    changed = ZonePricing(small_region, 100, Setting(), change=later)
+    changed = ZonePricing(replace(small_region, load_wh=later(small_region.load_wh)), 100, Setting(), change=later)
     for way in (Way.REGIONAL_LOAD, Way.NOISY_ECHO, Way.PRIVATE, Way.EXACT_ECHO, Way.EXACT):
         both = []
         for pricing in (plain, changed):
             its_way = pricing.make_way(way, NOISE, 500, 1)
             played = plain.play_season(its_way, plain.forecast_price, 0.0)
             both.append(played.estimate_wh[:, : plain.zones])  # those that answer are priced by the mean of the season
-        assert_array_equal(both[0][: at + 2], both[1][: at + 2])
-        assert not np.array_equal(both[0][at + 2 : at + 20], both[1][at + 2 : at + 20])
+        known = at + 2 + (way is Way.REGIONAL_LOAD)  # an interval later
+        assert_array_equal(both[0][:known], both[1][:known])
+        assert not np.array_equal(both[0][known], both[1][known])
 
 
 @pytest.mark.slow
@@ -162,7 +203,11 @@ def test_every_way_is_measured(small_region):
     assert set(found.results) == set(Way)
     error = {way: result.error for way, result in found.results.items()}
     assert error[Way.EXACT] < error[Way.PRIVATE] < error[Way.NOISY_ECHO]
-    assert 0 < found.value_of_data < 1
+    assert error[Way.PRIVATE] == pytest.approx(error[Way.REGIONAL_LOAD], rel=0.1)  # a hundred homes show little
+    assert found.value_of_data < 1
+    assert found.strongest_rival.loss == min(
+        result.loss for way, result in found.results.items() if way.value in RIVALS
+    )
     assert all(result.loss >= 0 for result in found.results.values())
     assert found.results[Way.FLAT].price_step_sd == pytest.approx(0, abs=1e-12)
 

@@ -80,7 +80,7 @@ def test_forecasts_know_nothing_of_later_weeks(energy_wh):
     )
     ratio = changed.expected_wh / changed.expected_wh[0] * plain.expected_wh[0] / plain.expected_wh
     assert ratio == pytest.approx(np.ones_like(ratio), rel=1e-6)  # the last fit was on day 35
-    assert_array_equal(plain.known.forecast.mean_wh, changed.known.forecast.mean_wh)
+    assert_array_equal(plain.known.demand.mean_wh, changed.known.demand.mean_wh)
 
 
 @pytest.mark.parametrize(

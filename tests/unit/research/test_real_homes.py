@@ -15,7 +15,7 @@ from research.real_homes.homes_report import evaluate_homes, report_numbers
 from research.real_homes.occupancy_attack import attack_occupancy
 from research.real_homes.page import make_homes_report
 from research.real_homes.release_noise import ExampleNoise
-from research.real_homes.trial_knowledge import drop_useless_weather, measure_moments, split_trial
+from research.real_homes.trial_knowledge import drop_useless_weather, learn_from_trial, split_trial
 from research.real_homes.zone_errors import LEAD, HomesWay, measure_zone_errors
 from tests.support.made_wheel import write_made_wheel
 from typer.testing import CliRunner
@@ -73,19 +73,18 @@ def test_the_noise_is_that_of_the_example_and_grows_with_the_bound():
     assert np.array_equal(drawn, NOISE.draw(700, (20_000,), 5))
 
 
-def test_moments_of_a_sample_are_those_of_its_readings():
-    energy = np.random.default_rng(1).integers(0, 1000, (240, 7))
-    found = measure_moments(energy, 24)
-    bound = found.bounds_wh[2]
-    assert bound < energy.max()
-    clipped = np.minimum(energy, bound)
-    assert found.bounds_wh[-1] == energy.max()
-    assert found.mean_wh[:, 2] == pytest.approx(clipped.mean(axis=1))
-    assert found.variance[:, 2] == pytest.approx(clipped.var(axis=1))
-    assert found.covariance[5, 2] == pytest.approx(np.cov(clipped[5], energy[5], bias=True)[0, 1])
-    assert found.below_wh[:, 2] == pytest.approx(np.where(energy < bound, energy, 0).mean(axis=1))
-    assert 0 <= found.lasting < 0.2
-    assert measure_moments(np.tile(energy[:24], (10, 1)), 24).lasting > 0.9
+def test_a_trial_teaches_what_is_cut_off_and_how_homes_differ():
+    energy = np.random.default_rng(1).integers(0, 1000, (24 * 70, 60))
+    when = made_zone().calendar()[: len(energy)]
+    found = learn_from_trial(energy, when)
+    cut = found.above[2]
+    assert cut.bound_wh < energy.max() < found.above[-1].bound_wh
+    assert cut.cut_wh[5] == pytest.approx(np.maximum(energy[5::24] - cut.bound_wh, 0).mean())
+    assert found.spread.own == pytest.approx(1 / 3**0.5, rel=0.05)  # uniform
+    assert found.spread.lasting < 0.1
+    always = learn_from_trial(np.tile(energy[:24], (70, 1)), when)
+    assert always.spread.own < 0.01
+    assert always.spread.lasting == pytest.approx(1 / 3**0.5, rel=0.2)
 
 
 def test_where_nothing_changes_the_forecast_is_good_and_the_noise_useless():

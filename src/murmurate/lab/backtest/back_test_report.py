@@ -30,6 +30,7 @@ _RATE_EXPLANATIONS = {
 _NOT_SHOWN = (
     "What people would have done. They are billed for what they used; prices change what people use.",
     "A forecast on days that it does not know, if the one of the plan was fitted on this period.",
+    "Public inputs, such as a temperature: all weather is taken as usual.",
     "Network charges, taxes and fixed charges: only energy at the rate curve is billed.",
     "A year, unless the file covers one. Homes that heat with electricity pay in winter.",
 )

@@ -28,10 +28,10 @@ from murmurate.lab.backtest.bills import (
 )
 from murmurate.planning.household_bounds import round_household_count
 from murmurate.planning.release_terms import ReleaseTerms, parse_plan
+from murmurate.prediction.corrections import STATES
 from murmurate.prediction.zone_prediction import (
     ZonePrediction,
     advance_states,
-    measure_zones,
     predict_zones,
 )
 from murmurate.pricing.rate import RateCurve
@@ -241,15 +241,14 @@ def _predict_demand(
 ) -> FloatArray:
     """Return the demand that prices are made for [interval, column]. The first column uses no release."""
     columns = released_wh.shape[1]
-    zones, states = [zone] * columns, np.zeros((columns, len(zone.model.keep)), np.int64)
+    zones, states = [zone] * columns, np.zeros((columns, STATES), np.int64)
     usable, as_it_is = np.arange(columns) != _FORECAST, np.ones(columns)
     expected = np.zeros(released_wh.shape)
     for t in range(min(lead, len(expected))):  # before the first release takes effect
         expected[t] = predict_zones(zones, states, first_interval + t, 0)
     for t in range(len(expected) - lead):
         interval = first_interval + t
-        shown = measure_zones(zones, interval, released_wh[t], usable, as_it_is)
-        states = advance_states(zones, states, interval, shown)
+        states = advance_states(zones, states, interval, released_wh[t], usable, as_it_is)
         expected[t + lead] = predict_zones(zones, states, interval, lead)
         progress(1)
     progress(min(lead, len(expected)))

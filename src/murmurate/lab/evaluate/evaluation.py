@@ -1,4 +1,4 @@
-"""The whole evaluation: every way, size and promise, and what happens when the forecast or the homes change."""
+"""The whole evaluation: every way, size and promise, and what happens when the forecast is wrong or homes change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from murmurate.lab.evaluate.public_knowledge import SLOTS
 from murmurate.lab.evaluate.region import Region
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
 
-WRONG_LEVEL = 0.9  # the forecast in the test of a wrong one, relative to what it would be
-LESS_USE = 0.85  # what all homes use after the change, relative to before
+WRONG_LEVEL = 0.9  # the level of zones in the test of a wrong one, relative to what is known of them
+LESS_USE = 0.85  # what homes of a zone use after the change, relative to before
 STRONG_ANSWER = 0.3  # elasticity in the test of prices that demand answers to strongly
 _CHANGE_AFTER = 0.4  # of the days that count
 _NOISE_SEED = 7
@@ -33,7 +33,7 @@ class WayResult:
     way: Way
     error: float  # rms of the demand that was priced, relative to the mean demand
     error_se: float  # its standard error over zones
-    predicted_error: float | None  # predicted by the filter itself
+    predicted_error: float | None  # as a plan predicts it
     loss: float  # welfare lost to the best price, money per household and year
     price_step_sd: float  # standard deviation of the change of price from one interval to the next [money/kWh]
     bill: float  # of a mean household [money/year]
@@ -54,9 +54,18 @@ class SizeComparison:
 
     @property
     def value_of_data(self) -> float:
-        """Share of what exact data, predicted, add to the forecast: 0 to 1, in squares of the error."""
-        forecast, private, exact = (self.results[way].error for way in (Way.FORECAST, Way.PRIVATE, Way.EXACT))
-        return (forecast**2 - private**2) / (forecast**2 - exact**2)
+        """Share of what exact data add to forecast and regional load, in squares of the error; 0: they add nothing.
+
+        Below 0 the noise does more harm than the data do good.
+        """
+        public, private, exact = (self.results[way].error for way in (Way.REGIONAL_LOAD, Way.PRIVATE, Way.EXACT))
+        return (public**2 - private**2) / (public**2 - exact**2) if exact < public else 0.0
+
+    @property
+    def strongest_rival(self) -> WayResult:
+        """The way with the least loss that shows no exact demand and is not the private prediction."""
+        rivals = [each for way, each in self.results.items() if way is not Way.PRIVATE and not way.is_exact]
+        return min(rivals, key=lambda result: result.loss)
 
 
 def measure_ways(
@@ -116,8 +125,8 @@ class StressResult(NamedTuple):
 class Stress(Enum):
     """A condition that is worse than usual, played with the noise of the first promise."""
 
-    WRONG_FORECAST = auto()  # 10 % too low; compared with the forecast
-    LESS_USE = auto()  # 15 % less from one day on; compared with the forecast, from that day on
+    WRONG_LEVEL = auto()  # 10 % too low, in zones; compared with forecast and regional load
+    LESS_USE = auto()  # 15 % less in zones from one day on, not in the region; likewise, from that day on
     STRONG_ANSWER = auto()  # convex curve, elasticity 0.3; compared with the echo of exact demand
 
 
@@ -131,7 +140,7 @@ class Evaluation:
     stress: dict[int, dict[Stress, StressResult]]  # by size
     zones: dict[int, int]  # how many zones of each size
     counted_days: int
-    change_day: int  # of the season: from it on all homes use less
+    change_day: int  # of the season: from it on homes of a zone use less
     forecast_error: float  # of the whole sample, on weeks that the fit has not seen
 
     @property
@@ -169,9 +178,9 @@ def evaluate_region(
         comparisons=comparisons,
         stress=stress,
         zones={homes: len(group.level_wh) for homes, group in region.zones.items()},
-        counted_days=(len(region.cold_k) - region.counted.start) // SLOTS,
+        counted_days=(len(region.expected_wh) - region.counted.start) // SLOTS,
         change_day=_change_at(region) // SLOTS,
-        forecast_error=region.known.forecast_error,
+        forecast_error=region.known.error or 0.0,
     )
 
 
@@ -194,13 +203,13 @@ def _measure_size(
         return comparison, None
 
     at = _change_at(region)
-    wrong = ZonePricing(region, homes, setting, forecast_factor=WRONG_LEVEL)
+    wrong = ZonePricing(region, homes, setting, level_factor=WRONG_LEVEL)
     less = ZonePricing(region, homes, setting, change=lambda wh: np.concatenate([wh[:at], LESS_USE * wh[at:]]))
     strong = ZonePricing(region, homes, Setting(Supply.CONVEX, STRONG_ANSWER, setting.lead))
     stress = {}
     for name, worse, other, counted in (
-        (Stress.WRONG_FORECAST, wrong, Way.FORECAST, None),
-        (Stress.LESS_USE, less, Way.FORECAST, slice(at, None)),
+        (Stress.WRONG_LEVEL, wrong, Way.REGIONAL_LOAD, None),
+        (Stress.LESS_USE, less, Way.REGIONAL_LOAD, slice(at, None)),
         (Stress.STRONG_ANSWER, strong, Way.EXACT_ECHO, None),
     ):
         both = measure_ways(worse, (Way.PRIVATE, other), law, bound, _NOISE_SEED, counted)
@@ -209,6 +218,6 @@ def _measure_size(
 
 
 def _change_at(region: Region) -> int:
-    """Return the interval from which all homes use less: a midnight."""
-    days = (len(region.cold_k) - region.counted.start) / SLOTS
+    """Return the interval from which homes of a zone use less: a midnight."""
+    days = (len(region.expected_wh) - region.counted.start) / SLOTS
     return int(region.counted.start + SLOTS * round(_CHANGE_AFTER * days))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +16,6 @@ from murmurate.lab.evaluate.evaluation import (
     WRONG_LEVEL,
     Evaluation,
     Stress,
-    StressResult,
     WayResult,
 )
 from murmurate.lab.evaluate.zone_pricing import Way
@@ -36,6 +34,10 @@ _CLEARLY = 0.95  # an error is clearly smaller if it is at most this much of ano
 _PROMISE_COLORS = (PRIVATE_COLOR, "#4aa3d8", "#9acbea")  # from the strongest promise to the weakest
 _SIZE_COLORS = ("#a3b8c6", "#7fb4d6", "#3b97cf", PRIVATE_COLOR, TEXT_COLOR)
 _MARKERS = ("o", "s", "^", "D", "v")
+_RUNNING_COSTS = (  # docs/explanation/scale.md
+    "Running the service is not in these figures: machines for up to a million meters cost about 110 dollars a month "
+    "at list prices, 0.013 dollars a year for each of 100,000 households, 1.32 for each of 1,000."
+)
 _SUMMARY_WAYS = {
     "forecast": Way.FORECAST,
     "+ region": Way.REGIONAL_LOAD,
@@ -48,13 +50,14 @@ _NOT_SHOWN_SIMULATED = (
     "Real meters. Homes, weather and shocks are simulated. What is not known of real regions was set so that a "
     "forecast of the year before is about 8 % off for large zones. Run it with --readings on your own data.\n"
     "Solar feed-in, use that shifts to another interval, and homes that answer in order to mislead.\n"
-    "Other guesses of the filter. How large its zone states are was set by hand, with the generator known. Errors "
-    "change little if they are half or twice as large.\n"
+    "Other constants of the prediction. How large corrections are and how fast they fade was set beforehand, on other "
+    "simulated homes.\n"
     "Regions of a million homes. Zones as large as the region are its sums, each with separate shocks."
 )
 _NOT_SHOWN_READINGS = (
     "Neighbourhoods. Zones are groups of households drawn at random; real zones share more: weather, heating, habits.\n"
-    "Public regional load. Here it is the sum of the whole file, of which a zone is a part.\n"
+    "A forecast and a regional load of others. Here both are made from the whole file, of which a zone is a part, and "
+    "the level of a zone is that of its first four weeks.\n"
     "Temperature. It is not in the file, so the forecast has no response to cold.\n"
     "Solar feed-in, use that shifts to another interval, and homes that answer in order to mislead.\n"
     "A year. Forecasts know only the weeks before."
@@ -62,7 +65,7 @@ _NOT_SHOWN_READINGS = (
 _NOT_SHOWN = (
     "Exact noise. It is drawn in floating point here, from the law that the planner found. Published noise is exact.\n"
     "All of the money. Only the answer within an interval counts, at the stated elasticity: no capacity, no networks, "
-    "no shifting. With a good forecast, all that exact data can add is small; with a wrong one it is large.\n"
+    "no shifting.\n"
     "Other seasons. Standard errors are over zones of one season; seasons differ more."
 )
 
@@ -73,19 +76,24 @@ def make_evaluation_report(evaluation: Evaluation, source: str, facts: dict[str,
     report = Report("What a private price is worth", results_document(evaluation, facts))
     priced = (
         f"Prices are made two quarter hours ahead, with a {setting.supply.value} supply curve; demand answers with an "
-        f"elasticity of {setting.elasticity:g}. {evaluation.counted_days} days count, after the filter has learned."
+        f"elasticity of {setting.elasticity:g}. Predictions, private or exact, know the public forecast and the "
+        "regional load of the interval before as well. "
+        f"{evaluation.counted_days} days count, after the first weeks of learning."
     )
     report.add_text(f"{source} {priced}")
     report.add_heading("How many homes do I need?")
     report.add_list(homes_sentences(evaluation))
     report.add_text(f"Error of the demand that is priced; promise: {promises[0].promise}")
-    rows = []
+    errors, losses = [], []
     for homes, of_size in evaluation.comparisons.items():
-        results = of_size[0].results
-        errors = [f"{100 * results[way].error:.1f} %" for way in _SUMMARY_WAYS.values()]
-        shares = [f"{100 * of_size[0].value_of_data:.0f} %", f"{results[Way.PRIVATE].loss:.3f}"]
-        rows.append([f"{homes:,}", *errors, *shares])
-    report.add_table(["homes", *_SUMMARY_WAYS, "of exact data", "loss"], rows)
+        results = [of_size[0].results[way] for way in _SUMMARY_WAYS.values()]
+        share = f"{100 * of_size[0].value_of_data:.0f} %"
+        errors.append([f"{homes:,}", *(f"{100 * result.error:.1f} %" for result in results), share])
+        losses.append([f"{homes:,}", *(f"{result.loss:.3f}" for result in results)])
+    report.add_table(["homes", *_SUMMARY_WAYS, "of exact data"], errors)
+    report.add_text("The same in money: what each price loses to the best price, EUR per household and year")
+    report.add_table(["homes", *_SUMMARY_WAYS], losses)
+    report.add_list([money_sentence(evaluation), _RUNNING_COSTS])
     described = "Error and share of what exact data add, against the number of homes in a zone"
     report.add_figure("homes", draw_homes_figure(evaluation), described)
     report.add_heading("What does a stronger promise cost me?")
@@ -94,8 +102,8 @@ def make_evaluation_report(evaluation: Evaluation, source: str, facts: dict[str,
     report.add_figure("promise", draw_promise_figure(evaluation), described)
     explained = (
         "The planner finds the least noise for each promise, as a multiple of the bound at which readings are clipped. "
-        "A low bound needs little noise but hides peaks; the bound is a step above the one at which the filter expects "
-        "to do best, or higher if that is as good."
+        "A low bound needs little noise but hides peaks; the bound is the one with the least predicted error, where "
+        "all that is cut off counts as error."
     )
     report.add_text(explained, brief=False, muted=True)
     names = ("promise", "noise, in bounds", *(f"bound at {homes:,} homes" for homes in evaluation.sizes))
@@ -146,36 +154,13 @@ def _add_stress(report: Report, evaluation: Evaluation) -> None:
     """Add what happens under worse conditions."""
     report.add_heading("When things are not as usual")
     explained = (
-        f"With the first promise. A forecast that is 10 % too low all the time; all homes use 15 % less from day "
-        f"{evaluation.change_day} of the season on (errors from that day on); demand that answers strongly to prices "
-        "(elasticity 0.3, convex curve), where an echo of demand makes prices swing. A ratio below 1 is in favour of "
-        "the private prediction."
+        "With the first promise. The level of a zone is taken 10 % too low all the time; homes of a zone use 15 % less "
+        f"from day {evaluation.change_day} of the season on (errors from that day on). Regional load shows neither. "
+        "Demand that answers strongly to prices (elasticity 0.3, convex curve), where an echo of demand makes prices "
+        "swing. A ratio below 1 is in favour of the private prediction."
     )
     report.add_text(explained, brief=False)
     report.add_list(stress_sentences(evaluation))
-    names = (
-        "homes",
-        "forecast 10 % low: forecast",
-        "private",
-        "ratio",
-        "15 % less use: forecast",
-        "private",
-        "ratio",
-        "strong answer: loss of exact echo",
-        "private",
-        "ratio",
-        "ratio of price steps",
-    )
-    rows = []
-    for homes, stress in evaluation.stress.items():
-        cells = [f"{homes:,}"]
-        for each in (stress[Stress.WRONG_FORECAST], stress[Stress.LESS_USE]):
-            errors = [f"{100 * result.error:.1f} %" for result in (each.other, each.private)]
-            cells += [*errors, f"{each.error_ratio:.2f}"]
-        strong = stress[Stress.STRONG_ANSWER]
-        ratios = [f"{strong.loss_ratio:.2f}", f"{strong.step_ratio:.2f}"]
-        rows.append([*cells, f"{strong.other.loss:.2f}", f"{strong.private.loss:.2f}", *ratios])
-    report.add_table(names, rows, brief=False)
 
 
 def results_document(evaluation: Evaluation, source: dict[str, Any]) -> dict[str, Any]:
@@ -198,8 +183,8 @@ def results_document(evaluation: Evaluation, source: dict[str, Any]) -> dict[str
             "ways": [_way_document(result) for way, result in of_size[0].results.items() if not way.uses_noise],
             "promises": private,
             "stress": {
-                "forecast_factor": WRONG_LEVEL,
-                "wrong_forecast_error_ratio": stress[Stress.WRONG_FORECAST].error_ratio,
+                "level_factor": WRONG_LEVEL,
+                "wrong_level_error_ratio": stress[Stress.WRONG_LEVEL].error_ratio,
                 "use_factor": LESS_USE,
                 "less_use_from_day": evaluation.change_day,
                 "less_use_error_ratio": stress[Stress.LESS_USE].error_ratio,
@@ -235,12 +220,14 @@ def homes_sentences(evaluation: Evaluation) -> list[str]:
     kept = f"With the promise “{evaluation.promises[0].short}”, a private prediction keeps"
     enough = [homes for homes, one in first.items() if one.value_of_data >= _LARGE_SHARE]
     homes = min(enough, default=max(first))
-    share = f"{100 * first[homes].value_of_data:.0f} % of what exact data add to a forecast"
-    few = f"{kept} at most {share}, at {homes:,} homes: join zones, or promise less."
+    share = f"{100 * max(first[homes].value_of_data, 0.0):.0f} % of what exact data add to forecast and regional load"
+    few = f"{kept} only {share} at {homes:,} homes: join zones, or promise less."
+    if first[homes].value_of_data == 0.0:
+        few = f"At {homes:,} homes even exact data add nothing to forecast and regional load: join zones."
     sentences = [f"{kept} {share} at {homes:,} homes." if enough else few]
     others = {
         Way.EXACT_ECHO: "an echo of exact demand, which has no noise at all but prices the demand of half an hour ago",
-        Way.REGIONAL_LOAD: "a forecast with public regional load, which reads no meter of the zone",
+        Way.REGIONAL_LOAD: "a public forecast with regional load, which needs no release of the zone",
     }
     for way, words in others.items():
         nearer = 0  # the size from which on the private prediction is better
@@ -254,6 +241,18 @@ def homes_sentences(evaluation: Evaluation) -> list[str]:
         else:
             sentences.append(f"At the largest of these sizes it is not clearly nearer to the demand than {words}.")
     return sentences
+
+
+def money_sentence(evaluation: Evaluation) -> str:
+    """Return what the private price and its strongest rival lose, at the size in the middle, with the first promise."""
+    homes = evaluation.sizes[len(evaluation.sizes) // 2]
+    compared = evaluation.comparisons[homes][0]
+    rival, private, exact = (compared.strongest_rival, *(compared.results[way] for way in (Way.PRIVATE, Way.EXACT)))
+    return (
+        f"At {homes:,} homes the private price loses {private.loss:.3f} EUR per household and year. The strongest "
+        f"rival that shows no exact demand ({rival.way.value}) loses {rival.loss:.3f} EUR, a prediction from "
+        f"exact demand {exact.loss:.3f} EUR."
+    )
 
 
 def promise_sentences(evaluation: Evaluation) -> list[str]:
@@ -278,20 +277,19 @@ def _strongest_first(evaluation: Evaluation) -> list[int]:
 
 
 def stress_sentences(evaluation: Evaluation) -> list[str]:
-    """Return sentences on a wrong forecast, homes that change, and demand that answers strongly."""
+    """Return sentences on a wrong level, homes that change, and demand that answers strongly."""
 
-    def list_ratios(under: Stress, ratio_of: Callable[[StressResult], float]) -> str:
-        ratios = {homes: ratio_of(measured[under]) for homes, measured in evaluation.stress.items()}
+    def list_ratios(under: Stress, name: str) -> str:
+        ratios = {homes: getattr(measured[under], name) for homes, measured in evaluation.stress.items()}
         return ", ".join(f"{ratio:.2f} ({homes:,} homes)" for homes, ratio in ratios.items())
 
-    low = list_ratios(Stress.WRONG_FORECAST, lambda measured: measured.error_ratio)
-    less = list_ratios(Stress.LESS_USE, lambda measured: measured.error_ratio)
-    loss = list_ratios(Stress.STRONG_ANSWER, lambda measured: measured.loss_ratio)
-    step = list_ratios(Stress.STRONG_ANSWER, lambda measured: measured.step_ratio)
+    low, less = (list_ratios(under, "error_ratio") for under in (Stress.WRONG_LEVEL, Stress.LESS_USE))
+    loss, step = (list_ratios(Stress.STRONG_ANSWER, name) for name in ("loss_ratio", "step_ratio"))
+    wrong = "The level of the zone is taken 10 %"
     strong = "Demand answers strongly (convex curve, elasticity 0.3): loss over that of an echo of exact demand"
     return [
-        f"Forecast 10 % too low: error of the private prediction over the forecast's: {low}.",
-        f"All homes use 15 % less from day {evaluation.change_day} on: the same, from then on: {less}.",
+        f"{wrong} too low: error of the private prediction over that of forecast and regional load: {low}.",
+        f"Homes of the zone use 15 % less from day {evaluation.change_day} on: the same, from then on: {less}.",
         f"{strong}: {loss}; price steps: {step}.",
     ]
 
@@ -306,7 +304,8 @@ def draw_homes_figure(evaluation: Evaluation) -> Figure:
         errors = [100 * of_size[0].results[way].error for of_size in by_size]
         left.plot(sizes, errors, color=color, marker=marker, ms=6, lw=1.6, ls="--", label=label)
 
-    plot_way(Way.FORECAST, MUTED_COLOR, "x", "forecast only, no data")
+    plot_way(Way.FORECAST, MUTED_COLOR, "x", Way.FORECAST.value)
+    plot_way(Way.REGIONAL_LOAD, MUTED_COLOR, "d", Way.REGIONAL_LOAD.value)
     plot_way(Way.EXACT_ECHO, NAIVE_COLOR, "+", "echo of exact demand")
     for number, noise in enumerate(evaluation.promises):
         look = {"color": _PROMISE_COLORS[number % 3], "marker": _MARKERS[number % len(_MARKERS)], "ms": 5, "lw": 2}
@@ -320,7 +319,7 @@ def draw_homes_figure(evaluation: Evaluation) -> Figure:
     right.set_ylim(min([0, *right.get_ylim()]), 105)
     right.set_ylabel("% of what exact data add")
     set_axes_title(left, "How many homes do I need?", "error of the demand that a price is made for; lower is better")
-    set_axes_title(right, "How much of what data add is kept?", "0 %: as good as the forecast; 100 %: as exact data")
+    set_axes_title(right, "How much of what data add is kept?", "0 %: forecast and regional load; 100 %: exact data")
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_xticks(sizes)
@@ -336,7 +335,7 @@ def draw_promise_figure(evaluation: Evaluation) -> Figure:
     drawn = Figure(figsize=(11, 5.2), layout="constrained")
     left, right = drawn.subplots(1, 2)
     order = _strongest_first(evaluation)
-    names = ["no data:\nforecast only"]
+    names = ["no data: forecast,\nregional load"]
     for number in order:
         short = evaluation.promises[number].short
         names.append(
@@ -346,7 +345,7 @@ def draw_promise_figure(evaluation: Evaluation) -> Figure:
     colors = _SIZE_COLORS[-len(evaluation.sizes) :]
     for number, (homes, of_size) in enumerate(evaluation.comparisons.items()):
         plain = of_size[0].results
-        results = [plain[Way.FORECAST], *(of_size[n].results[Way.PRIVATE] for n in order), plain[Way.EXACT]]
+        results = [plain[Way.REGIONAL_LOAD], *(of_size[n].results[Way.PRIVATE] for n in order), plain[Way.EXACT]]
         look = {"color": colors[number % len(colors)], "marker": _MARKERS[number % 5], "ms": 5, "lw": 2}
         label = f"{homes:,} homes"
         left.plot(range(len(names)), [100 * result.error for result in results], label=label, **look)

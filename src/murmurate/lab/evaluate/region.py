@@ -3,9 +3,9 @@
 Simulated: a consented sample of the year before, zones of several sizes, and their sums for each bound. Homes are
 simulated in blocks, each with its own seed, so the number of processes changes nothing.
 
-Readings: zones are groups of households, drawn at random. Forecasts are fitted week by week on what came before. What
-the filter knows comes from the first four weeks, and only the days after them count. The filter runs from the third
-week on.
+Readings: zones are groups of households, drawn at random. Forecasts are fitted week by week on what came before. How
+households differ is learned from the first four weeks, and only the days after them count. Corrections are learned from
+the third week on.
 """
 
 from __future__ import annotations
@@ -29,22 +29,25 @@ from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.lab.evaluate.public_knowledge import (
     BOUNDS_WH,
     SLOTS,
-    UNKNOWN_COLD_K,
-    MomentSums,
-    PublicKnowledge,
+    expect_readings,
+    fit_public_forecast,
+    learn_forecast,
     sum_clipped,
+    sum_sample,
 )
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast import degrees_below_base, fit_forecasts
+from murmurate.prediction.forecast import Weather
+from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.readings.imported_file import PastReadings
 from murmurate.units import FloatArray, IntArray
 
-WARM_UP_DAYS = 28  # the filter learns; only the days after it count
+WARM_UP_DAYS = 28  # corrections are learned; only the days after it count
 _BLOCK = 10_000  # homes that are simulated together
-_LEVEL_KNOWN = 0.03  # how well the level of a zone is known to the public, relative
+LEVEL_KNOWN = 0.03  # how well the level of a zone is known to the public, relative
 _ZONES_UP_TO = ((1_000, 16), (3_000, 10))  # number of simulated zones up to each size; of larger ones:
 _MIN_ZONES = 5
 LEARNING_DAYS, FIRST_FIT_DAYS = 28, 14
+REGION_DAYS = 14  # over which the public learns how the region's load leaves its forecast at a time of day
 _USUAL_SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 _MAX_ZONES = 16  # of one size
 
@@ -66,17 +69,34 @@ class ZoneGroup:
 class Region:
     """What is priced. It begins at midnight."""
 
-    known: PublicKnowledge
+    known: PublicForecast  # of a mean home, and how homes differ
     expected_wh: FloatArray  # [interval, bound] of the clipped reading of a mean home, forecast
-    cold_k: FloatArray  # [interval] K below the heating base, forecast
-    counted: slice  # the intervals after the filter has learned
-    whole: ZoneGroup  # the region as one zone
+    counted: slice  # the intervals after corrections are learned
+    load_wh: FloatArray  # [interval] of the whole region, at the level of the forecast: public, an interval later
     zones: dict[int, ZoneGroup]  # by size
 
-    def expected_sums_wh(self, group: ZoneGroup, bound_wh: int) -> FloatArray:
-        """The forecast of each zone's clipped sum, at the level that is known of it [interval, zone]."""
-        one = self.expected_wh[:, BOUNDS_WH.index(bound_wh)]
-        return np.asarray(one[:, None] * (group.homes * group.level_wh / self.expected_wh[:, -1].mean()))
+    def scale(self, group: ZoneGroup) -> FloatArray:
+        """How many mean homes each zone is like, at the level that is known of it [zone]."""
+        return np.asarray(group.homes * group.level_wh / self.expected_wh[:, -1].mean())
+
+    def follow_load(self, late: int) -> FloatArray:
+        """What the public says of all homes, from the region's load `late` intervals before [interval].
+
+        As a share of their mean use: by how much the load left its forecast at that time of day, over two weeks, and
+        what remained so far, on average, of how it left that `late` intervals before.
+        """
+        expected_wh = self.expected_wh[:, -1]
+        shown, found = (self.load_wh - expected_wh) / expected_wh.mean(), np.zeros(len(expected_wh))
+        usual, last = np.zeros(SLOTS), np.zeros(len(shown))  # by time of day; and what is left of each interval
+        both, square = 0.0, 1e-9
+        for t in range(late, len(shown)):
+            known = t - late
+            last[known] = shown[known] - usual[known % SLOTS]
+            usual[known % SLOTS] += last[known] / REGION_DAYS
+            if known >= late:
+                both, square = both + last[known] * last[known - late], square + last[known - late] ** 2
+            found[t] = usual[t % SLOTS] + both / square * last[known]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +104,7 @@ class RegionSize:
     """How many homes are simulated, and for how long."""
 
     sample: int = 20_000  # homes that consented, the year before
-    whole: int = 100_000  # homes of the region, whose zones' releases are pooled
+    whole: int = 100_000  # homes of the region, whose load is public
     zones: int | None = None  # of each size; None: more of the small ones
     days: int = DAYS
 
@@ -144,30 +164,29 @@ def simulate_region(
             drawn[size] = _draw_zones(size_seed, season, size, scale.zones_of(size), shock_factor)
     blocks = [*sample, *(block for group in drawn.values() for block in group)]
     found = run_tasks(_simulate_block, blocks, jobs, lambda block: progress(block.count))
-    moments = sum((each for each in found if isinstance(each, MomentSums)), start=MomentSums(season.intervals))
-    parts = iter([each for each in found if not isinstance(each, MomentSums)])
+    parts = iter(found)
+    sampled = np.asarray(sum(next(parts)[:, 0] for _ in sample))
     sums = {size: [next(parts) for _ in group] for size, group in drawn.items()}
-    whole = _make_group(scale.whole, np.asarray(sum(sums[0])), None)
+    whole_wh = np.asarray(sum(sums[0]))
     groups = {}
     for size, size_seed in zip(sizes, size_seeds, strict=True):
         rng, zones = np.random.default_rng(size_seed), scale.zones_of(size)
         if size >= scale.whole:
             factor = 1 + _zone_shocks(rng, season.intervals, shock_factor, zones)
-            demand_wh = np.rint(whole.demand_wh * (size / scale.whole) * factor[:, :, None])
+            demand_wh = np.rint(whole_wh * (size / scale.whole) * factor[:, :, None])
         else:
             of_size = sums[size]
             each = max(1, len(of_size) // zones)  # blocks of one zone
             demand_wh = np.concatenate([sum(of_size[n : n + each]) for n in range(0, len(of_size), each)], axis=1)
         groups[size] = _make_group(size, demand_wh, rng)
-    known_moments = moments.to_moments()
-    known = PublicKnowledge.from_sample(known_moments, sample_season.calendar, sample_season.forecast_c)
-    forecasts = [known.sensors[bound].forecast for bound in known_moments.bounds_wh]
+    known = learn_forecast(sampled, scale.sample, sample_season.calendar, Weather(sample_season.forecast_c))
+    expected_wh = expect_readings(known, season.calendar, Weather(season.forecast_c))
+    load_wh = whole_wh[:, 0, -1]
     return Region(
         known=known,
-        expected_wh=np.stack([each.demand_wh(season.calendar, season.forecast_c) for each in forecasts], axis=1),
-        cold_k=degrees_below_base(season.forecast_c),
+        expected_wh=expected_wh,
         counted=slice(WARM_UP_DAYS * SLOTS, None),
-        whole=whole,
+        load_wh=load_wh * (expected_wh[:, -1].mean() / load_wh.mean()),
         zones=groups,
     )
 
@@ -195,32 +214,28 @@ def _draw_zones(
     return blocks
 
 
-def _simulate_block(block: _Block) -> MomentSums | FloatArray:
-    """The moments of homes of the sample, or the sums of homes of zones [interval, zone, bound]."""
+def _simulate_block(block: _Block) -> FloatArray:
+    """The sums of homes of zones [interval, zone, bound], or those of the sample [interval, 1, sum]."""
     rng, season = np.random.Generator(np.random.SFC64(block.seed)), block.season
     homes = Homes(rng, block.count, *(np.repeat(share, block.homes) for share in block.shares))
+    found = []
     if block.zone_factor is not None:
-        found = np.zeros((season.intervals, block.zones, len(BOUNDS_WH)))
         for t, factor in enumerate(block.zone_factor):
             one = float(factor[0]) if block.zones == 1 else np.repeat(factor.astype(np.float32), block.homes)
-            found[t] = sum_clipped(homes.step(season, t, one), block.zones)
-        return found
-    sums = MomentSums(season.intervals)
-    sums.homes = block.count
+            found.append(sum_clipped(homes.step(season, t, one), block.zones))
+        return np.array(found)
     yesterday = np.zeros((SLOTS, block.count), np.float32)
     for t in range(season.intervals):
         used = homes.step(season, t)
-        sums.add_interval(t, used, yesterday[t % SLOTS])
+        found.append(sum_sample(used, yesterday[t % SLOTS])[None])
         yesterday[t % SLOTS] = used
-    return sums
+    return np.array(found)
 
 
-def _make_group(homes: int, demand_wh: FloatArray, rng: np.random.Generator | None) -> ZoneGroup:
-    """Zones whose level the public knows to some percent; exactly, without `rng`."""
+def _make_group(homes: int, demand_wh: FloatArray, rng: np.random.Generator) -> ZoneGroup:
+    """Zones whose level the public knows to some percent."""
     level = demand_wh[:, :, -1].mean(axis=0) / homes
-    if rng is not None:
-        level = level * (1 + _LEVEL_KNOWN * rng.normal(size=len(level)))
-    return ZoneGroup(homes, level, demand_wh)
+    return ZoneGroup(homes, level * (1 + LEVEL_KNOWN * rng.normal(size=len(level))), demand_wh)
 
 
 def _zone_shocks(rng: np.random.Generator, intervals: int, shock_factor: float, zones: int) -> FloatArray:
@@ -247,28 +262,22 @@ def region_of_readings(readings: PastReadings, sizes: Sequence[int], seed: int) 
     energy, begin = readings.energy_wh, FIRST_FIT_DAYS * SLOTS
     interval = readings.first_day * SLOTS + np.arange(len(energy))
     when = locate_intervals(interval, SLOTS)
-    moments = MomentSums(LEARNING_DAYS * SLOTS)
-    moments.homes = readings.households
-    for t, used in enumerate(energy[: LEARNING_DAYS * SLOTS]):
-        moments.add_interval(t, used, energy[t - SLOTS] if t >= SLOTS else np.zeros_like(used))
-    known = PublicKnowledge.from_sample(moments.to_moments(), when[: LEARNING_DAYS * SLOTS], first_days=FIRST_FIT_DAYS)
-    whole = _make_zones(energy, np.arange(readings.households)[None])
-    mean_wh = whole[:, 0] / readings.households  # of a household
-    expected = np.zeros((len(mean_wh) - begin, len(BOUNDS_WH)))
+    nothing = np.zeros_like(energy[0])
+    sums = np.array([sum_sample(used, energy[t - SLOTS] if t >= SLOTS else nothing) for t, used in enumerate(energy)])
+    learning = slice(0, LEARNING_DAYS * SLOTS)
+    mean_wh = sums[:, : len(BOUNDS_WH)] / readings.households
+    expected = []
     for start in range(begin, len(mean_wh), 7 * SLOTS):  # each week is forecast from all before it
-        now = slice(start, min(start + 7 * SLOTS, len(mean_wh)))
-        fitted = fit_forecasts(mean_wh[:start], when[:start])
-        expected[now.start - begin : now.stop - begin] = np.stack([one.demand_wh(when[now]) for one in fitted], axis=1)
+        fitted = fit_public_forecast(mean_wh[:start], BOUNDS_WH, when[:start])
+        expected.append(expect_readings(fitted, when[start : start + 7 * SLOTS]))
+    expected_wh = np.concatenate(expected)
     rng = np.random.default_rng(seed)
-    groups = {size: _draw_group(energy, size, expected, rng) for size in sizes}
-    level = np.array([expected[:, -1].mean()])
     return Region(
-        known=known,
-        expected_wh=expected,
-        cold_k=np.full(len(expected), UNKNOWN_COLD_K),
+        known=learn_forecast(sums[learning], readings.households, when[learning], first_days=FIRST_FIT_DAYS),
+        expected_wh=expected_wh,
         counted=slice(LEARNING_DAYS * SLOTS - begin, None),
-        whole=ZoneGroup(readings.households, level, whole[begin:]),
-        zones=groups,
+        load_wh=mean_wh[begin:, -1],
+        zones={size: _draw_group(energy, size, expected_wh, rng) for size in sizes},
     )
 
 

@@ -15,17 +15,16 @@ from typing import Protocol
 
 import numpy as np
 
+from murmurate.lab.evaluate.corrected_zones import CorrectedZones
 from murmurate.lab.evaluate.market import Supply, answer, meeting_price
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, SLOTS
 from murmurate.lab.evaluate.region import Region, ZoneGroup
-from murmurate.prediction.sensor import TriedBound, find_least_error, try_bounds, with_what_is_cut_off
-from murmurate.prediction.structural_filter import STATES, StructuralFilter
+from murmurate.planning.bound_choice import find_least_error, try_bounds
+from murmurate.prediction.forecast import HOURS
 from murmurate.units import FloatArray
 
 _EXACT_BOUND = BOUNDS_WH[-1]
-_NO_MEASUREMENT_SD_WH = 1e12
-_EXACT_VARIANCE = 1e-6
 _CLEARLY_WORSE = 1.05  # then a still higher bound only adds noise
 
 
@@ -34,8 +33,8 @@ class Way(Enum):
 
     FLAT = "flat tariff"
     TIME_OF_USE = "time of use"
-    FORECAST = "forecast only"
-    REGIONAL_LOAD = "forecast and public regional load"
+    FORECAST = "public forecast"
+    REGIONAL_LOAD = "public forecast and regional load"
     NOISY_ECHO = "echo of noisy demand"
     PRIVATE = "private prediction"
     EXACT_ECHO = "echo of exact demand"
@@ -44,6 +43,11 @@ class Way(Enum):
     @property
     def uses_noise(self) -> bool:
         return self in {Way.NOISY_ECHO, Way.PRIVATE}
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it shows exact demand."""
+        return self in {Way.EXACT_ECHO, Way.EXACT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,8 @@ class PricingWay(Protocol):
         """Take in interval `t`: the price that was paid, and what demand answered, relative to the reference price."""
         ...
 
-    def estimate(self, due: int) -> FloatArray:
-        """Return the demand that the price of an interval is made for [Wh, zone]."""
-        ...
-
-    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:
-        """Return the price of an interval [zone]."""
+    def decide(self, due: int) -> tuple[FloatArray, FloatArray]:
+        """Return the demand that the price of an interval is made for [Wh, zone], and that price [zone]."""
         ...
 
 
@@ -91,48 +91,36 @@ class ZonePricing:
         homes: int,
         setting: Setting,
         *,
-        forecast_factor: float = 1.0,
+        level_factor: float = 1.0,
         change: Callable[[FloatArray], FloatArray] = lambda demand_wh: demand_wh,
     ) -> None:
-        """`forecast_factor` makes the forecast wrong; `change` changes the demand of all zones [interval, ...]."""
-        self.region, self.setting = region, setting
-        self._forecast_factor, self._change = forecast_factor, change
-        group = region.zones[homes]
+        """`level_factor` makes the known level of zones wrong; `change` changes their demand [interval, ...]."""
+        self.region, self.setting, group = region, setting, region.zones[homes]
         self.group = ZoneGroup(homes, group.level_wh, change(group.demand_wh))
         self.zones = len(group.level_wh)
         self.demand_wh = twice(self.group.sums_wh(_EXACT_BOUND))  # [interval, zone] at the reference price
-        self.expected_wh = self.expected_sums_wh(_EXACT_BOUND)  # [interval, zone]
+        self.scale = twice(level_factor * region.scale(group)[None])[0]  # [zone]
+        self.expected_wh = region.expected_wh[:, -1:] * self.scale  # [interval, zone]
+        self.deviation = region.follow_load(setting.lead + 1)  # [interval]
         self.mean_wh = self.demand_wh.mean(axis=0)  # [zone]
         self.elasticity = np.repeat([0.0, 1.0], self.zones) * setting.elasticity
-        self.forecast_price = meeting_price(setting.supply, self.expected_wh / self.mean_wh, self.elasticity)
+        self.forecast_price = self.meet(self.expected_wh)
 
-    def expected_sums_wh(self, bound: int) -> FloatArray:
-        """Return the forecast of each zone's sum of clipped readings [interval, zone]."""
-        return twice(self._forecast_factor * self.region.expected_sums_wh(self.group, bound))
+    def meet(self, estimate_wh: FloatArray) -> FloatArray:
+        """Return the price at which supply and the answer of an expected demand meet."""
+        return meeting_price(self.setting.supply, estimate_wh / self.mean_wh, self.elasticity)
 
     def choose_bound(self, noise: NoiseLaw) -> int:
         """Return the bound with the least predicted error, by the rule of a plan."""
-
-        def try_bound(bound: int) -> TriedBound:
-            sensor = self.region.known.sensors[bound]
-            zones = max(1, self.region.whole.homes // self.group.homes)
-            gain = sensor.response * sensor.forecast.mean_wh[0, 0] * self.group.homes
-            pool_variance = float(np.mean((noise.sd * bound / gain) ** 2)) / zones
-            error = self.make_filter(bound, noise.sd * bound, pool_variance).predicted_error
-            stated = with_what_is_cut_off(error, sensor, self.region.known.forecast)
-            return TriedBound(bound, noise.sd * bound, stated)
-
-        return find_least_error(try_bounds(BOUNDS_WH[:-1], try_bound, stop_at=_CLEARLY_WORSE)).bound_wh
-
-    def make_filter(self, bound: int, noise_sd_wh: float, pool_variance: float | None) -> StructuralFilter:
-        """Return the filter for releases with this bound and noise. `pool_variance`: None if there is no pool."""
-        return self.region.known.make_filter(
-            self.group.homes,
-            self.region.known.sensors[bound],
-            noise_sd_wh=noise_sd_wh,
-            pool_variance=pool_variance,
-            lead=self.setting.lead,
+        tried = try_bounds(
+            BOUNDS_WH[:-1], lambda bound: self.plan_zones(bound, noise.sd * bound).tried, stop_at=_CLEARLY_WORSE
         )
+        return find_least_error(tried).bound_wh
+
+    def plan_zones(self, bound: int, noise_sd_wh: float) -> CorrectedZones:
+        """Return zones that are predicted from releases with this bound and noise."""
+        known, homes, lead = self.region.known, self.group.homes, self.setting.lead
+        return CorrectedZones(known, bound, homes=homes, noise_sd_wh=noise_sd_wh, lead=lead, scale=self.scale)
 
     def make_way(self, way: Way, noise: NoiseLaw | None, bound: int, seed: int) -> PricingWay:
         """Return a way of pricing. Ways that use noise need `noise`, and the private prediction `bound`."""
@@ -156,28 +144,15 @@ class ZonePricing:
             case Way.EXACT_ECHO:
                 made = Echo(self, exact_wh, no_noise)
             case Way.PRIVATE if noise is not None:
-                pooled, variance = self._pool(bound, noise, rng)
                 drawn = noise.draw(rng, bound, no_noise.shape)
-                its_filter = self.make_filter(bound, noise.sd * bound, variance)
-                made = Predicted(self, bound, its_filter, group.sums_wh(bound), drawn, pooled)
+                made = Predicted(self, bound, noise.sd * bound, group.sums_wh(bound), drawn)
             case Way.EXACT:
-                made = Predicted(self, _EXACT_BOUND, self.make_filter(_EXACT_BOUND, 1.0, None), exact_wh, no_noise)
+                made = Predicted(self, _EXACT_BOUND, 0.0, exact_wh, no_noise)
             case _:
-                pooled, _ = self._pool(_EXACT_BOUND, NoiseLaw(1e-6, 0.0), rng)
-                its_filter = self.make_filter(_EXACT_BOUND, _NO_MEASUREMENT_SD_WH, _EXACT_VARIANCE)
-                made = Predicted(self, _EXACT_BOUND, its_filter, None, no_noise, pooled)
+                mean_wh = self.region.expected_wh[:, -1].mean()
+                known_wh = expected + self.deviation[:, None] * mean_wh * self.scale
+                made = FixedPrices(self.meet(known_wh), known_wh)
         return made
-
-    def _pool(self, bound: int, noise: NoiseLaw, rng: np.random.Generator) -> tuple[FloatArray, float]:
-        """Return the deviation that all releases of the region show together [interval], and its usual variance."""
-        whole, sensor = self.region.whole, self.region.known.sensors[bound]
-        expected = self._forecast_factor * self.region.expected_sums_wh(whole, bound)[:, 0]
-        zones = max(1, whole.homes // self.group.homes)
-        noise_wh = noise.draw(rng, bound, (len(expected), zones)).sum(axis=1)
-        slot = np.arange(len(expected)) % SLOTS
-        shown = sensor.read_deviation(self._change(whole.sums_wh(bound))[:, 0] + noise_wh, expected, slot)
-        variance = zones * (noise.sd * bound) ** 2 * np.mean(1 / (sensor.response[slot] * expected) ** 2)
-        return shown, float(variance)
 
     def play_season(self, way: PricingWay, first_price: FloatArray, elasticity: FloatArray | float) -> PricedSeason:
         """Play a season: demand answers to the price, and the way sees what was used.
@@ -191,8 +166,7 @@ class ZonePricing:
             way.observe(t, price[t], answered)
             due = t + self.setting.lead
             if due < len(used):
-                estimate[due] = way.estimate(due)
-                price[due] = way.price(due, estimate[due])
+                estimate[due], price[due] = way.decide(due)
         return PricedSeason(estimate, price, used)
 
 
@@ -205,11 +179,8 @@ class FixedPrices(PricingWay):
     def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
         pass
 
-    def estimate(self, due: int) -> FloatArray:
-        return np.asarray(self._estimate_wh[due])
-
-    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
-        return np.asarray(self._prices[due])
+    def decide(self, due: int) -> tuple[FloatArray, FloatArray]:
+        return self._estimate_wh[due], self._prices[due]
 
 
 class Echo(PricingWay):
@@ -223,61 +194,37 @@ class Echo(PricingWay):
     def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:  # noqa: ARG002 - as every way
         self._last_wh = self._sums_wh[t] * answered + self._noise_wh[t]
 
-    def estimate(self, due: int) -> FloatArray:  # noqa: ARG002 - as every way
-        return self._last_wh
-
-    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
-        return self._pricing.setting.supply.price(estimate_wh / self._pricing.mean_wh)
+    def decide(self, due: int) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002 - as every way
+        return self._last_wh, self._pricing.setting.supply.price(self._last_wh / self._pricing.mean_wh)
 
 
 class Predicted(PricingWay):
-    """The price of the demand that the filter predicts, with the answer to prices taken out and put back."""
+    """The price of the demand that forecast, regional load and corrections predict, with the answer to prices.
+
+    The answer to earlier prices is taken out of a release, and the answer to the price is put back.
+    """
 
     def __init__(
-        self,
-        pricing: ZonePricing,
-        bound: int,
-        its_filter: StructuralFilter,
-        sums_wh: FloatArray | None,
-        noise_wh: FloatArray,
-        pooled: FloatArray | None = None,
+        self, pricing: ZonePricing, bound: int, noise_sd_wh: float, sums_wh: FloatArray, noise_wh: FloatArray
     ) -> None:
-        """`sums_wh` and `noise_wh` [interval, zone] make the releases, `pooled` [interval] is what all zones show.
-
-        Without `sums_wh` no release is used, and `pooled` is known an interval later, as a region's load is.
-        """
-        self._pricing, self._filter, self._sensor = pricing, its_filter, pricing.region.known.sensors[bound]
-        self._sums_wh = None if sums_wh is None else twice(sums_wh)
-        self._expected_sums_wh, self._noise_wh = pricing.expected_sums_wh(bound), twice(noise_wh)
-        self._pooled, self._cold_k = pooled, pricing.region.cold_k
-        self._states = np.zeros((STATES, 2 * pricing.zones))  # of the filter, after the interval observed last
-        self.predicted_error = its_filter.predicted_error
+        """`sums_wh` and `noise_wh` [interval, zone] make the releases."""
+        self._pricing, self._zones = pricing, pricing.plan_zones(bound, noise_sd_wh)
+        self._sums_wh, self._noise_wh = twice(sums_wh), twice(noise_wh)
+        self._reading_wh = pricing.region.expected_wh[:, BOUNDS_WH.index(bound)]
+        self.predicted_error = self._zones.tried.predicted_error
 
     def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
-        if self._sums_wh is None and t > 0:
-            self._pool(t - 1)
-        measured = np.zeros(self._states.shape[1])
-        if self._sums_wh is not None:
-            release = (self._sums_wh[t] * answered + self._noise_wh[t]) / answer(price, self._pricing.elasticity)
-            measured = self._sensor.read_deviation(release, self._expected_sums_wh[t], t % SLOTS)
-        usable, cold_k = np.full(measured.shape, self._sums_wh is not None), float(self._cold_k[t])
-        self._states = self._filter.step(self._states, t % SLOTS, cold_k, measured, usable)
-        if self._sums_wh is not None:
-            self._pool(t)
+        release = (self._sums_wh[t] * answered + self._noise_wh[t]) / answer(price, self._pricing.elasticity)
+        self._zones.observe(float(self._reading_wh[t]), _hour(t), release, float(self._pricing.deviation[t]))
 
-    def _pool(self, t: int) -> None:
-        if self._pooled is not None:
-            cold_k = float(self._cold_k[t])
-            self._states = self._filter.pool(self._states, t % SLOTS, cold_k, float(self._pooled[t]))
+    def decide(self, due: int) -> tuple[FloatArray, FloatArray]:
+        use_wh = float(self._pricing.region.expected_wh[due, -1])
+        estimate_wh = self._zones.predict(use_wh, _hour(due), float(self._pricing.deviation[due]))
+        return estimate_wh, self._pricing.meet(estimate_wh)
 
-    def estimate(self, due: int) -> FloatArray:
-        cold_k = float(self._cold_k[due])
-        relative = self._filter.predict(self._states, due % SLOTS, cold_k, self._pricing.setting.lead)
-        return np.asarray(self._pricing.expected_wh[due] * relative)
 
-    def price(self, due: int, estimate_wh: FloatArray) -> FloatArray:  # noqa: ARG002 - as every way
-        pricing = self._pricing
-        return meeting_price(pricing.setting.supply, estimate_wh / pricing.mean_wh, pricing.elasticity)
+def _hour(t: int) -> int:
+    return t % SLOTS * HOURS // SLOTS
 
 
 def twice(of_zones: FloatArray) -> FloatArray:
@@ -287,7 +234,7 @@ def twice(of_zones: FloatArray) -> FloatArray:
 
 def _time_of_use(values: FloatArray) -> FloatArray:
     """Means over night, day and evening [interval, zone]."""
-    hour = np.arange(len(values)) % SLOTS * 24 // SLOTS
+    hour = np.arange(len(values)) % SLOTS * HOURS // SLOTS
     block = np.where((hour < 6) | (hour >= 23), 0, np.where((hour >= 17) & (hour < 22), 2, 1))
     found = np.zeros_like(values)
     for number in range(3):
