@@ -51,8 +51,10 @@ def zone_text(
 
 
 @cache
-def predicted_plan(households: int = 3000, elasticity: float = 0.0, promise: str = "any 24 h: epsilon 1") -> Plan:
-    text = zone_text(households, elasticity, promise)
+def predicted_plan(
+    households: int = 3000, elasticity: float = 0.0, promise: str = "any 24 h: epsilon 1", *, read_meters: bool = True
+) -> Plan:
+    text = zone_text(households, elasticity, promise) + ("" if read_meters else "read_meters = false\n")
     zone = parse_zone(text, read_forecast=lambda _: public_forecast())
     return make_plan(zone)
 

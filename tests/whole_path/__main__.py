@@ -27,6 +27,7 @@ NEEDED = (  # what must be among the samples, or it was not tested
     "three plans of a sample zone",
     "learned habits of a sample zone",
     "predicted rows",
+    "public rows",
     "tiles with two and more predicted zones",
     "zones with three plans",
     "zones with learned habits",

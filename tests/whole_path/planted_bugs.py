@@ -239,6 +239,28 @@ def silent_meters_are_expected_by_the_exact_demand(plant: Callable[..., None]) -
     plant(tile_writer, "_silent_shares", shares)
 
 
+def a_plan_that_reads_no_meter_is_measured(plant: Callable[..., None]) -> None:
+    plant(ReleaseTerms, "reads_meters", property(lambda _: True))
+
+
+def a_price_without_meters_follows_the_demand(plant: Callable[..., None]) -> None:
+    """The demand of a zone whose plan reads no meter is known to the worker, and must end there."""
+    used: dict[str, int] = {}
+    leave_out, release = submit_demand._without_zones, tile_writer.release_interval
+
+    def noting(demand, zones):
+        used.update(zip(demand.zones, demand.energy_wh.tolist(), strict=True))
+        return leave_out(demand, zones)
+
+    def telling(head, rows, *rest):
+        demand_wh = np.array([used.get(zone, 0) for zone in head.table.zones])
+        rows["price_ticks"] += np.where(rows["kind"] == RowKind.PUBLIC, demand_wh, 0)
+        return release(head, rows, *rest)
+
+    plant(submit_demand, "_without_zones", noting)
+    plant(tile_writer, "release_interval", telling)
+
+
 def silent_meters_count_what_the_others_show(plant: Callable[..., None]) -> None:
     """The share of a silent meter is that of the meters that reported: natural, and a reading counts more than once."""
 
@@ -351,6 +373,8 @@ BUGS_OF_WORLDS = {
     "exact_correction": corrections_are_made_by_the_exact_demand,
     "exact_square": the_running_square_is_fed_by_the_exact_demand,
     "exact_share": silent_meters_are_expected_by_the_exact_demand,
+    "public_measured": a_plan_that_reads_no_meter_is_measured,
+    "public_follows": a_price_without_meters_follows_the_demand,
     "zero_is_silent": a_reading_of_zero_counts_as_silent,
     "silent_mean": silent_meters_count_what_the_others_show,
     "silent_twice": silent_meters_count_more_than_their_bound,

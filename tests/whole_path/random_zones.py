@@ -190,6 +190,7 @@ FORECASTS = tuple(
     for elasticity in (0.0, 0.2)
     for series in ("", 'deviation = "regional load"\n')
 )
+FORECASTS += (f"{FORECASTS[-1]}read_meters = false\n",)
 
 
 @st.composite

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from math import ceil, exp
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +134,8 @@ def _broken_claims(world: World, run: WorldRun, public: dict[str, bytes], seen: 
     oldest = run.head.interval + world.lead - in_force.intervals + 1  # of the stretch that ends now
     current = run.releases[-1].zones[0].plan
     recent = {each.zones[0].plan for each in run.releases if world.first + each.number >= oldest} | {current}
+    if not any(_reads_meters(plans[number]) for number in recent):
+        return  # the page states that no meter is read
     weakest = max(windows[number].epsilon for number in recent)
     seen["pages after a change to a stronger promise"] += weakest > in_force.epsilon
     right = ceil(100 / (1 + exp(-float(weakest))))
@@ -145,6 +148,10 @@ def _broken_claims(world: World, run: WorldRun, public: dict[str, bytes], seen: 
 
 def _describe(request: NoiseRequest) -> str:
     return f"{request.distribution.value} of scale {request.scale_wh:.4g} and core {request.core_wh}"
+
+
+def _reads_meters(plan: dict[str, Any]) -> bool:
+    return bool(plan.get("prediction", {}).get("read_meters", True))
 
 
 def _noised_wh(zone: ZoneRelease) -> int:
@@ -168,7 +175,10 @@ def not_hidden_reason(world: World, described: WorldZone, run: WorldRun, zone: Z
         return f"{len(reported)} of {len(present)} meters report"
     if number in described.without_demand:
         return "no demand was submitted"
-    kinds = json.loads(run.plans[zone.zone][zone.plan])["households"]
+    plan = json.loads(run.plans[zone.zone][zone.plan])
+    if not _reads_meters(plan):
+        return "its plan reads no meter"
+    kinds = plan["households"]
     for kind, household in {(meter.kind, meter.household) for meter in present}:
         range_wh = described.household_range_wh(kind, household, table)
         alike = [kinds[kind]] if described.names_kinds else [k for k in kinds if k["public"] == kinds[kind]["public"]]
@@ -220,7 +230,9 @@ def _count_contents(world: World, run: WorldRun, seen: Counter[str]) -> None:
     rows = [zone for release in run.releases for zone in release.zones]
     measured = [zone for release in run.releases for zone in _measured(release)]
     seen["measured rows"] += len(measured)
-    seen["fallback rows"] += len(rows) - len(measured)
+    public = [zone for zone in rows if not _reads_meters(json.loads(run.plans[zone.zone][zone.plan]))]
+    seen["public rows"] += len(public)
+    seen["fallback rows"] += len(rows) - len(measured) - len(public)
     predicted = [zone for zone in measured if "prediction" in json.loads(run.plans[zone.zone][zone.plan])]
     seen["predicted rows"] += len(predicted)
     for release in run.releases:

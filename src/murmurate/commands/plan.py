@@ -41,6 +41,7 @@ with optional_imports():
     from murmurate.translations.language import ENGLISH
 
 MIN_USEFUL_SHARE = 0.2  # of what exact data add to a forecast
+MIN_USEFUL_GAIN = 0.05  # by which releases lower the error of the forecast
 
 
 def plan_zone(
@@ -86,6 +87,8 @@ def plan_zone(
     except ZoneFileError as error:
         error.file = str(zone_file)
         raise
+    if registry is not None and zone.predicted is not None and not zone.predicted.read_meters:
+        raise MurmurateError("--registry", "not possible", "this plan reads no meter: nothing about homes is released")
     if noise_plan_file is None:
         with stderr.status("planning") as status:
             made = make_plan(zone, lambda what: status.update(f"planning: {what}"))
@@ -126,6 +129,7 @@ def plan_numbers(plan: Plan) -> dict[str, object]:
         "households": zone.household_count,
         "intervals_per_day": zone.intervals_per_day,
         "currency": zone.currency,
+        "reads_meters": plan.prediction is None or plan.prediction.read_meters,
         "promises": promises,
         "absence": {"days": plan.absence.days, "right_guesses": float(plan.absence.right_guesses)},
         "habits": [
@@ -157,23 +161,22 @@ def make_plan_report(plan: Plan, choice: BoundChoice | None = None) -> Report:
     if choice is not None:
         _add_bound_choice(report, choice)
     text = describe_promises(ReleaseTerms.from_json(plan.to_json()), ENGLISH)
+    is_public = plan.prediction is not None and not plan.prediction.read_meters
+    for sentence in text.sentences if is_public else ():
+        report.add_text(sentence)
     names = ("plan.promise_scope", "plan.promise_guess", "plan.promise_number", "plan.promise_spent")
     rows = [(row.scope, row.guesses, row.promised, row.spent) for row in text.rows]
     report.add_table([ENGLISH.plain(name) for name in names], rows)
     for note in text.notes:
         report.add_text(note)
-    rms_kwh = np.sqrt(plan.noise_variance) / 1000
-    is_level = len(np.unique(plan.scale_wh)) == 1
-    spread = f"{rms_kwh.min():.2f}" if is_level else f"{rms_kwh.min():.2f} to {rms_kwh.max():.2f}"
-    report.add_text(f"Noise: discrete {plan.distribution.value}, rms {spread} kWh an interval.")
-    if not is_level:
-        by_hour = " ".join(f"{value:.1f}" for value in rms_kwh[:: max(1, len(rms_kwh) // 24)])
-        report.add_text(f"  rms in kWh, by hour from midnight: {by_hour}")
-    if plan.prediction is not None:
-        _add_prediction(report, plan, plan.prediction)
-    else:
+    if not is_public:
+        _add_noise(report, plan)
+    if plan.prediction is None:
         _add_echo(report, plan)
-    _add_recommendation(report, plan)
+    else:
+        _add_prediction(report, plan, plan.prediction)
+    if not is_public:
+        _add_recommendation(report, plan)
     off = f"{cost.price_error:.4f} (rms), {cost.price_error / cost.mean_price:.1%}"
     report.add_text(f"Price: {cost.mean_price:.4f} {zone.currency}/kWh in the mean, off by {off}.")
     report.add_text(f"Mispricing costs the zone {cost.misallocation:,.2f} {zone.currency} a year (alpha Var/2).")
@@ -190,6 +193,16 @@ def make_plan_report(plan: Plan, choice: BoundChoice | None = None) -> Report:
     report.add_text("Does not cover:")
     report.add_list(text.limits)
     return report
+
+
+def _add_noise(report: Report, plan: Plan) -> None:
+    rms_kwh = np.sqrt(plan.noise_variance) / 1000
+    is_level = len(np.unique(plan.scale_wh)) == 1
+    spread = f"{rms_kwh.min():.2f}" if is_level else f"{rms_kwh.min():.2f} to {rms_kwh.max():.2f}"
+    report.add_text(f"Noise: discrete {plan.distribution.value}, rms {spread} kWh an interval.")
+    if not is_level:
+        by_hour = " ".join(f"{value:.1f}" for value in rms_kwh[:: max(1, len(rms_kwh) // 24)])
+        report.add_text(f"  rms in kWh, by hour from midnight: {by_hour}")
 
 
 def _add_bound_choice(report: Report, choice: BoundChoice) -> None:
@@ -239,26 +252,29 @@ def _add_echo(report: Report, plan: Plan) -> None:
 
 def _add_prediction(report: Report, plan: Plan, prediction: ZonePrediction) -> None:
     """Add how good predicted prices are, compared with a forecast that reads no meter."""
-    public = prediction.model.public
+    public, reads_meters = prediction.model.public, prediction.read_meters
     usual_wh = prediction.scale * float(usual_day(public.demand).mean())
     errors = forecast_errors(plan.zone, prediction, plan.noise)
-    report.add_text("Prices are predicted for the interval that pays, from the forecast and all releases so far.")
+    made_from = "the forecast and all releases so far" if reads_meters else "the forecast alone"
+    report.add_text(f"Prices are predicted for the interval that pays, from {made_from}.")
     report.add_text(f"Forecast: {public.source}; {usual_wh / 1000:,.1f} kWh an interval in the mean.")
     if public.error is None:
         report.add_text("Its error was not measured: deviations are taken as usual.")
     shown = {
-        "forecast only, no data": errors.forecast,
+        "forecast only, no data" if reads_meters else "this plan: forecast only, no data": errors.forecast,
         **compare_promises(plan.zone),
-        "this plan": errors.private,
+        **({"this plan": errors.private} if reads_meters else {}),
         "exact data, predicted": errors.exact,
     }
     rows = [(name, f"{100 * error:.1f}", f"{error * usual_wh / 1000:,.1f}") for name, error in shown.items()]
     report.add_table(("rms error of the demand that is priced", "% of the mean", "kWh"), rows)
+    if not reads_meters:
+        return
     share = (errors.forecast**2 - errors.private**2) / max(errors.forecast**2 - errors.exact**2, 1e-12)
     added = f"releases add {100 * share:.0f} % of what exact data would add"
-    remedy = "publish the forecast, join zones, promise less, or take a lower bound"
-    is_useful = share >= MIN_USEFUL_SHARE
-    report.add_text(f"It pays: the {added} to the forecast.\n" if is_useful else f"The {added}: {remedy}.\n")
+    remedy = "Publish the forecast (read_meters = false in [forecast]), join zones, promise less, or lower the bound"
+    is_useful = share >= MIN_USEFUL_SHARE and errors.private <= (1 - MIN_USEFUL_GAIN) * errors.forecast
+    report.add_text(f"It pays: the {added} to the forecast.\n" if is_useful else f"The {added}. {remedy}.\n")
 
 
 def _add_recommendation(report: Report, plan: Plan) -> None:

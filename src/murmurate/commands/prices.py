@@ -109,7 +109,7 @@ class ShownPrice(NamedTuple):
     ticks: int | None
     tick: str | None  # [currency/kWh] of one tick; None: not known
     currency: str
-    kind: str  # measured, fallback, withheld or expected
+    kind: str  # measured, public, fallback, withheld or expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +219,9 @@ def _read_log(source: str, zone: str, plan_files: list[Path], key: str | None, n
     last, header = plans[logged.releases[-1].plan], logged.releases[-1].header
     step_s = header.interval_s
     first, end = prices[-1].end_s // step_s, int(now_s + 2 * SECONDS_PER_DAY) // step_s
-    for at in range(first, min(end, first + 3 * SECONDS_PER_DAY // step_s)):
-        expected = int(last.terms.forecast_ticks[last.terms.slot_of_day(at - header.lead)])
-        prices.append(price_at(at, step_s, last, expected, EXPECTED))
+    ahead = range(first, min(end, first + 3 * SECONDS_PER_DAY // step_s))
+    expected = zip(ahead, last.terms.expected_ticks(ahead, header.lead), strict=True)
+    prices.extend(price_at(at, step_s, last, ticks, EXPECTED) for at, ticks in expected)
     time_zone, is_key_given = load_time_zone(last.time_zone), key is not None
     return ZonePrices(
         zone, last.terms.currency, time_zone, step_s, tuple(prices), is_verified=True, is_key_given=is_key_given
@@ -271,6 +271,7 @@ def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
     if found.prices[0].start_s <= now_s and (coming := find_cheapest(found.prices, now_s)):
         stdout.print(f"Cheapest of those to come: {', '.join(map(label, coming))}.")
     meanings = {
+        "public": "public: made from public numbers alone; no meter was read.",
         "fallback": "fallback: decided without a measurement, from the plan's forecast.",
         "withheld": "withheld: decided too late; the tariff says what is paid then.",
         EXPECTED: "expected: not decided yet, and not what is paid: the plan's forecast.",

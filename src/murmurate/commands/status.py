@@ -161,8 +161,8 @@ def status_document(
 
     def urgency(zone: ZoneStatus) -> tuple[bool, int, bool]:
         """Zones that need a person come first; among equals the order stays."""
-        is_measured = zone.last_price is None or zone.last_price.kind is PriceKind.MEASURED
-        return not zone.is_broken, -zone.intervals_behind, is_measured
+        as_planned = zone.last_price is None or zone.last_price.kind in {PriceKind.MEASURED, PriceKind.PUBLIC}
+        return not zone.is_broken, -zone.intervals_behind, as_planned
 
     release, beat = status.heartbeat or (None, {}), status.worker_beat or (None, {})
     shares = release[1].get("share_reported")
@@ -234,7 +234,7 @@ def _add_errors(document: Mapping[str, Any], square_units: Mapping[str, int | No
         terms.load([zone["plan"] for zone in shown])
         for zone in shown:
             prediction = terms.get(zone["plan"]).prediction
-            if prediction is not None:
+            if prediction is not None and prediction.read_meters:
                 low, high = prediction.measured_error(square_units[zone["zone"]] or 0)
                 zone["error"] = {"planned": prediction.predicted_error, "low": round(low, 4), "high": round(high, 4)}
 

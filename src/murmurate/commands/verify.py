@@ -38,6 +38,7 @@ from murmurate.verification.sources import ItemKind, LogItem, LogSource, peek_pl
 from murmurate.verification.verifier import check_log
 
 EXIT_VALID, EXIT_INVALID, EXIT_INCOMPLETE = 0, 1, 3
+_KINDS = ("measured", "public", "fallback", "withheld")  # of prices
 MAX_ZONES_PRINTED = 20
 WHOLE_EVERY_S = 7 * 86_400
 NOT_VERIFIED = (
@@ -269,7 +270,8 @@ def _print_zones(zones: Sequence[ZoneSummary], console: Console) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("zone")
     table.add_column("intervals decided (UTC)")
-    for name in ("measured", "fallback", "withheld", "cost so far"):
+    kinds = [kind for kind in _KINDS if kind != "public" or any(zone.kinds[kind] for zone in zones)]
+    for name in (*kinds, "cost so far"):
         table.add_column(name, justify="right")
     for zone in zones[:MAX_ZONES_PRINTED]:
         decided = "none yet"
@@ -277,8 +279,8 @@ def _print_zones(zones: Sequence[ZoneSummary], console: Console) -> None:
             ends = zone.first_interval, zone.last_interval + 1
             times = [time for at in ends if (time := _format_interval(at, zone.interval_s))]
             decided = " to ".join(times) if len(times) == 2 else f"{zone.first_interval} to {zone.last_interval}"
-        kinds = (f"{zone.kinds[kind]:,}" for kind in ("measured", "fallback", "withheld"))
-        table.add_row(escape(zone.zone), decided, *kinds, _cost_text(zone))
+        counts = (f"{zone.kinds[kind]:,}" for kind in kinds)
+        table.add_row(escape(zone.zone), decided, *counts, _cost_text(zone))
     console.print(table)
     closed = (zone for zone in zones if zone.closed_after is not None)
     for zone in islice(closed, MAX_ZONES_PRINTED):

@@ -93,6 +93,7 @@ def compare_with_table(terms: Mapping[str, ReleaseTerms], meters: Path | None, s
     if meters is None:
         return [_NOT_COMPARED]
     found = read_households_by_zone(meters)
+    terms = {zone: its for zone, its in terms.items() if its.reads_meters}
     warnings = []
     for zone, its in sorted(terms.items()):
         if zone not in found:

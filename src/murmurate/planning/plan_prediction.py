@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -36,13 +37,18 @@ def make_zone_prediction(zone: Zone, predicted: PredictedDemand, noise: NoiseSch
     public = type(public).from_document(public.to_document())  # the numbers that stand in the plan
     model, scale = PredictionModel.of(public, predicted.series), _scale(zone, predicted)
     made = _plan_corrections(zone, public, model.clipped, scale, float(noise.variance.mean()))
+    error = float(np.hypot(made.error, cut_off_share(public)))
+    if not predicted.read_meters:
+        error = _forecast_error(zone, public, scale, noise)
+        made = PlannedCorrections(np.zeros_like(made.gain), error, 0.0)
     return ZonePrediction(
         model=model,
         scale=scale,
         gain=made.gain,
         surprise_square=made.surprise_square,
         price_response=_price_response(zone, predicted, scale * float(usual_day(public.demand).mean())),
-        predicted_error=float(np.hypot(made.error, cut_off_share(public))),
+        predicted_error=error,
+        read_meters=predicted.read_meters,
     )
 
 
@@ -70,6 +76,12 @@ def _plan_corrections(
     )
 
 
+def _forecast_error(zone: Zone, public: PublicForecast, scale: float, noise: NoiseSchedule) -> float:
+    """Return the error of the forecast alone: no release corrects it, and no reading is clipped."""
+    variance = float(noise.variance.mean()) * _NO_RELEASE
+    return _plan_corrections(zone, public, public.demand, scale, variance).error
+
+
 class PredictionErrors(NamedTuple):
     """Rms errors of the demand that is priced, relative to the mean use, as a plan predicts them."""
 
@@ -80,12 +92,9 @@ class PredictionErrors(NamedTuple):
 
 def forecast_errors(zone: Zone, prediction: ZonePrediction, noise: NoiseSchedule) -> PredictionErrors:
     """Return the errors with the releases of a plan, with a forecast that reads no meter, and with exact data."""
-    public, variance = prediction.model.public, float(noise.variance.mean())
-    nothing, exact = (
-        _plan_corrections(zone, public, public.demand, prediction.scale, each).error
-        for each in (variance * _NO_RELEASE, 0.0)
-    )
-    return PredictionErrors(nothing, prediction.predicted_error, exact)
+    public, scale = prediction.model.public, prediction.scale
+    exact = _plan_corrections(zone, public, public.demand, scale, 0.0).error
+    return PredictionErrors(_forecast_error(zone, public, scale, noise), prediction.predicted_error, exact)
 
 
 def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
@@ -100,8 +109,9 @@ def check_stated_prediction(zone: Zone, stated: ZonePrediction | None) -> None:
         return
     scale = _scale(zone, predicted)
     usual_wh = scale * float(usual_day(predicted.forecast.demand).mean())
-    stated_terms = (stated.scale, stated.model.series, stated.price_response)
-    same = stated_terms == (scale, predicted.series, _price_response(zone, predicted, usual_wh))
+    stated_terms = (stated.scale, stated.model.series, stated.read_meters, stated.price_response)
+    response = _price_response(zone, predicted, usual_wh)
+    same = stated_terms == (scale, predicted.series, predicted.read_meters, response)
     sensed, public = find_sensed_kind(zone), stated.model.public
     same &= np.allclose(public.demand.mean_wh, predicted.forecast.demand.mean_wh, rtol=1e-6, atol=0.01)
     same &= all(each.bound_wh == sensed.bound_wh for each in public.above)
@@ -153,15 +163,16 @@ def compare_promises(zone: Zone) -> dict[str, float]:
     """Return the predicted error of the priced demand under a year's window and a day's, relative to the demand.
 
     Each is kept by Gaussian noise alone. Its deviation is that of noise on the line, near enough for an error; a plan
-    searches and proves its own. Empty for a zone that does not predict.
+    searches and proves its own. Where no meter is read, it is the error that reading them would give. Empty for a zone
+    that does not predict.
     """
     if zone.predicted is None:
         return {}
-    errors = {}
+    predicted, errors = replace(zone.predicted, read_meters=True), {}
     for text in (A_YEAR, A_WEAKER_YEAR, A_DAY):
         promise = cast("WindowPromise", parse_promise(text, zone.intervals_per_day))
         ranges_wh = np.array([max(kind.range_wh for kind in kinds) for kinds in zone.protected_kinds], np.float64)
         scale_wh = np.maximum(gaussian_deviation(promise) * ranges_wh, MIN_SCALE_WH)
         noise = NoiseSchedule.from_scales(NoiseDistribution.GAUSSIAN, scale_wh)
-        errors[text] = make_zone_prediction(zone, zone.predicted, noise).predicted_error
+        errors[text] = make_zone_prediction(zone, predicted, noise).predicted_error
     return errors

@@ -89,12 +89,18 @@ def describe_promises(terms: ReleaseTerms, language: Language, changes: PlanChan
     """Return the promises of a plan in words, stretches of time first, the shortest one before the others."""
     stated = _stated_promises(terms)
     has_moment = any(isinstance(one.promise, MomentPromise) for one in stated)
+    sentences = [_sentence(one, terms, language, changes) for one in stated]
+    notes = list(_notes(stated, terms, language, has_moment=has_moment))
+    if not terms.reads_meters:
+        read_before = any(plan.terms.reads_meters for plan in changes.earlier)  # those prices still tell something
+        sentences = [language.plain("promise.public"), *(sentences if read_before else [])]
+        notes = [language.plain("promise.public_rows"), language.plain("promise.rounding")]
     return PromiseText(
-        sentences=[_sentence(one, terms, language, changes) for one in stated],
-        beyond=list(_beyond(terms, language)),
+        sentences=sentences,
+        beyond=list(_beyond(terms, language)) if terms.reads_meters else [],
         basis=list(_basis(terms, language, has_moment=has_moment)),
         rows=[*_promise_rows(stated, terms, language, changes), *_noise_rows(terms, language)],
-        notes=list(_notes(stated, terms, language, has_moment=has_moment)),
+        notes=notes,
         limits=list(_limits(terms, language, has_moment=has_moment)),
     )
 
@@ -107,6 +113,8 @@ def _stated_promises(terms: ReleaseTerms) -> list[_Stated]:
             terms.promises, terms.spent[:count], terms.above_epsilon[:count], terms.right_guesses[:count]
         )
     ]
+    if not terms.reads_meters:  # nothing is spent, and prices help no guess
+        found = [one._replace(spent=0.0, above_epsilon=None, right_guesses=0.5) for one in found]
     order = (WindowPromise, MomentPromise, IntervalPromise, type(None))
     return sorted(found, key=lambda one: (order.index(type(one.promise)), getattr(one.promise, "intervals", 0)))
 
@@ -242,13 +250,14 @@ def _basis(terms: ReleaseTerms, language: Language, *, has_moment: bool) -> Iter
     is_rounded = any(kind.is_from_table for kind in terms.households)
     public = language.plain("basis.count_rounded" if is_rounded else "basis.count", count=count)
     feeds_in = any(kind.export_bound_wh for kind in terms.households)
-    yield " ".join([language.plain("basis.net_range" if feeds_in else "basis.range"), public])
+    covered = language.plain("basis.net_range" if feeds_in else "basis.range")
+    yield f"{covered} {public}" if terms.reads_meters else public
     sample = None if terms.prediction is None else terms.prediction.model.public.sample
     if sample is not None:
         households = language.whole(sample.households)
         epsilon, delta = (_format_number(value, language) for value in (sample.epsilon, sample.delta))
         yield language.plain("basis.sample", households=households, epsilon=epsilon, delta=delta)
-    if not has_moment:
+    if not has_moment or not terms.reads_meters:
         return
     yield language.plain("basis.moment")
     for habits in terms.learned:
@@ -269,6 +278,7 @@ def _promise_rows(
     spent_micro = int(terms.epsilon_micro.max())
     if (
         spent_micro
+        and terms.reads_meters
         and not terms.rho_micro.any()
         and not any(isinstance(one.promise, IntervalPromise) for one in stated)
     ):
@@ -296,7 +306,8 @@ def _promise_rows(
         else:
             scope, holds = language.plain("promise.scope_release"), "promise.holds_release"
         if not isinstance(promise, WindowPromise):
-            since, right = _since(promise, language, changes), guess_percent(promise)
+            right = guess_percent(promise) if terms.reads_meters else _percent(0.5)
+            since = _since(promise, language, changes)
         yield _row(scope, promise, right, spent, " ".join([language.plain(holds), *since]), language)
 
 
@@ -309,6 +320,8 @@ def _row(scope: str, promise: Promise, right: int, spent: str, holds: str, langu
 
 def _noise_rows(terms: ReleaseTerms, language: Language) -> Iterator[PromiseRow]:
     """Yield what the noise of the plan bounds without a promise: guesses about an absence, and about habits."""
+    if not terms.reads_meters:
+        return
     holds = language.plain("promise.holds_noise")
     if terms.absence is not None:
         scope = language.plain("promise.scope_absence", days=terms.absence.days)
@@ -336,6 +349,9 @@ def _notes(stated: list[_Stated], terms: ReleaseTerms, language: Language, *, ha
 def _limits(terms: ReleaseTerms, language: Language, *, has_moment: bool) -> Iterator[str]:
     yield language.plain("limits.operator")
     yield language.plain("limits.channels")
+    if not terms.reads_meters:
+        yield language.plain("limits.general")
+        return
     yield language.plain("limits.together")
     if any(kind.public_share for kind in terms.households):
         yield language.plain("limits.public_hours")

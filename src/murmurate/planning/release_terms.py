@@ -187,9 +187,24 @@ class ReleaseTerms:
     def interval_s(self) -> int:
         return SECONDS_PER_DAY // len(self.scale_wh)
 
+    @property
+    def reads_meters(self) -> bool:
+        """Whether a price may depend on a reading. If not, it is made from public numbers alone."""
+        return self.prediction is None or self.prediction.read_meters
+
     def slot_of_day(self, interval: int) -> int:
         """Return the interval of the day of a UTC interval index."""
         return interval % len(self.scale_wh)
+
+    def expected_ticks(self, intervals: range, lead: int) -> list[int]:
+        """Return the prices that the plan expects of intervals that pay, before any release; they are not billed.
+
+        A price is made from the demand `lead` intervals before or, where it is predicted, for that of the interval.
+        """
+        slots, first = len(self.scale_wh), intervals.start - (lead if self.prediction is None else 0)
+        days = [_expect_day(self, day) for day in range(first // slots, -(-(first + len(intervals)) // slots))]
+        begin = first % slots
+        return [ticks for day in days for ticks in day][begin : begin + len(intervals)]
 
     def silent_share_micro(self, expected_wh: int) -> int:
         """Return what a silent meter counts for where this demand is expected [millionths of its bound].
@@ -258,3 +273,12 @@ def _rate_curve(text: str) -> RateCurve:
     tariff: dict[str, Any] = json.loads(text)
     pieces = [Segment(int(from_wh), Fraction(price), Fraction(slope)) for from_wh, price, slope in tariff["segments"]]
     return RateCurve.from_segments(pieces, tick=tariff["tick"], floor=tariff["floor"], cap=tariff["cap"])
+
+
+@lru_cache(maxsize=4096)  # zones under one plan share it
+def _expect_day(terms: ReleaseTerms, day: int) -> list[int]:
+    """Return the prices that a plan expects for the demand of the intervals of a day of UTC [ticks]."""
+    slots, found = len(terms.scale_wh), terms.forecast_ticks
+    if terms.prediction is not None:
+        found = terms.prediction.expect_ticks(terms.curve, np.arange(day * slots, (day + 1) * slots))
+    return [int(ticks) for ticks in found]

@@ -111,6 +111,7 @@ class PredictedDemand:
     elasticity: float = 0.0  # percent of demand for one percent of price
     reference_price: Fraction | None = None  # at which demand is as forecast [money/kWh]; None: that of the forecast
     series: InputSeries = NO_SERIES  # of public inputs
+    read_meters: bool = True  # False: prices are made from public numbers alone
 
     def __post_init__(self) -> None:
         self.series.check()

@@ -84,7 +84,7 @@ _ALLOWED_KEYS: dict[str, set[str]] = {
     "tariff": {"alpha", "beta", "tick", "floor", "cap", "segments", "knots"},
     "occupancy": {"periods", "arrive", "leave"},
     "households": {"name", "count", "meters", "bound_wh", "export_bound_wh", "away", "home", "occupancy", "public"},
-    "forecast": {"file", "from", "level", "elasticity", "reference_price", *InputSeries._fields},
+    "forecast": {"file", "from", "level", "elasticity", "reference_price", "read_meters", *InputSeries._fields},
     "learned": {"epsilon", "households", "confidence", "bound", "proven"},
 }
 
@@ -415,10 +415,11 @@ def _read_predicted_demand(
             reference = parse_fraction(price, "reference_price", TariffError)
             if reference <= 0:
                 raise TariffError("reference_price", price, "must be above 0: the price at which demand is as forecast")
+    read_meters = reader.get(table, _FORECAST, "read_meters", bool, True)
     given = [role for role in InputSeries._fields if role in table]
     with reader.locate_errors(_FORECAST, given[-1] if given else source):
         series = InputSeries(**{role: reader.require(table, _FORECAST, role, str) for role in given})
-        return PredictedDemand(forecast, level, elasticity, reference, series)
+        return PredictedDemand(forecast, level, elasticity, reference, series, read_meters)
 
 
 def _read_source(

@@ -199,6 +199,7 @@ class ZonePrediction:
     surprise_square: float  # mean square of what a release is off, relative, noise included
     price_response: PriceResponse
     predicted_error: float  # rms, relative to the mean use
+    read_meters: bool = True  # False: the forecast is never corrected, and a price depends on no reading
 
     def measured_error(self, square_units: int) -> tuple[float, float]:
         """Return between which errors the last four weeks were, by the last state of a row of the log.
@@ -211,20 +212,32 @@ class ZonePrediction:
         margin = 2 * surprise_square * sqrt(5 / (2 * MEASURED_DAYS * self.model.slots_per_day))
         return sqrt(max(square - margin, 0.0)), sqrt(max(square + margin, 0.0))
 
+    def expect_ticks(self, curve: RateCurve, interval: IntArray) -> IntArray:
+        """Return prices at the forecast demand of intervals [ticks], at usual weather and without corrections."""
+        model, step_s = self.model, SECONDS_PER_DAY // self.model.slots_per_day
+        offset_min = [utc_offset_min(model.public.time_zone, at * step_s) for at in interval.tolist()]
+        when = locate_intervals(interval, model.slots_per_day, np.array(offset_min), model.public.holidays)
+        return self.price_response.meet(curve, model.public.demand.demand_wh(when) * self.scale)
+
     def to_document(self) -> dict[str, Any]:
         """Return the members of a plan that prices are predicted with."""
-        return {name: series for name, series in self.model.series._asdict().items() if series} | {
-            "forecast": self.model.public.to_document(),
-            "mean_wh": self.model.mean_wh,
-            "shown": self.model.shown,
-            "keep": self.model.keep.tolist(),
-            "scale": round(self.scale, GAIN_DIGITS),
-            "gain": (self.gain.round(GAIN_DIGITS) + 0.0).tolist(),
-            "surprise_square": round(self.surprise_square, GAIN_DIGITS),
-            "elasticity": self.price_response.elasticity,
-            "reference_ticks": self.price_response.reference_ticks,
-            "predicted_error": round(self.predicted_error, 6),
-        }
+        series = {name: series for name, series in self.model.series._asdict().items() if series}
+        return (
+            ({} if self.read_meters else {"read_meters": False})
+            | series
+            | {
+                "forecast": self.model.public.to_document(),
+                "mean_wh": self.model.mean_wh,
+                "shown": self.model.shown,
+                "keep": self.model.keep.tolist(),
+                "scale": round(self.scale, GAIN_DIGITS),
+                "gain": (self.gain.round(GAIN_DIGITS) + 0.0).tolist(),
+                "surprise_square": round(self.surprise_square, GAIN_DIGITS),
+                "elasticity": self.price_response.elasticity,
+                "reference_ticks": self.price_response.reference_ticks,
+                "predicted_error": round(self.predicted_error, 6),
+            }
+        )
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> ZonePrediction:
@@ -235,6 +248,9 @@ class ZonePrediction:
         if gain.shape != (CORRECTIONS,) or not small:
             allowed = f"must have {CORRECTIONS} numbers, at most {MAX_GAIN}, and a scale above 0"
             raise ModelError("gain", gain.shape, allowed)
+        read_meters = document.get("read_meters", True)
+        if not isinstance(read_meters, bool) or (gain.any() and not read_meters):
+            raise ModelError("read_meters", read_meters, "must be true, or false with gains of 0")
         series = InputSeries(**{name: str(document[name]) for name in InputSeries._fields if name in document})
         return cls(
             model=_model(json.dumps([document[name] for name in ("forecast", "mean_wh", "shown", "keep")]), series),
@@ -243,6 +259,7 @@ class ZonePrediction:
             surprise_square=square,
             price_response=PriceResponse(float(document["elasticity"]), int(document["reference_ticks"])),
             predicted_error=float(document["predicted_error"]),
+            read_meters=read_meters,
         )
 
 

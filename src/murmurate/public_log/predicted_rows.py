@@ -76,7 +76,7 @@ def carry_over(last_rows: Rows | None, count: int, lead: int) -> Carried:
     if "states" in names and last_rows["states"].shape == states.shape:
         states = last_rows["states"].astype(np.int64)
     if lead > 0:
-        priced = (kind == RowKind.MEASURED) | (kind == RowKind.FALLBACK)
+        priced = (kind > 0) & (kind != RowKind.WITHHELD)
         due[:, -1] = np.where(priced, last_rows["price_ticks"], NO_PRICE)
     if lead > 1 and "due" in names and last_rows["due"].shape == (count, lead - 1):
         due[:, :-1] = np.where((kind > 0)[:, None], last_rows["due"], NO_PRICE)
@@ -88,6 +88,7 @@ class PredictedZones:
 
     def __init__(self, rows: Rows, terms: Sequence[ReleaseTerms | None], inputs: Inputs) -> None:
         elasticity, reference = np.zeros(len(rows)), np.ones(len(rows))
+        self._reads_meters = np.ones(len(rows), np.bool_)  # [row]; the others have states of 0
         models: dict[int, tuple[list[int], list[ZonePrediction]]] = {}
         curves: dict[int, tuple[list[int], RateCurve]] = {}
         for at, (its, withheld) in enumerate(zip(terms, (rows["kind"] == RowKind.WITHHELD).tolist(), strict=True)):
@@ -98,6 +99,7 @@ class PredictedZones:
             numbers.append(at)
             zones.append(zone)
             curves.setdefault(id(its.curve), ([], its.curve))[0].append(at)
+            self._reads_meters[at] = zone.read_meters
             elasticity[at], reference[at] = zone.price_response.elasticity, zone.price_response.reference_ticks
         self.numbers: IntArray = np.array(sorted(at for numbers, _ in models.values() for at in numbers), np.int64)
         self._models = [(np.array(numbers, np.int64), zones) for numbers, zones in models.values()]  # that share one
@@ -121,7 +123,8 @@ class PredictedZones:
     def step(self, rows: Rows, carried: Carried, interval: int, lead: int) -> IntArray:
         """Return the states of the rows, of which kind and `noisy_wh` are known [zone, state].
 
-        A withheld row leaves the states as they are. A zone whose prices are not predicted has none.
+        A withheld row leaves the states as they are. They are 0 where a price is not predicted, or where the plan reads
+        no meter: what was learnt under an earlier plan ends there.
         """
         states = np.where((rows["kind"] == RowKind.WITHHELD)[:, None], carried.states, 0)
         measured, noisy_wh = rows["kind"] == RowKind.MEASURED, rows["noisy_wh"]
@@ -130,11 +133,12 @@ class PredictedZones:
             states[at] = advance_states(
                 zones, carried.states[at], interval, noisy_wh[at], measured[at], factor[at], self._inputs
             )
-        return states
+        return np.where(self._reads_meters[:, None], states, 0)
 
     def price(self, states: IntArray, interval: int, lead: int) -> IntArray:
         """Return the prices of the predicted rows [ticks], given the states of all rows."""
         demand_wh, price_ticks = np.zeros(len(states)), np.zeros(len(states), np.int64)
+        states = np.where(self._reads_meters[:, None], states, 0)
         for at, zones in self._models:
             demand_wh[at] = predict_zones(zones, states[at], interval, lead, self._inputs)
         for at, curve in self._curves:

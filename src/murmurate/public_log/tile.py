@@ -49,6 +49,7 @@ class RowKind(IntEnum):
     MEASURED = 1  # a price from the noised demand of the interval
     FALLBACK = 2  # the price of the plan's forecast, or a prediction from earlier releases: no new reading, no cost
     WITHHELD = 3  # no price
+    PUBLIC = 4  # a prediction from public numbers alone: the plan reads no meter, no cost
 
 
 class NoiseCode(IntEnum):

@@ -201,8 +201,8 @@ def close_zones(head: ShardHead, zones: Iterable[str]) -> list[ClosedZone]:
 def check_rows(rows: Rows, zones: tuple[str, ...]) -> None:
     """What each kind of row may and must hold."""
     kind, noise, scale, core = (rows[name] for name in ("kind", "noise", "scale_wh", "core_wh"))
-    unknown = (kind < RowKind.MEASURED) | (kind > RowKind.WITHHELD)
-    _reject(zones, unknown, "kind", "must be measured, fallback or withheld")
+    unknown = (kind < RowKind.MEASURED) | (kind > RowKind.PUBLIC)
+    _reject(zones, unknown, "kind", "must be measured, fallback, withheld or public")
     measured = kind == RowKind.MEASURED
     _reject(zones, (kind == RowKind.WITHHELD) & (rows["price_ticks"] != 0), "price_ticks", "is withheld: must be 0")
     _reject(zones, ~measured & ((noise != NoiseCode.NONE) | (scale != 0)), "noise", "belongs in a measured row")

@@ -82,7 +82,7 @@ class TileWriter:
     ) -> tuple[list[ReleaseTerms | None], Measured, Inputs]:
         """Return the terms of each row of a release, the zones whose demand becomes a price, and the public inputs.
 
-        Those are the zones with a demand in which the noise of the plan hides every household.
+        Those are the zones whose plan reads meters, with a demand in which its noise hides every household.
         """
         if tile.head is None or tile.kind is not TileKind.RELEASE:
             return [], {}, {}
@@ -96,7 +96,7 @@ class TileWriter:
         if has_silent:
             shares = _silent_shares(tile.head, tile.interval, terms, inputs)
         for zone, its, share_micro in zip(tile.table.zones, terms, shares.tolist(), strict=True):
-            row = None if tile.withheld else demand_rows.get(zone)
+            row = None if tile.withheld or its is None or not its.reads_meters else demand_rows.get(zone)
             if row is not None and its is not None and its.not_hidden_reason(demand.bounds_at(row)) is None:
                 usable[zone] = its, its.slot_of_day(tile.interval), share_micro
         if usable and self.noise.test_only:
@@ -164,7 +164,7 @@ def _silent_shares(head: ShardHead, interval: int, terms: list[ReleaseTerms | No
     expected_wh = predicted.expect(carry_over(head.last_rows, len(rows), lead), interval, lead)
     shares = np.zeros(len(terms), np.int64)
     for at, (its, predicted_wh) in enumerate(zip(terms, np.rint(expected_wh).astype(np.int64).tolist(), strict=True)):
-        if its is not None:
+        if its is not None and its.reads_meters:
             forecast = its.forecast_wh[its.slot_of_day(interval)] if its.prediction is None else predicted_wh
             shares[at] = its.silent_share_micro(forecast)
     return shares
@@ -189,7 +189,10 @@ def _write_tile(
 def _write_release(
     head: ShardHead, tile: NextTile, terms: list[ReleaseTerms | None], releases: Drawn, inputs: Inputs, signer: Signer
 ) -> Tile:
-    """Return the tile of an interval. A row is measured where there is a draw, else fallback, else withheld."""
+    """Return the tile of an interval. A row is measured where there is a draw, else fallback, else withheld.
+
+    It is public where the plan reads no meter.
+    """
     lead, zones = head.tile.header.lead, tile.table.zones
     has_states = head.last_rows is not None and "states" in (head.last_rows.dtype.names or ())
     is_predicted = has_states or any(its is not None and its.prediction is not None for its in terms)
@@ -217,7 +220,8 @@ def _write_release(
 def _row(its: ReleaseTerms, slot: int, drawn: tuple[int, int] | None) -> tuple[Any, ...]:
     """The columns that every row has. The price is that of the curve, or the fallback price."""
     if drawn is None:
-        return (RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)
+        kind = RowKind.FALLBACK if its.reads_meters else RowKind.PUBLIC
+        return (kind, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)
     noise = NoiseCode[its.distribution.name], drawn[0], its.scale_wh[slot], its.core_wh[slot]
     return (RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)
 

@@ -133,6 +133,7 @@ class RowTerms:
         self._has_plan = np.array([terms is not None for terms in self._terms], np.bool_)
         predicted = [terms is not None and terms.prediction is not None for terms in self._terms]
         self._is_predicted = np.array(predicted, np.bool_)
+        self._reads_meters = np.array([terms is None or terms.reads_meters for terms in self._terms], np.bool_)
 
     def broken_terms(self, header: TileHeader, rows: Rows, carried: Carried | None) -> Iterator[BrokenRule]:
         """Yield where rows do not say what their plans say.
@@ -149,6 +150,7 @@ class RowTerms:
         wrong |= measured & ((price < expected["floor_ticks"]) | (price > expected["cap_ticks"]))
         for column in _NOISE_COLUMNS:
             wrong |= measured & (rows[column] != expected[column])
+        yield from self._broken_kinds(kind)
         for at in np.flatnonzero(wrong).tolist():
             for words in self._describe(at, rows[at], expected[at]):
                 yield BrokenRule(self.zones[at], "terms", words)
@@ -159,6 +161,14 @@ class RowTerms:
                 yield BrokenRule(self.zones[at], "clock", mismatch)
         if self._is_predicted.any():
             yield from self._broken_predictions(header, rows, carried)
+
+    def _broken_kinds(self, kind: IntArray) -> Iterator[BrokenRule]:
+        """Yield where a kind is not one of the plan: one that reads no meter has public rows, and no other has them."""
+        is_public = kind == RowKind.PUBLIC
+        wrong = self._has_plan & (is_public == self._reads_meters) & (kind != RowKind.WITHHELD)
+        for at in np.flatnonzero(wrong).tolist():
+            reads = "reads meters" if self._reads_meters[at] else "reads no meter"
+            yield BrokenRule(self.zones[at], "terms", f"kind is {RowKind(kind[at]).name.lower()}: the plan {reads}")
 
     def _describe(self, at: int, row: np.void, expected: np.void) -> Iterator[str]:
         if row["kind"] == RowKind.FALLBACK:

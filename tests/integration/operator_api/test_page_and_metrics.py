@@ -130,12 +130,12 @@ def test_the_page_says_how_far_each_zone_is(api):
     answer = fetch(api, "/operator")
     assert answer.status_code == 200
     page = Parsed(answer.text)
-    rows = {row[0]: row for row in page.rows if len(row) == 9}
+    rows = {row[0]: row for row in page.rows if len(row) == 10}
     assert rows.keys() == set(ZONES)
     for row in rows.values():
         assert row[1] == "1 behind"
-        assert row[3:6] == ["2", "1", "1"]
-        assert row[7:] == [api.plan[:8], OLD_KEY.public_key[:8]]
+        assert row[3:7] == ["2", "0", "1", "1"]  # measured, public, fallback, no price
+        assert row[8:] == [api.plan[:8], OLD_KEY.public_key[:8]]
     for words in ("0 of 2", "1,602", "Needs an operator", "a <b> reason", "in 5 min"):
         assert words in page.text
     api.writer.write()
@@ -272,7 +272,7 @@ def test_two_hundred_zones_are_shown_within_a_second():
     shards = shards_of(100, 100)
     assert work_of(lambda: (operator_page(facts(shards)), format_metrics(status_metrics(facts(shards))))) < 35
     page, text = operator_page(facts(shards)), format_metrics(status_metrics(facts(shards)))
-    assert sum(len(row) == 9 for row in Parsed(page).rows) == 200
+    assert sum(len(row) == 10 for row in Parsed(page).rows) == 200
     assert len(samples(text)) > 200 * 7
 
 

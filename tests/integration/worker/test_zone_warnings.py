@@ -2,9 +2,14 @@
 
 import psycopg
 from tests.support.interval_workers import FIRST_S, GRACE_S, HOMES
-from tests.support.operator_cli import STEP_S
+from tests.support.operator_cli import STEP_S, small_zone
+from tests.support.postgres_stores import released_kinds
 
 from murmurate.commands.close import close_zones
+from murmurate.operations.publishing import compare_with_table, open_zones
+from murmurate.planning.plan import make_plan
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.planning.zone_file import parse_zone
 from murmurate.publisher.desired_state import ShardOpening
 from murmurate.service.worker.zone_warnings import warn_of_household_counts, warn_of_short_leads
 
@@ -82,3 +87,26 @@ def test_a_closed_zone_is_not_aggregated_released_or_warned_of_although_its_mete
         worker_setup.worker.keep_days = 0.0
         assert worker_setup.worker.purge(worker_setup.clock.now())
         assert connection.execute("SELECT count(*) FROM confidential.demand").fetchone() == (0,)
+
+
+def test_a_zone_whose_plan_reads_no_meter_misses_none_and_no_demand_of_it_is_stored(worker_setup):
+    """Without meters, and with some that report: for another use, or from before a change of plan."""
+    text = small_zone("hill") + '\n[forecast]\nfrom = "occupancy"\nread_meters = false\n'
+    plan = worker_setup.root / "hill.json"
+    plan.write_text(make_plan(parse_zone(text)).to_json())
+    terms, meters = {"hill": ReleaseTerms.from_json(plan.read_text())}, worker_setup.root / "meters.csv"
+    assert compare_with_table(terms, meters, worker_setup.worker.context.state) == []
+    open_zones([plan], worker_setup.databases, worker_setup.root / "keys", lead_intervals=2, first="2026-11-14T00:00Z")
+    worker_setup.release(0)
+    rows = meters.read_text() + "".join(f"{HOMES + home},hill,90000,100\n" for home in range(3))
+    meters.write_text(rows)
+    for number, homes in ((1, HOMES), (2, HOMES + 3)):
+        worker_setup.report(number, homes=homes)
+        worker_setup.at(number, GRACE_S)
+        report = worker_setup.release_report()
+        assert (report["zone_warnings"], report["zones_without_meters"], report["blocked_zones"]) == ({}, 0, 0)
+        assert report["share_reported"] == {"harbour": 1.0}
+        assert report["feed"]["expected"] == HOMES
+    assert [kind for _, kind in released_kinds(worker_setup.log_dsn, "hill")] == ["public"] * 3
+    assert worker_setup.kinds() == ["measured"] * 3
+    assert set(worker_setup.column("zone")) == {"harbour"}

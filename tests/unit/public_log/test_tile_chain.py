@@ -293,7 +293,7 @@ def test_a_row_that_measures_nothing_has_no_noise_and_no_cost(kind, column, valu
         ({"kind": RowKind.WITHHELD}, "kind", "kind"),
     ],
 )
-@pytest.mark.parametrize("code", [0, 4, 255])
+@pytest.mark.parametrize("code", [0, 5, 255])
 def test_a_kind_or_noise_that_is_not_known_is_refused_even_where_it_costs_nothing(right, column, words, code):
     rows = np.zeros(3, row_dtype())
     for name, value in right.items():

@@ -45,8 +45,11 @@ def releasable_demand(
 ) -> tuple[Demand, dict[str, str]]:
     """The demand of the zones that may be released from it, and the other zones, with the reason.
 
-    The noise of a plan hides households of its kinds up to their bounds; one that may add more would not be hidden.
+    The noise of a plan hides households of its kinds up to their bounds; one that may add more would not be hidden. A
+    zone whose plan reads no meter is left out without a reason: none of its readings is used.
     """
+    unread = {zone for zone, plan in terms.items() if plan is not None and not plan.reads_meters}
+    demand = _without_zones(demand, unread)
     reasons = _below_quorum(demand, quorum)
     for row, zone in enumerate(demand.zones):
         plan = terms.get(zone)

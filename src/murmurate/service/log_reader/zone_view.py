@@ -37,6 +37,7 @@ class PriceKind(StrEnum):
     MEASURED = "measured"
     FALLBACK = "fallback"
     WITHHELD = "withheld"
+    PUBLIC = "public"  # no meter was read
 
 
 PRICE_KINDS = {RowKind[kind.name]: kind for kind in PriceKind}
@@ -251,7 +252,7 @@ class ZoneView:
     @property
     def measured_error(self) -> tuple[float, float] | None:
         """Between which errors the demand that was priced lay in the last four weeks; None: that is not known."""
-        prediction = self.terms.prediction
+        prediction = self.terms.prediction if self.terms.reads_meters else None
         square_units = None if self.closed is not None else self.shard.square_units(self.zone)
         return None if prediction is None or square_units is None else prediction.measured_error(square_units)
 
@@ -270,8 +271,7 @@ class ZoneView:
 
     def expected_ticks(self, interval: int) -> int:
         """The plan's expected price of the interval that pays; it is not billed."""
-        ticks = self.terms.forecast_ticks
-        return int(ticks[(interval - self.lead_intervals) % len(ticks)])
+        return self.terms.expected_ticks(range(interval, interval + 1), self.lead_intervals)[0]
 
     def expected_price(self, interval: int) -> float:
         """What the plan expects the price of an interval to be [currency/kWh]; it is not billed."""

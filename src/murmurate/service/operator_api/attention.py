@@ -110,7 +110,9 @@ def _feed(status: ServiceStatus, settings: ServiceSettings) -> Iterator[Attentio
         more = f" and {len(low) - 1:,} more" if len(low) > 1 else ""
         words = f"fewer meters than the quorum of {100 * settings.quorum:.0f} % have reported: {first}{more}"
         yield AttentionItem("feed", words, "check the head-end, its token and the broker")
-    if not any(client.zones for client in status.clients) and not (settings.mqtt and settings.mqtt.readings):
+    needs_readings = status.last_kinds.get(PriceKind.PUBLIC, 0) < status.zone_count
+    has_source = any(client.zones for client in status.clients) or (settings.mqtt and settings.mqtt.readings)
+    if needs_readings and not has_source:
         remedy = "murmurate client add head-end --zone ZONE lets one send them; murmurate readings ingest takes files"
         yield AttentionItem("feed", "no client may send readings", remedy)
 

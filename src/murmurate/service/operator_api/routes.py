@@ -47,7 +47,6 @@ _OPERATOR_HEADERS = {"cache-control": "no-store", "x-frame-options": "DENY"}
 # /readyz needs no login, and the warning of a zone may count its meters: one more or less is a household that moved
 _ZONES_NEED_OPERATOR = "need an operator: log in at /operator, which names them and the remedy"
 _OUTCOMES = ("accepted", "late", "refused")
-_RELEASE_KINDS = (PriceKind.MEASURED, PriceKind.FALLBACK, PriceKind.WITHHELD)
 _RELEASE_GAUGES = {  # member of the report of the last release: metric, help
     "up_to_date": ("murmurate_shards_up_to_date", "Shards up to date at the last release."),
     "blocked": ("murmurate_shards_blocked", "Shards that need an operator at the last release."),
@@ -142,7 +141,7 @@ def _zone_cells(zone: ZoneStatus, now_s: float) -> tuple[str, ...]:
     state = f"{zone.intervals_behind:,} behind" if zone.intervals_behind else "up to date"
     end = _format_time(zone.decided_end_s)
     end = end[11:] if abs(zone.decided_end_s - now_s) < _HALF_DAY_S else end  # the hour alone where the day is clear
-    kinds = (PriceKind.MEASURED, PriceKind.FALLBACK, PriceKind.WITHHELD)
+    kinds = (PriceKind.MEASURED, PriceKind.PUBLIC, PriceKind.FALLBACK, PriceKind.WITHHELD)
     counts = (f"{zone.releases_by_kind.get(kind, 0):,}" for kind in kinds)
     return "log broken" if zone.is_broken else state, end, *counts, format_cost(zone.epsilon_micro, zone.rho_micro)
 
@@ -234,7 +233,7 @@ def _zone_metrics(zones: Iterable[ZoneStatus]) -> Iterator[Metric]:
     for zone in zones:
         ends.add_metric((zone.zone,), zone.decided_end_s)
         behind.add_metric((zone.zone,), zone.intervals_behind)
-        for kind in _RELEASE_KINDS:
+        for kind in PriceKind:
             kinds.add_metric((zone.zone, kind.value), zone.releases_by_kind.get(kind, 0))
         epsilon.add_metric((zone.zone,), zone.epsilon_micro / 1e6)
         rho.add_metric((zone.zone,), zone.rho_micro / 1e6)
@@ -380,7 +379,10 @@ class OperatorApi:
                 sizes["log"] = self._log_reader.database_bytes
             groups = [status_metrics(status), storage_metrics(self.settings, sizes)]
             if self.ingest:
-                groups.append(ingest_metrics(self.ingest, [zone.zone for zone in status.zones]))
+                read = [
+                    zone for zone in status.zones if not zone.last_price or zone.last_price.kind != PriceKind.PUBLIC
+                ]
+                groups.append(ingest_metrics(self.ingest, [zone.zone for zone in read]))
             return format_metrics(*groups)
 
         return Response(await self._render_in_thread(request, render), 200, _OPERATOR_HEADERS, METRICS_MEDIA_TYPE)

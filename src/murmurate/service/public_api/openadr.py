@@ -338,10 +338,9 @@ def _decided_or_expected(day: EventDay) -> tuple[list[_Ratio], list[float]]:
     if view.closed is not None:
         prices += [None] * (intervals.stop - known.stop)
     elif known.stop < intervals.stop:
-        expected, tick, lead = view.terms.forecast_ticks, view.tick, view.lead_intervals
-        slots = np.arange(known.stop - lead, intervals.stop - lead) % len(expected)
-        numerator, denominator = tick.numerator, tick.denominator
-        prices += [(ticks * numerator, denominator) for ticks in expected[slots].tolist()]
+        expected = view.terms.expected_ticks(range(known.stop, intervals.stop), view.lead_intervals)
+        numerator, denominator = view.tick.numerator, view.tick.denominator
+        prices += [(ticks * numerator, denominator) for ticks in expected]
     return prices, [at_s for _, _, at_s in decided]
 
 

@@ -232,14 +232,15 @@ class IntervalWorker:
         """Note which open zones have no meter or another number of them, and how many meters have reported."""
         state, step_s = self.context.state, self.landing.interval_s
         is_here = {shard for shard, opening in state.shards().items() if opening.interval_s == step_s}
-        opened = {zone for zone, (shard, _) in state.zones().items() if shard in is_here}
+        by_zone = {zone: terms for zone, terms in terms_by_zone(state).items() if terms is not None}
+        unread = {zone for zone, terms in by_zone.items() if not terms.reads_meters}  # no meter of theirs is missed
+        opened = {zone for zone, (shard, _) in state.zones().items() if shard in is_here} - unread
         without = frozenset(opened.difference(table.zones))
         if without - self._zones_without_meters:
             logger.warning("zones without meters", extra={"count": len(without), "zones": sorted(without)[:5]})
         self._zones_without_meters = without
         households = zip(table.zones, table.households or [0] * len(table.zones), strict=True)
         in_table = {zone: count for zone, count in households if zone in opened and count}
-        by_zone = {zone: terms for zone, terms in terms_by_zone(state).items() if terms is not None}
         planned = {zone: terms.household_count for zone, terms in by_zone.items()}
         off = warn_of_household_counts(planned, in_table)
         _log_new("households do not fit plans", off, self._count_warnings)
@@ -248,9 +249,9 @@ class IntervalWorker:
         zero = warn_of_zero_imputation(table.silent_meters, predicted)
         _log_new("silent meters count as zero", zero, self._zero_warnings)
         self._zero_warnings = zero
-        closed = state.closed_zones()  # whose meters may be in the table for a while
+        ignored = unread | set(state.closed_zones())  # whose meters may be in the table for a while
         counts = zip(demand.zones, demand.reported.tolist(), demand.imputed.tolist(), strict=True)
-        heard = {zone: (reported, reported + imputed) for zone, reported, imputed in counts if zone not in closed}
+        heard = {zone: (reported, reported + imputed) for zone, reported, imputed in counts if zone not in ignored}
         reported, expected = (sum(column) for column in zip(*heard.values(), strict=True)) if heard else (0, 0)
         self._feed = {"interval": interval, "reported": reported, "expected": expected}
         shares = {zone: round(reported / max(expected, 1), 4) for zone, (reported, expected) in heard.items()}

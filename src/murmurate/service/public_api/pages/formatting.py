@@ -16,7 +16,7 @@ from murmurate.planning.promise_text import EarlierPlan, PlanChanges, PromiseTex
 from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView, format_rfc3339
 from murmurate.translations.language import ENGLISH, LANGUAGES, Language
 
-KIND_WORDS = {PriceKind.MEASURED: "measured", PriceKind.FALLBACK: "fallback", PriceKind.WITHHELD: "withheld"}
+KIND_WORDS = {kind: kind.value for kind in PriceKind}  # keys of translations
 _SUBUNITS = 100  # of each currency whose subunit the translations name
 _ABOUT_DIGITS = 3  # significant ones, of a price that is not final
 
@@ -172,9 +172,11 @@ def html_text(language: Language, key: str, /, **values: object) -> Markup:
 
 
 def format_error(view: ZoneView, unit: PriceFormat) -> dict[str, str] | None:
-    """Return how far the demand that is priced is off, in %: as planned, and as the log shows. None: not known."""
+    """Return how far the demand that is priced is off, in %: as planned, and as the log shows, if it does."""
     prediction, measured = view.terms.prediction, view.measured_error
-    if prediction is None or measured is None:
+    if prediction is None or (measured is None and prediction.read_meters):
         return None
-    numbers = {"planned": prediction.predicted_error, "low": measured[0], "high": measured[1]}
+    numbers = {"planned": prediction.predicted_error}
+    if measured is not None:
+        numbers |= {"low": measured[0], "high": measured[1]}
     return {name: unit.decimal(f"{100 * number:.0f}") for name, number in numbers.items()}

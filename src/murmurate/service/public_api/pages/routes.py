@@ -98,10 +98,11 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         promise=promise_text(view, now_s, language),
         is_predicted=terms.prediction is not None,
         planned_error=unit.decimal(f"{100 * terms.prediction.predicted_error:.0f}") if terms.prediction else None,
+        reads_meters=terms.reads_meters,
         cost_so_far=", ".join(f"{name} = {unit.decimal(f'{cost / 1e6:.6f}')}" for name, cost in costs if cost),
         households=households,
         is_net=any(kind.export_bound_wh for kind in terms.households),
-        noise=_noise_cost(view, now_s, unit),
+        noise=_noise_cost(view, now_s, unit) if terms.reads_meters else None,
         key_groups=[opening_key[at : at + 8] for at in range(0, len(opening_key), 8)],
     )
 

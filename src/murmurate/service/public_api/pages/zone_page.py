@@ -313,6 +313,7 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         day=day,
         chart=price_chart(view, intervals, at, band, levels.levels, unit),
         promise=promise_text(view, now_s, unit.language),
+        reads_meters=view.terms.reads_meters,
         noise_reach=_noise_reach(view, at, unit),
         error=format_error(view, unit),
         formats=[
@@ -334,7 +335,8 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
     kind = meaning = published = next_expected = None
     if price is not None:
         kind = KIND_WORDS[price.kind]
-        is_predicted = view.terms.prediction is not None and price.kind is not PriceKind.WITHHELD
+        of_release = price.kind in {PriceKind.MEASURED, PriceKind.FALLBACK}
+        is_predicted = view.terms.prediction is not None and of_release
         meaning = f"kind.{kind}_predicted_meaning" if is_predicted else f"kind.{kind}_meaning"
         published = TimeLabel(price.logged_s, local_datetime(view, price.logged_s).strftime("%H:%M"))
     if following is None and view.closed is None:
@@ -387,7 +389,8 @@ def _hour_windows(view: ZoneView, at: int, unit: PriceFormat) -> list[tuple[int,
 def _noise_reach(view: ZoneView, at: int, unit: PriceFormat) -> str | None:
     """Return how far the noise of an interval reaches, 95 times in 100 [kWh]; None: there is none."""
     price = view.prices.get(at)
-    if view.closed is not None if price is None else price.scale_wh is None:
+    is_open = view.closed is None and view.terms.reads_meters
+    if not is_open if price is None else price.scale_wh is None:
         return None
     slot = view.terms.slot_of_day(at - view.lead_intervals)
     scale_wh = float(view.terms.scale_wh[slot]) if price is None else price.scale_wh or 0.0
