@@ -88,8 +88,8 @@ def judge_product(
         made = plan.predict(public, plan.release(sums_wh, usable, seed))
         within = np.abs(made.demand_wh - truth_wh) <= 1.96 * plan.stated_wh
         stated = 100 * plan.stated_wh / imported[counted].mean(axis=0)  # [zone]
-        errors = (size.errors(each, truth_wh, imported) for each in made)
-        found.append((*errors, stated, 100 * within[counted].mean(axis=0)))
+        both = (size.errors(each, truth_wh, imported) for each in made)
+        found.append((*both, stated, 100 * within[counted].mean(axis=0)))
         bounds.add((-plan.export_bound_wh, plan.bound_wh))
     errors, of_forecast, stated, covered = (_rms(each) for each in zip(*found, strict=True))
     near = np.abs(stated / errors - 1)

@@ -21,7 +21,9 @@ from murmurate.planning.zone import PredictedDemand
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.corrections import STATES, Spread
 from murmurate.prediction.forecast import HOURS, Weather, fit_forecast, fit_forecasts
-from murmurate.prediction.public_forecast import CutAbove, CutBelow, PublicForecast
+from murmurate.prediction.forecast_sources import forecast_from_sample
+from murmurate.prediction.private_sample import cast_votes, choose_layout, release_votes
+from murmurate.prediction.public_forecast import SAMPLE_DELTA, CutAbove, CutBelow, PublicForecast
 from murmurate.prediction.public_inputs import THOUSANDTHS, Inputs, InputSeries, InputValue
 from murmurate.prediction.zone_prediction import ZonePrediction, advance_states, expect_sums, predict_zones
 from murmurate.privacy.noise import SeededNoise
@@ -31,6 +33,7 @@ from research.foreign_world.predictors import LEAD, Releases
 from research.foreign_world.region import HOME_SHARE, REGIONAL_DELAY, Public
 
 SERIES = InputSeries("temperature", "irradiance", "deviation")
+USUAL_DAY_WH = 10_000  # the default of murmurate forecast
 BOUNDS_WH, EXPORT_BOUNDS_WH = (500, 700, 1000, 1500, 2100), (0, 300, 700, 1000, 1500, 2000)
 _REGION_DAYS, _LATE_SHARE = 14.0, 0.25  # of the mean day of the regional load; of what is seen of its last deviation
 _LATE = LEAD + REGIONAL_DELAY - 1  # intervals from the newest regional load to the interval that pays
@@ -94,7 +97,13 @@ def know_exactly(public: Public) -> PublicForecast:
 
 
 def know_privately(public: Public, epsilon: Fraction, seed: int) -> PublicForecast:
-    raise NotImplementedError
+    """Return what `murmurate forecast --sample --weather --epsilon` makes of the sample, with seeded noise."""
+    before, households = public.year_before, public.sample_wh.shape[1]
+    weather = Weather(*before.weather)
+    layout = choose_layout(before.when, weather, usual_day_wh=USUAL_DAY_WH, epsilon=epsilon, households=households)
+    votes = release_votes(cast_votes(public.sample_wh, layout), layout, epsilon=epsilon, noise=SeededNoise(seed))
+    spent = epsilon, SAMPLE_DELTA
+    return forecast_from_sample(votes, spent=spent, source="sample", time_zone="UTC", holidays=public.year.holidays)
 
 
 def find_deviation(public: Public) -> FloatArray:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-from murmurate.prediction.structural_filter import STATES
 
 from murmurate.lab.audit.attack_result import Estimate
 from murmurate.lab.evaluate.corrected_zones import CorrectedZones

@@ -24,7 +24,7 @@ from tests.simulation.memory_stores import describe_tile, head_after
 from tests.simulation.simulator import Simulation
 
 _ROW_VALUES: dict[str, tuple[float, ...]] = {
-    "kind": (0, 1, 2, 3, 4),
+    "kind": (0, 1, 2, 3, 4, 5),
     "noise": (0, 1, 2, 3, 4, 255),
     "price_ticks": (0, 5, -5),
     "scale_wh": (0.0, 2.0, -1.0, float("nan"), float("inf")),
@@ -103,7 +103,7 @@ def _next_table(sim: Simulation, head: ShardHead) -> ZoneTable:
 def _some_rows(sim: Simulation, count: int) -> Rows:
     rows = np.zeros(count, row_dtype())
     for row in rows:
-        kind = row["kind"] = 1 + sim.faults.below(3)
+        kind = row["kind"] = 1 + sim.faults.below(4)
         row["price_ticks"] = 0 if kind == reference.WITHHELD else 5
         if kind == reference.MEASURED:
             noise = row["noise"] = 1 + sim.faults.below(3)

@@ -194,6 +194,8 @@ class Oracle:
             if observed.requested.get(zone) != interval:
                 violation("demand ignored", facts)
             expected = reference.MEASURED if hidden else reference.FORECAST
+            if not samples.PLAN_BY_DIGEST[table_row["plan"]].terms.reads_meters:
+                expected = reference.PUBLIC
         if row.kind != expected:
             violation("household not hidden" if row.kind == reference.MEASURED else "wrong kind", facts)
         if row.kind == reference.MEASURED:

@@ -35,7 +35,7 @@ LAYOUT = (
     "total_epsilon_micro:i8 total_rho_micro:i8 prev:h32"
 )
 ROW = Struct("<BBqdqqqqq32s")
-MEASURED, FORECAST, WITHHELD = 1, 2, 3
+MEASURED, FORECAST, WITHHELD, PUBLIC = 1, 2, 3, 4
 LAPLACE, HUBER, GAUSSIAN = 1, 2, 3
 NOTHING = "0" * 64
 ROW_MEMBERS = {"zone", "plan", "currency", "tick", "since"}
@@ -289,7 +289,7 @@ def merkle_root(leaves: list[bytes]) -> bytes:
 
 
 def _check_row(row: Row) -> None:
-    require("row kind", row.kind in (MEASURED, FORECAST, WITHHELD))
+    require("row kind", row.kind in (MEASURED, FORECAST, WITHHELD, PUBLIC))
     require("price", row.kind != WITHHELD or row.price_ticks == 0)
     if row.kind != MEASURED:
         require("noisy_wh", row.noisy_wh == 0)

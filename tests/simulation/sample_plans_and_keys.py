@@ -98,7 +98,8 @@ def _prediction(zone: str, number: int) -> ZonePrediction:
     scale = (1e7 if make < 3 else 1e3) + at  # draws are some percent of the demand, or take states to their limits
     response = PriceResponse(0.2 * (make % 3 > 0), 10**11)
     model = _model(SERIES if make % 2 else NO_SERIES)
-    return ZonePrediction(model, scale, rng.uniform(0, 0.8, 27).round(7), 0.01, response, 0.05)
+    gain, reads_meters = rng.uniform(0, 0.8, 27).round(7), make != 2  # one that reads none never uses its gains
+    return ZonePrediction(model, scale, gain, 0.01, response, 0.05, reads_meters)
 
 
 def public_value(series: str, interval: int) -> int | None:

@@ -34,7 +34,7 @@ _SIGNER = "_require_opening(tile).key if tile.head is None else tile.head.tile.k
 _TERMS = "            terms = self.terms_for_plan(row.plan)\n"
 _PLANS = "row.plan == change.before != change.after"
 _KEYS = "head.tile.key_in_force == change.before != change.after"
-_FORECAST = "(RowKind.FALLBACK, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)"
+_FORECAST = "(kind, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)"
 _MEASURED = "(RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)"
 _STEP = "predicted.step(rows, carried, tile.interval, lead)"
 _SHARES = "_silent_shares(tile.head, tile.interval, terms, inputs)"
@@ -253,6 +253,12 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
         ("an unreadable tile stays", "        except ChainError as error:\n", "        except KeyError as error:\n"),
     ),
     TILE_WRITER: (
+        ("a plan that reads no meter is measured", "its is None or not its.reads_meters else", "its is None else"),
+        (
+            "a price without meters is a fallback",
+            "its.reads_meters else RowKind.PUBLIC",
+            "its else RowKind.PUBLIC",
+        ),
         ("a forecast is charged", _FORECAST, _FORECAST.replace("*_NO_NOISE", "0, 0, 3, 0")),
         ("a measurement is free", _MEASURED, _MEASURED.replace("its.epsilon_micro[slot]", "0")),
         ("the cost of another slot", _MEASURED, _MEASURED.replace("epsilon_micro[slot]", "epsilon_micro[slot - 1]")),

@@ -111,7 +111,8 @@ def plan_corrections(
     by_chance = spread.own**2 / households
     noise = noise_variance / (scale * mean_wh) ** 2
     square = shown @ seen.share
-    left = solve_variance(square / (noise + by_chance + _COMMON_SD**2), (1 - keep**2) * sd**2, keep)
+    variance = noise + by_chance + _COMMON_SD**2 + _SUN_SD**2 * square[SUN]  # of a release, without corrections
+    left = solve_variance(square / variance, (1 - keep**2) * sd**2, keep)
 
     def total(year: UsualYear, loadings: FloatArray, intervals: int) -> float:
         ahead = keep ** (2 * intervals)
@@ -119,7 +120,7 @@ def plan_corrections(
         return float(year.share @ ((left * ahead + sd**2 * (1 - ahead)) @ loadings + unseen))
 
     return PlannedCorrections(
-        gain=np.where(square > 0, left / (noise + by_chance + _COMMON_SD**2), 0.0),
+        gain=np.where(square > 0, left / variance, 0.0),
         error=total(whole, whole.square_loadings(mean_wh), lead) ** 0.5,
         surprise_square=total(seen, shown, 1) + noise,
     )

@@ -7,7 +7,8 @@ import pytest
 from tests.support import web_server
 from tests.support.predicted_zones import FIRST, PredictedShard
 from tests.support.sample_logs import check
-from tests.unit.verification.test_public_inputs import SERIES, plan
+from tests.unit.verification.test_public_inputs import SERIES as ALL_SERIES
+from tests.unit.verification.test_public_inputs import plan
 
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.ingest.http_api import private_app
@@ -15,7 +16,7 @@ from murmurate.service.operator_api.public_inputs import MAX_SERIES_BYTES, Publi
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.state_store import PostgresStateStore
 
-HOUR_S = 3600
+HOUR_S, SERIES = 3600, ALL_SERIES.temperature
 HEADER = SimpleNamespace(interval_s=HOUR_S, lead=2)
 
 

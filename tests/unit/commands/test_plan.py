@@ -150,7 +150,7 @@ def test_the_example_pays_by_what_its_page_computes_and_without_a_forecast_it_do
     assert f"It pays: the releases add {100 * share:.0f} % of what exact data would add" in printed(plan)
     assert "Worse than the forecast: predict prices" in printed(make_plan(parse_zone(EXAMPLE_ZONE_FILE)))
     tiny = parse_zone((EXAMPLE_ZONE_FILE + EXAMPLE_FORECAST).replace("count = 800", "count = 20"))
-    assert "publish the forecast, join zones" in printed(make_plan(tiny))
+    assert "read_meters = false" in printed(make_plan(tiny))
 
 
 def test_the_page_says_what_prices_teach_about_habits_and_asks_for_a_long_window():
