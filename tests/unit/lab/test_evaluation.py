@@ -66,6 +66,9 @@ def test_a_wrong_level_and_homes_that_change_are_corrected(evaluation):
         assert stress[Stress.WRONG_LEVEL].error_ratio < 0.9
         assert stress[Stress.LESS_USE].error_ratio < 0.9
         assert stress[Stress.STRONG_ANSWER].loss_ratio < 1
+        assert stress[Stress.SHIFTED].loss_ratio < 1
+        assert stress[Stress.SHIFTED].step_ratio < 1
+        assert stress[Stress.SHIFTED] != stress[Stress.STRONG_ANSWER]
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
 WRONG_LEVEL = 0.9  # the level of zones in the test of a wrong one, relative to what is known of them
 LESS_USE = 0.85  # what homes of a zone use after the change, relative to before
 STRONG_ANSWER = 0.3  # elasticity in the test of prices that demand answers to strongly
+SHIFTED_SHARE = 0.8  # of what a price keeps homes from using, in the test of use that is put off
 _CHANGE_AFTER = 0.4  # of the days that count
 _NOISE_SEED = 7
 _DAYS_PER_YEAR = 365
@@ -79,8 +80,6 @@ def measure_ways(
     """Play the season in some ways. `counted`: the intervals that count, if others than the region's."""
     setting, homes = pricing.setting, pricing.group.homes
     still, answering, counted = slice(0, pricing.zones), slice(pricing.zones, None), counted or pricing.region.counted
-    load = (pricing.demand_wh / pricing.mean_wh)[counted, answering]
-    best = meeting_price(setting.supply, load, setting.elasticity)
     kwh_per_home = pricing.mean_wh.mean() / 1000 / homes
     found = {}
     for way in ways:
@@ -90,6 +89,8 @@ def measure_ways(
         wrong_wh = played.estimate_wh[counted, still] - demand_wh
         error = np.sqrt(np.mean(wrong_wh**2, axis=0)) / demand_wh.mean(axis=0)
         price, used = played.price[counted, answering], played.demand_wh[counted, answering]
+        load = (played.wanted_wh / pricing.mean_wh)[counted, answering]
+        best = meeting_price(setting.supply, load, setting.elasticity)
         lost = waste(setting.supply, load, price, best, setting.elasticity)
         found[way] = WayResult(
             way=way,
@@ -128,6 +129,7 @@ class Stress(Enum):
     WRONG_LEVEL = auto()  # 10 % too low, in zones; compared with forecast and regional load
     LESS_USE = auto()  # 15 % less in zones from one day on, not in the region; likewise, from that day on
     STRONG_ANSWER = auto()  # convex curve, elasticity 0.3; compared with the echo of exact demand
+    SHIFTED = auto()  # the same, and four fifths of what is not used return within hours, as cars and heat pumps do
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,12 +207,16 @@ def _measure_size(
     at = _change_at(region)
     wrong = ZonePricing(region, homes, setting, level_factor=WRONG_LEVEL)
     less = ZonePricing(region, homes, setting, change=lambda wh: np.concatenate([wh[:at], LESS_USE * wh[at:]]))
-    strong = ZonePricing(region, homes, Setting(Supply.CONVEX, STRONG_ANSWER, setting.lead))
+    strong, shifted = (
+        ZonePricing(region, homes, Setting(Supply.CONVEX, STRONG_ANSWER, setting.lead, share))
+        for share in (0.0, SHIFTED_SHARE)
+    )
     stress = {}
     for name, worse, other, counted in (
         (Stress.WRONG_LEVEL, wrong, Way.REGIONAL_LOAD, None),
         (Stress.LESS_USE, less, Way.REGIONAL_LOAD, slice(at, None)),
         (Stress.STRONG_ANSWER, strong, Way.EXACT_ECHO, None),
+        (Stress.SHIFTED, shifted, Way.EXACT_ECHO, None),
     ):
         both = measure_ways(worse, (Way.PRIVATE, other), law, bound, _NOISE_SEED, counted)
         stress[name] = StressResult(both[Way.PRIVATE], both[other])

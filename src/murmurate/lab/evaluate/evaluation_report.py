@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from murmurate import __version__
 from murmurate.lab.evaluate.evaluation import (
     LESS_USE,
+    SHIFTED_SHARE,
     STRONG_ANSWER,
     WRONG_LEVEL,
     Evaluation,
@@ -191,6 +192,9 @@ def results_document(evaluation: Evaluation, source: dict[str, Any]) -> dict[str
                 "elasticity": STRONG_ANSWER,
                 "strong_answer_loss_ratio": stress[Stress.STRONG_ANSWER].loss_ratio,
                 "strong_answer_step_ratio": stress[Stress.STRONG_ANSWER].step_ratio,
+                "shifted_share": SHIFTED_SHARE,
+                "shifted_loss_ratio": stress[Stress.SHIFTED].loss_ratio,
+                "shifted_step_ratio": stress[Stress.SHIFTED].step_ratio,
             },
         }
         sizes.append(size)
@@ -284,13 +288,18 @@ def stress_sentences(evaluation: Evaluation) -> list[str]:
         return ", ".join(f"{ratio:.2f} ({homes:,} homes)" for homes, ratio in ratios.items())
 
     low, less = (list_ratios(under, "error_ratio") for under in (Stress.WRONG_LEVEL, Stress.LESS_USE))
-    loss, step = (list_ratios(Stress.STRONG_ANSWER, name) for name in ("loss_ratio", "step_ratio"))
+    (loss, step), (shifted_loss, shifted_step) = (
+        [list_ratios(under, name) for name in ("loss_ratio", "step_ratio")]
+        for under in (Stress.STRONG_ANSWER, Stress.SHIFTED)
+    )
     wrong = "The level of the zone is taken 10 %"
     strong = "Demand answers strongly (convex curve, elasticity 0.3): loss over that of an echo of exact demand"
+    later = "The same, and four fifths of what is not used are used in the hours after, as by cars and heat pumps"
     return [
         f"{wrong} too low: error of the private prediction over that of forecast and regional load: {low}.",
         f"Homes of the zone use 15 % less from day {evaluation.change_day} on: the same, from then on: {less}.",
         f"{strong}: {loss}; price steps: {step}.",
+        f"{later}: {shifted_loss}; price steps: {shifted_step}.",
     ]
 
 

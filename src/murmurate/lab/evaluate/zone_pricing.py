@@ -25,6 +25,7 @@ from murmurate.prediction.forecast import HOURS
 from murmurate.units import FloatArray
 
 _EXACT_BOUND = BOUNDS_WH[-1]
+_RETURN_INTERVALS = 16  # in which about two thirds of what was put off are used: four hours
 _CLEARLY_WORSE = 1.05  # then a still higher bound only adds noise
 
 
@@ -57,6 +58,7 @@ class Setting:
     supply: Supply = Supply.CONVEX
     elasticity: float = 0.1
     lead: int = 2
+    shifted: float = 0.0  # share of what a price keeps homes from using that they use in the hours after it
 
 
 class PricingWay(Protocol):
@@ -80,6 +82,7 @@ class PricedSeason:
     estimate_wh: FloatArray  # the demand that the price was made for
     price: FloatArray
     demand_wh: FloatArray
+    wanted_wh: FloatArray  # at the reference price: what homes would use, and what they have put off
 
 
 class ZonePricing:
@@ -160,14 +163,16 @@ class ZonePricing:
         `first_price` is paid before the first release takes effect.
         """
         price, used, estimate = first_price.copy(), np.zeros_like(self.demand_wh), self.expected_wh.copy()
+        wanted, put_off = self.demand_wh.copy(), np.zeros(used.shape[1])
         for t in range(len(used)):
-            answered = answer(price[t], elasticity)
-            used[t] = self.demand_wh[t] * answered
-            way.observe(t, price[t], answered)
+            answered, returns = answer(price[t], elasticity), put_off / _RETURN_INTERVALS
+            used[t], wanted[t] = self.demand_wh[t] * answered + returns, self.demand_wh[t] + returns
+            put_off += self.setting.shifted * self.demand_wh[t] * (1 - answered) - returns
+            way.observe(t, price[t], used[t] / self.demand_wh[t])
             due = t + self.setting.lead
             if due < len(used):
                 estimate[due], price[due] = way.decide(due)
-        return PricedSeason(estimate, price, used)
+        return PricedSeason(estimate, price, used, wanted)
 
 
 class FixedPrices(PricingWay):
