@@ -56,13 +56,16 @@ def test_the_error_in_the_log_covers_the_true_one(terms, wrong):
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 def test_pages_say_the_planned_error_and_the_zone_page_what_the_log_shows(terms, language):
-    view = with_terms(view_of((9000,) * 30, begin_s=FIRST * 900), terms)
+    new = with_terms(view_of((9000,) * 30, begin_s=FIRST * 900), terms)
+    view = with_terms(view_of((9000,) * (28 * 96 + 2), begin_s=FIRST * 900), terms)
     now_s = view.start_s(view.first_priced + 20)
     planned = f" {100 * terms.prediction.predicted_error:.0f} %"
     assert planned in Parsed(plan_page(view, now_s, BASE, KEY, language)).text
     assert planned not in Parsed(zone_page(view, now_s, BASE, KEY, language)).text  # its rows have no states
     rows = np.zeros(len(view.shard.table.zones), [("states", "<i4", (STATES,))])
     rows["states"][:, SQUARE] = 40_000_000
+    too_new = replace(new, shard=replace(new.shard, head=replace(new.shard.head, last_rows=rows)))
+    assert planned not in Parsed(zone_page(too_new, now_s, BASE, KEY, language)).text
     shown = replace(view, shard=replace(view.shard, head=replace(view.shard.head, last_rows=rows)))
     low, high = terms.prediction.measured_error(40_000_000)
     text = Parsed(zone_page(shown, now_s, BASE, KEY, language)).text

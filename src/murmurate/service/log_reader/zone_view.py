@@ -20,12 +20,13 @@ from typing import NamedTuple
 
 from murmurate.errors import ChainError, MurmurateError
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.prediction.corrections import SQUARE
+from murmurate.prediction.corrections import MEASURED_DAYS, SQUARE
 from murmurate.public_log.tile import RowKind
 from murmurate.public_log.tile_chain import ShardHead
 from murmurate.public_log.zone_table import ClosedZone, ZoneRow, ZoneTable
 from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.settings import ZoneDisplay
+from murmurate.units import SECONDS_PER_DAY
 
 LoadTerms = Callable[[str], ReleaseTerms]  # of a plan digest
 parse_tick = lru_cache(maxsize=1024)(Fraction)
@@ -90,11 +91,12 @@ class ShardView:
         return self.head.tile.header.lead
 
     def square_units(self, zone: str) -> int | None:
-        """The last state of the last row of a zone, see `prediction.corrections`; None: its rows have none."""
-        rows = self.head.last_rows
-        if rows is None or "states" not in (rows.dtype.names or ()):
+        """The last state of the last row of a zone, see `prediction.corrections`; None: it has none, or is too new."""
+        rows, at = self.head.last_rows, self.table.position[zone]
+        days = (self.last - self.table.rows[at].since) * self.interval_s / SECONDS_PER_DAY
+        if rows is None or "states" not in (rows.dtype.names or ()) or days < MEASURED_DAYS:
             return None
-        return int(rows["states"][self.table.position[zone], SQUARE])
+        return int(rows["states"][at, SQUARE])
 
     def last_of(self, zone: str) -> int:
         """The last interval that was measured for a zone: the last one of the shard, unless the zone was closed."""
