@@ -43,6 +43,10 @@ with optional_imports():
     from murmurate.verification.plans import ProvenPlan
     from murmurate.verification.releases import LogHistory
 
+_NO_METER_READ = (
+    "No meter is read from the next interval on, so these prices spend no promise. Stretches that begin before the "
+    "change keep what the plan before promised."
+)
 _MAX_OTHER_TILES = 64  # changes of zones and keys that may stand among the releases looked at
 
 
@@ -78,6 +82,8 @@ def change_plan(
         with stderr.status("proving the change"):
             before_plans = _check_changes(context, by_shard, after)
         promises = _promise_changes(by_shard, before_plans, after.plan)
+        if not terms.reads_meters:
+            (stderr if as_json else stdout).print(_NO_METER_READ)
         for entry in promises:
             (stderr if as_json else stdout).print(_describe_promise_change(entry))
         context.register_plans([text])
@@ -105,8 +111,13 @@ def change_plan(
 def _promise_changes(
     by_shard: Mapping[str, tuple[Offer, list[ZoneRow]]], before: Mapping[str, Plan], after: Plan
 ) -> list[dict[str, object]]:
-    """What the change does to each promise, by the plan in force before: stronger, weaker, and from when on."""
+    """What the change does to each promise, by the plan in force before: stronger, weaker, and from when on.
+
+    Nothing where the plan after reads no meter.
+    """
     entries: list[dict[str, object]] = []
+    if not after.reads_meters:  # what was promised for the prices so far holds, whatever this plan states
+        return entries
     for digest in dict.fromkeys(row.plan for _, rows in by_shard.values() for row in rows):
         heads = [(head, row.zone) for head, rows in by_shard.values() for row in rows if row.plan == digest]
         newest = max(head.tile.header.interval for head, _ in heads)

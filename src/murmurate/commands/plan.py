@@ -129,7 +129,7 @@ def plan_numbers(plan: Plan) -> dict[str, object]:
         "households": zone.household_count,
         "intervals_per_day": zone.intervals_per_day,
         "currency": zone.currency,
-        "reads_meters": plan.prediction is None or plan.prediction.read_meters,
+        "reads_meters": plan.reads_meters,
         "promises": promises,
         "absence": {"days": plan.absence.days, "right_guesses": float(plan.absence.right_guesses)},
         "habits": [
@@ -161,7 +161,7 @@ def make_plan_report(plan: Plan, choice: BoundChoice | None = None) -> Report:
     if choice is not None:
         _add_bound_choice(report, choice)
     text = describe_promises(ReleaseTerms.from_json(plan.to_json()), ENGLISH)
-    is_public = plan.prediction is not None and not plan.prediction.read_meters
+    is_public = not plan.reads_meters
     for sentence in text.sentences if is_public else ():
         report.add_text(sentence)
     names = ("plan.promise_scope", "plan.promise_guess", "plan.promise_number", "plan.promise_spent")

@@ -69,6 +69,11 @@ class Plan:
     prediction: ZonePrediction | None = None
 
     @property
+    def reads_meters(self) -> bool:
+        """Whether prices are made from readings. If not, nothing that depends on a household is released."""
+        return self.prediction is None or self.prediction.read_meters
+
+    @property
     def distribution(self) -> NoiseDistribution:
         """Distribution of the noise."""
         return self.noise.distribution

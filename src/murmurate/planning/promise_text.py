@@ -86,14 +86,23 @@ class _Stated(NamedTuple):
 
 
 def describe_promises(terms: ReleaseTerms, language: Language, changes: PlanChanges = NO_CHANGES) -> PromiseText:
-    """Return the promises of a plan in words, stretches of time first, the shortest one before the others."""
+    """Return the promises of a plan in words, stretches of time first, the shortest one before the others.
+
+    A plan that reads no meter promises nothing about prices before it. While those of an earlier plan count, all that
+    is said of them stands there too.
+    """
+    read_before = [number for number, plan in enumerate(changes.earlier) if plan.terms.reads_meters]
+    if read_before and not terms.reads_meters:
+        last = changes.earlier[read_before[-1]]
+        before = describe_promises(last.terms, language, changes._replace(earlier=changes.earlier[: read_before[-1]]))
+        note = language.plain("promise.read_before", changed=changes.format_start(last.end))
+        return before._replace(sentences=[language.plain("promise.public"), note, *before.sentences])
     stated = _stated_promises(terms)
     has_moment = any(isinstance(one.promise, MomentPromise) for one in stated)
     sentences = [_sentence(one, terms, language, changes) for one in stated]
     notes = list(_notes(stated, terms, language, has_moment=has_moment))
     if not terms.reads_meters:
-        read_before = any(plan.terms.reads_meters for plan in changes.earlier)  # those prices still tell something
-        sentences = [language.plain("promise.public"), *(sentences if read_before else [])]
+        sentences = [language.plain("promise.public")]
         notes = [language.plain("promise.public_rows"), language.plain("promise.rounding")]
     return PromiseText(
         sentences=sentences,
@@ -155,7 +164,8 @@ def _window_guesses(stated: _Stated, promise: WindowPromise, changes: PlanChange
     The noise of a plan gives fewer than its epsilon allows. While a stretch may reach back to an earlier plan, with
     other noise, it is what epsilon allows.
     """
-    reaches_back = any(changes.now < plan.end + promise.intervals - 1 for plan in changes.earlier)
+    reading = (plan for plan in changes.earlier if plan.terms.reads_meters)
+    reaches_back = any(changes.now < plan.end + promise.intervals - 1 for plan in reading)
     if stated.right_guesses is None or reaches_back:
         return guess_percent(promise)
     return min(guess_percent(promise), _percent(stated.right_guesses))
@@ -164,14 +174,16 @@ def _window_guesses(stated: _Stated, promise: WindowPromise, changes: PlanChange
 def _weaker_for_now(promise: WindowPromise, changes: PlanChanges) -> tuple[WindowPromise | None, dict[str, str]]:
     """Return the weakest promise of the same length and delta that a stretch which ends now or later may still have.
 
-    A change is proven for that one (`plan_change`). A plan without such a promise does not weaken it. The times are
-    when the last such plan was changed, and until when a stretch that ends reaches back before that.
+    A change is proven for that one (`plan_change`). A plan without such a promise does not weaken it, nor does one that
+    reads no meter. The times are when the last such plan was changed, and until when a stretch that ends reaches back
+    before that.
     """
     found = [
         (before, plan.end)
         for plan in changes.earlier
         for before in (_parse(text, plan.terms) for text in plan.terms.promises)
-        if isinstance(before, WindowPromise)
+        if plan.terms.reads_meters
+        and isinstance(before, WindowPromise)
         and (before.intervals, before.delta) == (promise.intervals, promise.delta)
         and before.epsilon > promise.epsilon
         and changes.now < plan.end + promise.intervals - 1
@@ -347,11 +359,12 @@ def _notes(stated: list[_Stated], terms: ReleaseTerms, language: Language, *, ha
 
 
 def _limits(terms: ReleaseTerms, language: Language, *, has_moment: bool) -> Iterator[str]:
-    yield language.plain("limits.operator")
-    yield language.plain("limits.channels")
     if not terms.reads_meters:
+        yield language.plain("limits.channels_public")
         yield language.plain("limits.general")
         return
+    yield language.plain("limits.operator")
+    yield language.plain("limits.channels")
     yield language.plain("limits.together")
     if any(kind.public_share for kind in terms.households):
         yield language.plain("limits.public_hours")

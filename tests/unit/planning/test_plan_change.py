@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.brute_force import exact_leakage
 from tests.support.finite_leakage import moment_leakage
+from tests.support.predicted_zones import predicted_plan
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.plan import make_plan, prove_plan
@@ -199,6 +200,90 @@ def test_two_right_plans_may_make_a_wrong_window_together(plan):
         check_plan_change(lived((mornings, 10, True), first=0), evenings)
     check_plan_change(lived((mornings, 8, True), first=0), evenings)
     check_plan_change(lived((mornings, 10, True), (mornings, 3, False), first=0), evenings)
+
+
+def without_meters(promise="any 24 h: epsilon 1", bound=100):
+    """A plan that reads no meter. Its noise is that of a plan that does, and nothing is released under it."""
+    proven = prove_plan(zone(promise, bound), NoiseDistribution.LAPLACE, np.full(4, 100 * bound))
+    return replace(proven, prediction=predicted_plan(60, read_meters=False).prediction)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(
+    losses=st.lists(st.lists(st.floats(0.01, 0.35), min_size=4, max_size=4), min_size=2, max_size=2),
+    flags=st.lists(st.booleans(), min_size=1, max_size=7),
+    pause=st.integers(1, 5),
+    stated=st.sampled_from(["any 24 h: epsilon 0.5", "any 24 h: epsilon 4", "any 48 h: epsilon 0.1"]),
+    first=st.integers(0, 3),
+)
+def test_windows_across_intervals_that_read_no_meter_cost_what_their_measured_intervals_cost(
+    losses, flags, pause, stated, first
+):
+    """Brute force over every window: whatever the plan without meters states, stopping is free, and going on is not."""
+    try:
+        before, after = (prove_plan(zone(), NoiseDistribution.LAPLACE, scales(*some)) for some in losses)
+    except PrivacyError:
+        return
+    public, released = without_meters(stated), [(before, measured) for measured in flags]
+    check_plan_change(PlanHistory(released, first=first, complete=True), public)
+    check_plan_change(PlanHistory(released, first=first, complete=False), public)
+    released += [(public, False)] * pause
+    check_plan_change(PlanHistory(released, first=first, complete=True), public)
+    spent = [100 / plan.scale_wh[(first + n) % 4] * measured for n, (plan, measured) in enumerate(released)]
+    later = [100 / after.scale_wh[(first + len(released) + n) % 4] for n in range(4)]
+    across = [sum((spent + later)[max(0, len(spent) + n - 4) : len(spent) + n]) for n in range(1, 5)]
+    if max(across) <= 1 - 1e-9:
+        check_plan_change(PlanHistory(released, first=first, complete=True), after)
+    elif max(across) > 1 + 1e-9:
+        with pytest.raises(PrivacyError, match="must keep 'any 24 h: epsilon 1' across the change"):
+            check_plan_change(PlanHistory(released, first=first, complete=True), after)
+
+
+def test_a_long_promise_of_a_plan_without_meters_asks_for_no_log_of_that_length(plan):
+    """Nothing was released under it, so no window needs to be shown for it."""
+    public = without_meters("any 365 d: epsilon 99")
+    check_plan_change(lived((plan, 3, True), complete=False), public)
+    check_plan_change(lived((plan, 3, True), (public, 3, False), complete=False), plan)
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(
+    day=st.lists(st.floats(0.02, 0.6), min_size=4, max_size=4),
+    length=st.integers(1, 4),
+    pause=st.integers(1, 3),
+    first=st.integers(0, 7),
+)
+def test_no_moment_is_told_more_about_where_meters_are_no_longer_read_than_if_they_were(day, length, pause, first):
+    """Brute force over all trajectories: with the same promise, a pause is always allowed, and tells less."""
+    try:
+        before = prove_plan(zone("any moment: 1"), NoiseDistribution.LAPLACE, 100 / np.array(day))
+    except PrivacyError:
+        return
+    public = without_meters("any moment: 1")
+    paused = [(before, True)] * length + [(public, False)] * pause
+    check_plan_change(PlanHistory(paused[:length], first=first, complete=True), public)
+    check_plan_change(PlanHistory(paused, first=first, complete=True), before)
+    paused += [(before, True)] * (7 - len(paused))
+    slots = [(first + n) % 4 for n in range(7)]
+    losses = np.array([100 / before.scale_wh[slot] for slot in slots])
+    model, measured = before.zone.kinds[0].models[0], np.array([measured for _, measured in paused])
+    told, going_on = (exact_leakage(model, slots, some) for some in (losses * measured, losses))
+    assert all(moment <= other + 1e-9 for moment, other in zip(told, going_on, strict=True))
+    assert max(told) <= 1 + 1e-9
+
+
+@pytest.mark.slow
+def test_prices_before_a_change_to_no_meters_still_tell_of_moments_after_it(careful):
+    """A promise of a moment is about that moment, whenever the price was made that tells of it."""
+    public = replace(careful, prediction=predicted_plan(60, read_meters=False).prediction)
+    loud = example('["any moment: 20"]')
+    check_plan_change(lived((careful, 400, True)), public)
+    with pytest.raises(PrivacyError, match="must be at most 1 for moments after it"):
+        check_plan_change(lived((loud, 400, True)), public)
+    with pytest.raises(PrivacyError, match="must be at most 1 for moments before it"):
+        check_plan_change(lived((public, 400, False)), loud)
 
 
 @pytest.mark.slow

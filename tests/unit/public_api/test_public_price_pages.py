@@ -1,5 +1,6 @@
 """What people read about prices of a plan that reads no meter: no fallback, no alarm, and that no meter is read."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -27,6 +28,7 @@ TERMS, READING_TERMS = ReleaseTerms.from_json(PUBLIC), ReleaseTerms.from_json(RE
 HOURS = 30
 NOW_S = (FIRST + HOURS) * 3600 + 120
 NO_METER = {"en": "made from public numbers alone; no meter was read", "de": "kein Zähler wurde gelesen"}
+KEPT = {language.code: language.plain("promise.public_rows") for language in LANGUAGES.values()}
 NOTHING_TOLD = {"en": "no meter is read. So they tell nothing about anybody", "de": "kein Zähler wird gelesen"}
 
 
@@ -58,7 +60,9 @@ def test_pages_say_that_no_meter_is_read_and_call_no_price_a_fallback(language):
     for page in (zone, plan):
         assert language.plain("kind.measured") not in page
         assert NOTHING_TOLD[tag] in page
-        assert language.plain("limits.habits") not in page
+        for key in ("limits.habits", "limits.operator", "limits.channels", "zone.noise", "plan.cost_title"):
+            assert language.plain(key) not in page
+        assert not re.search(r"noise|noisy|reading|Rauschen|verrauscht|Messwert", page.replace(KEPT[tag], ""))
     assert language.plain("zone.promise_why") not in zone
     assert f"{100 * TERMS.prediction.predicted_error:.0f} %" in zone
     assert language.plain("plan.cost_public") in plan
@@ -82,12 +86,24 @@ def test_promises_are_kept_without_spending_and_help_no_guess():
 def test_while_prices_of_an_earlier_plan_that_read_meters_count_its_promise_is_stated_too():
     now = FIRST + 5
     changes = PlanChanges((EarlierPlan(READING_TERMS, FIRST),), now)
-    sentences = describe_promises(TERMS, ENGLISH, changes).sentences
-    assert len(sentences) == 2
-    assert "any 24 hours" in sentences[1]
-    assert describe_promises(TERMS, ENGLISH, changes).rows[0].guesses != "50"
+    stated = replace(TERMS, promises=("any 48 h: epsilon 0.1",))  # it says nothing about the prices before
+    for terms in (TERMS, stated):
+        found, before = describe_promises(terms, ENGLISH, changes), describe_promises(READING_TERMS, ENGLISH)
+        assert found.sentences[1].startswith(f"Prices from before {FIRST} were made with meters")
+        assert found.sentences[2:] == before.sentences
+        assert (found.rows, found.beyond, found.limits) == (before.rows, before.beyond, before.limits)
     earlier_public = PlanChanges((EarlierPlan(TERMS, FIRST),), now)
     assert len(describe_promises(TERMS, ENGLISH, earlier_public).sentences) == 1
+
+
+def test_a_plan_that_read_no_meter_weakens_no_promise_of_the_next_one():
+    """Nothing was released under it, so no stretch that reaches back to it costs more."""
+    weak = replace(TERMS, promises=("any 24 h: epsilon 4",))
+    after_pause = PlanChanges((EarlierPlan(weak, FIRST),), FIRST + 5)
+    assert describe_promises(READING_TERMS, ENGLISH, after_pause) == describe_promises(READING_TERMS, ENGLISH)
+    weak = replace(READING_TERMS, promises=("any 24 h: epsilon 4",))
+    after_weak = PlanChanges((EarlierPlan(weak, FIRST),), FIRST + 5)
+    assert describe_promises(READING_TERMS, ENGLISH, after_weak) != describe_promises(READING_TERMS, ENGLISH)
 
 
 def status_of(view, heartbeat=None):
