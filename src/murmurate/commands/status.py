@@ -284,6 +284,8 @@ def _summary_lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Prices", f"the last of each zone: {kinds or 'none yet'}"
     if feed["expected"] is None:
         yield "Feed", "no interval was aggregated yet"
+    elif not feed["expected"]:
+        yield "Feed", "no reading is expected"
     else:
         share, quorum = 100 * feed["reported"] / max(feed["expected"], 1), 100 * feed["quorum"]
         counts = f"{feed['reported']:,} of {feed['expected']:,} readings of the interval of {feed['interval']}"

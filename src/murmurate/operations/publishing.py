@@ -85,6 +85,7 @@ def compare_with_table(terms: Mapping[str, ReleaseTerms], meters: Path | None, s
     Without `meters` it is the table that the worker of this state reads, if it is on this machine. Raises PrivacyError
     if a household of the table would not be hidden, and MeterError if the table cannot be used.
     """
+    terms = {zone: its for zone, its in terms.items() if its.reads_meters}
     if not terms:
         return []
     if meters is None:
@@ -93,7 +94,6 @@ def compare_with_table(terms: Mapping[str, ReleaseTerms], meters: Path | None, s
     if meters is None:
         return [_NOT_COMPARED]
     found = read_households_by_zone(meters)
-    terms = {zone: its for zone, its in terms.items() if its.reads_meters}
     warnings = []
     for zone, its in sorted(terms.items()):
         if zone not in found:

@@ -21,7 +21,7 @@ EXAMPLE_SETTINGS = """\
 # A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG.
 
 landing = "landing"          # where readings lie: murmurate init
-meters = "meters.csv"        # meter, zone, bound_wh; may have id and key
+meters = "meters.csv"        # meter, zone, bound_wh; may have id and key. "": no zone reads meters
 keys = "keys"                # what releases are signed with: murmurate init
 
 grace_s = 60                 # how long after its end an interval waits for its readings
@@ -129,7 +129,7 @@ class ServiceSettings:
     """See EXAMPLE_SETTINGS."""
 
     landing: Path = Path("landing")
-    meters: Path = Path("meters.csv")
+    meters: Path | None = Path("meters.csv")  # None: no zone of this service reads meters
     keys: Path = Path("keys")
     grace_s: int = 60
     quorum: float = 0.9
@@ -222,8 +222,11 @@ def load_settings(path: Path) -> ServiceSettings:
     except ZoneFileError as error:
         raise MurmurateError(f"{path}:{error.line}: {error.field}", error.value, error.allowed) from None
     _check_table(document, set(ServiceSettings.__dataclass_fields__), str(path))
+    reads_meters = document.get("meters") != ""
     for name, usual in _DEFAULT_PATHS.items():
         document[name] = path.parent / document.get(name, usual)
+    if not reads_meters:
+        document["meters"] = None
     for name in ("static_files", "backups", "archive"):
         if name in document:
             document[name] = path.parent / document[name]

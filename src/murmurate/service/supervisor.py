@@ -82,9 +82,10 @@ def _check_settings(settings: ServiceSettings) -> None:
     """Raise MurmurateError for what no restart corrects: files that are missing, addresses that are taken."""
     settings.check_keep_days(Landing.open(settings.landing).interval_s)
     load_keyring(settings.keys)
-    if not settings.meters.exists():
+    if settings.meters is not None and not settings.meters.exists():
         allowed = (
-            "must be a CSV or Parquet with the columns meter, zone, bound_wh; murmurate readings import writes one"
+            "must be a CSV or Parquet with the columns meter, zone, bound_wh; murmurate readings import writes one. "
+            'Where no zone reads meters, set meters = ""'
         )
         raise MeterError("meters in the settings", f"{settings.meters}, which is not there", allowed)
     check_can_listen("public", *settings.public_address)

@@ -1,5 +1,7 @@
 """A zone whose prices are useless although releases go on is named in the log and in the report of the worker."""
 
+from dataclasses import replace
+
 import psycopg
 from tests.support.interval_workers import FIRST_S, GRACE_S, HOMES
 from tests.support.operator_cli import STEP_S, small_zone
@@ -110,3 +112,21 @@ def test_a_zone_whose_plan_reads_no_meter_misses_none_and_no_demand_of_it_is_sto
     assert [kind for _, kind in released_kinds(worker_setup.log_dsn, "hill")] == ["public"] * 3
     assert worker_setup.kinds() == ["measured"] * 3
     assert set(worker_setup.column("zone")) == {"harbour"}
+
+
+def test_a_worker_without_a_meter_table_serves_zones_that_read_none_and_names_those_that_do(worker_setup):
+    """`meters = ""` in the settings: nothing is closed, and a zone that reads meters does not go quiet."""
+    text = small_zone("hill") + '\n[forecast]\nfrom = "occupancy"\nread_meters = false\n'
+    plan = worker_setup.root / "hill.json"
+    plan.write_text(make_plan(parse_zone(text)).to_json())
+    open_zones([plan], worker_setup.databases, worker_setup.root / "keys", lead_intervals=2, first="2026-11-14T00:00Z")
+    worker_setup.worker = replace(worker_setup.worker, meters=None)
+    worker_setup.release(0, 1)
+    report = worker_setup.release_report()
+    assert list(report["zone_warnings"]) == ["harbour"]
+    assert "has no meter in the meter table" in report["zone_warnings"]["harbour"]
+    assert (report["zones_without_meters"], report["feed"]["expected"], report["meters"]) == (1, 0, "")
+    assert [kind for _, kind in released_kinds(worker_setup.log_dsn, "hill")] == ["public"] * 2
+    assert worker_setup.kinds() == ["fallback"] * 2
+    assert "not aggregated" not in worker_setup.events()
+    assert worker_setup.column("zone") == []

@@ -243,7 +243,7 @@ def test_windows_across_intervals_that_read_no_meter_cost_what_their_measured_in
 def test_a_long_promise_of_a_plan_without_meters_asks_for_no_log_of_that_length(plan):
     """Nothing was released under it, so no window needs to be shown for it."""
     public = without_meters("any 365 d: epsilon 99")
-    check_plan_change(lived((plan, 3, True), complete=False), public)
+    check_plan_change(lived((plan, 2, True), complete=False), public)
     check_plan_change(lived((plan, 3, True), (public, 3, False), complete=False), plan)
 
 

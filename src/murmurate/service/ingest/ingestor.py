@@ -281,7 +281,7 @@ class ReloadingIngestor:
     def __init__(
         self,
         landing: Landing,
-        meters: Path,
+        meters: Path | None,
         clock: ServiceClock,
         grace_s: int,
         claims: ClaimStore,
@@ -349,8 +349,10 @@ class ReloadingIngestor:
             logger.warning("meter table not read", extra={"reason": reason, "remedy": _TABLE_REMEDY})
 
 
-def _file_identity(path: Path) -> tuple[int, ...]:
+def _file_identity(path: Path | None) -> tuple[int, ...]:
     """What changes when a file does; of a folder, when a file in it does."""
+    if path is None:
+        return ()
     paths = [path, *sorted(path.glob("*.parquet")), *sorted(path.glob("*.csv"))] if path.is_dir() else [path]
     stats = [file.stat() for file in paths]
     return tuple(number for stat in stats for number in (stat.st_mtime_ns, stat.st_size, stat.st_ino))

@@ -45,8 +45,11 @@ class MeterRegistry:
         object.__setattr__(self, "accepted_at_s", np.full(len(self.zones), time.monotonic()))
 
     @classmethod
-    def from_meter_table(cls, source: Path) -> MeterRegistry:
-        """From the meter table that aggregate uses; only ingest uses `id` and `key`."""
+    def from_meter_table(cls, source: Path | None) -> MeterRegistry:
+        """From the meter table that aggregate uses; only ingest uses `id` and `key`. None: there is no meter."""
+        if source is None:
+            nothing = np.zeros(0, np.int64)
+            return cls(number=nothing, zones=(), zone_index=nothing, row_by_name=None, key_by_row={})
         with arrow_errors_as_meter_errors(source):
             table = read_table(source)
             number = table["meter"].to_numpy()

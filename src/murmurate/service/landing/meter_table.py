@@ -70,6 +70,9 @@ class MeterTable:
         return self.shards != (0,)
 
 
+NO_METERS = MeterTable(folder=Path(), zones=(), shards=(), digests=(), shard_meters=1, meters=0)
+
+
 class MeterAttributes(NamedTuple):
     """Protection and kind of each meter. A meter keeps both in every later table."""
 

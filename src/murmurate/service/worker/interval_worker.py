@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import psycopg
 
 from murmurate.aggregation import Tally
@@ -30,7 +31,7 @@ from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.landing.interval_manifest import check_not_purged, close_interval
 from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.maintenance import DamageScan, purge_landing
-from murmurate.service.landing.meter_table import MeterTable, pin_table, pinned_table
+from murmurate.service.landing.meter_table import NO_METERS, MeterTable, pin_table, pinned_table
 from murmurate.service.landing.table_in_force import TableInForce
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.session import SESSION_TIMEOUT_S, ClockReading
@@ -65,7 +66,7 @@ class IntervalWorker:
     """Closes, aggregates, releases and purges for all zones of one landing."""
 
     landing: Landing
-    meters: Path
+    meters: Path | None  # None: no zone reads meters, so nothing is closed or aggregated
     context: PublisherContext
     ingest_store: IngestStore
     clock: ServiceClock
@@ -84,7 +85,7 @@ class IntervalWorker:
     _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
     _share_reported: dict[str, float] = field(default_factory=dict, init=False)  # of the meters of each zone
     _feed: dict[str, int] = field(default_factory=dict, init=False)  # of the last interval: readings, and expected ones
-    _table: TableInForce = field(init=False)
+    _table: TableInForce | None = field(init=False)
     _damage_scan: DamageScan = field(init=False)
     _state_clock: ClockComparison = field(init=False)
     _log_clock: ClockComparison = field(init=False)
@@ -92,7 +93,7 @@ class IntervalWorker:
     _beat_s: float = field(default=_NEVER_S, init=False)  # monotonic, of the last heartbeat
 
     def __post_init__(self) -> None:
-        self._table = TableInForce(self.landing, self.meters)
+        self._table = None if self.meters is None else TableInForce(self.landing, self.meters)
         self._damage_scan = DamageScan(self.landing)
         self._state_clock = ClockComparison("state database", self.clock)
         self._log_clock = ClockComparison("log", self.clock)
@@ -171,13 +172,13 @@ class IntervalWorker:
             self._waiting.pop(interval, None)
             self.figures.aggregation.observe(time.monotonic() - began_s)
         finally:
-            self.figures.table_problem = self._table.problem
+            self.figures.table_problem = None if self._table is None else self._table.problem
             report_progress()
         self.context.state.finish_aggregation(self.landing.interval_s, interval)
 
     def _long_step_s(self) -> float:
         """How long reading the table, closing or summing may take on a machine that is busy [s]."""
-        return table_size(self.meters) / SLOW_TABLE_BYTES_PER_S
+        return 0.0 if self.meters is None else table_size(self.meters) / SLOW_TABLE_BYTES_PER_S
 
     def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
         """Whether there is time to try again before the price must be released."""
@@ -196,6 +197,10 @@ class IntervalWorker:
 
     def _aggregate(self, interval: int) -> None:
         start_s = interval * self.landing.interval_s
+        if self.meters is None or self._table is None:
+            none = np.zeros(0, np.int64)
+            self._note_zones(NO_METERS, Demand(zones=(), energy_wh=none, reported=none, imputed=none), interval)
+            return
         if interval not in self._waiting:
             self.begin_attempt(interval)
         table = self._table.choose(interval)
@@ -292,7 +297,10 @@ class IntervalWorker:
                 self.figures.lateness.observe(max(0.0, now + self.clock.now() - began_s - deadline_s))
         report |= {"interval_s": self.landing.interval_s, "warnings": _first_reasons(warnings, _MAX_WARNINGS)}
         report |= {"zone_warnings": _first_reasons(zone_warnings, _MAX_WARNINGS)}
-        report |= {"zones_without_meters": len(self._zones_without_meters), "meters": str(self.meters.resolve())}
+        report |= {
+            "zones_without_meters": len(self._zones_without_meters),
+            "meters": "" if self.meters is None else str(self.meters.resolve()),
+        }
         report |= {"share_reported": self._share_reported, "feed": self._feed}
         self.context.state.record_heartbeat(WORKER_HEARTBEAT, report)
 
