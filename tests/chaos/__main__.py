@@ -33,7 +33,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no storm after this time")
     parser.add_argument("--only", action="append", help="only faults whose name contains this text; may be repeated")
     parser.add_argument(
-        "--break", dest="damage", choices=("drop", "double"), help="damage the landing; ends with 0 if that was found"
+        "--break",
+        dest="damage",
+        choices=("drop", "double", "unsigned", "added"),
+        help="damage the landing, or add registers of export to those of import; ends with 0 if that was found",
     )
     parser.add_argument("--keep", type=Path, help="copy the logs of the services to this folder")
     return parser.parse_args()
@@ -74,7 +77,8 @@ def _report(world: World, storm: Storm, verdict: Verdict, seconds: float) -> Non
 def main() -> int:
     options = _options()
     begun = time.monotonic()
-    with new_world(options.seed, options.keep) as world:
+    environment = {"MURMURATE_TEST_ADD_EXPORT": "1"} if options.damage == "added" else {}
+    with new_world(options.seed, options.keep, environment=environment) as world:
         step_wall_s, databases = world.step_wall_s(), [world.state, world.log]
         faults = all_faults(world.services, databases, world.broker, world.disk, world.clocks, step_wall_s)
         chosen = [one for one in faults if not options.only or any(text in one.name for text in options.only)]
@@ -83,7 +87,7 @@ def main() -> int:
         storm = Storm(chosen, options.seed)
         time.sleep(step_wall_s)
         violations = _run_storms(world, storm, options)
-        if options.damage:
+        if options.damage in {"drop", "double", "unsigned"}:
             world.break_landing(options.damage)
         time.sleep(GRACE_INTERVALS * step_wall_s)
         world.repeat_and_fence(_FENCE_S)

@@ -1,9 +1,10 @@
 """Registers that publish bare numbers at QoS 1: a message is as old as its arrival, if it did not wait anywhere.
 
 A broker keeps messages while a service is away, and a service that stood still reads what waited. Such a point must
-not count: it would carry energy from one interval into another. These registers draw nothing or far more than their
-bound, and move in the middle of an interval, far from any point. So a reading is exactly right or wrong, however long a
-point took on its way, up to a quarter of an interval. A meter keeps nothing that it could not send.
+not count: it would carry energy from one interval into another. These registers rise by nothing or by far more than
+their bound, of import and of export never both, and move in the middle of an interval, far from any point. So a reading
+is exactly right or wrong, however long a point took on its way, up to a quarter of an interval. A meter keeps nothing
+that it could not send.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import suppress
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.chaos.meters import BARE, BARE_TIMES, STEP_S, TrueEnergy, bare_message
+from tests.chaos.meters import BARE, BARE_TIMES, STEP_S, TrueEnergy, bare_messages
 from tests.support.broker import Broker, stop_client
 from tests.support.running_service import ServiceOperator
 
@@ -49,8 +50,9 @@ class BareMeters:
         client = self._connected()
         if client is not None:
             for meter in BARE:
-                client.publish(*bare_message(self._truth, meter, at_s), qos=1)
-            self.sent += len(BARE)
+                for topic, payload in bare_messages(self._truth, meter, at_s):
+                    client.publish(topic, payload, qos=1)
+                    self.sent += 1
 
     def _connected(self) -> Client | None:
         """A client that has nothing to repeat; None while the broker is away."""

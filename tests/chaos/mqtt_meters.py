@@ -20,6 +20,7 @@ from paho.mqtt.client import MQTTMessageInfo
 from murmurate.service.landing.layout import interval_name
 from tests.chaos.meters import (
     BATCHED,
+    EXPORTING,
     FENCE,
     GRACE_INTERVALS,
     REGISTERS,
@@ -28,6 +29,7 @@ from tests.chaos.meters import (
     json_body,
     register_message,
     register_points,
+    registers_of,
 )
 from tests.chaos.senders import Acknowledged
 from tests.support.broker import Broker, start_client, stop_client
@@ -66,14 +68,23 @@ class MqttMeters:
         self._fenced_s = 0
         self._client = start_client(broker.port, client_id="meters", clean_session=False)
         self._client.reconnect_delay_set(1, 2)
+        self._announce_exports()
+
+    def _announce_exports(self) -> None:
+        """Have every register of export known before any fault: until then its meter is one of import alone."""
+        at_s, (_, shown) = self._truth.first * STEP_S - 1, self._truth.register_wh(self._truth.first)
+        for meter in EXPORTING:
+            self._client.publish(*register_message(meter, at_s, int(shown[meter]), is_export=True), qos=1)
+        assert wait_until(lambda: all(self._is_stored(at_s, ~meter) for meter in EXPORTING))
 
     def publish(self, interval: int) -> None:
         """Publish what the meters report for an interval that is over."""
         with self._lock:
             if interval == self._truth.first:
-                for meter in REGISTERS:
-                    total = int(self._truth.register_wh(interval)[meter])
-                    self._client.publish(*register_message(meter, interval * STEP_S, total), qos=1)
+                for meter, is_export in [(one, each) for one in REGISTERS for each in registers_of(one)]:
+                    total = int(self._truth.register_wh(interval)[is_export][meter])
+                    point = register_message(meter, interval * STEP_S, total, is_export=is_export)
+                    self._client.publish(*point, qos=1)
             self._publish_batches(interval)
             published = _Published(self._broker.epoch, time.time())
             for meter in REGISTERS:
@@ -91,7 +102,8 @@ class MqttMeters:
     def _publish_batches(self, interval: int) -> None:
         published = _Published(self._broker.epoch, time.time())
         energy = self._truth.energy_wh(interval)
-        for meters in (BATCHED[: len(BATCHED) // 2], BATCHED[len(BATCHED) // 2 :]):
+        for part in (BATCHED[: len(BATCHED) // 2], BATCHED[len(BATCHED) // 2 :]):
+            meters = self._truth.reporting(interval, part)
             published.messages.append(self._client.publish(BATCH_TOPIC, json_body(interval, meters, energy), qos=1))
         self._batches[interval] = published
 
@@ -108,31 +120,31 @@ class MqttMeters:
             return False
         at_s = max(int(self._operator.clock.now()), self._fenced_s + 1)
         self._client.publish(*register_message(FENCE, at_s, 0), qos=1)
-        if not wait_until(lambda: self._is_stored(at_s), max(0.0, end - time.monotonic())):
+        if not wait_until(lambda: self._is_stored(at_s, FENCE), max(0.0, end - time.monotonic())):
             return False
         self._fenced_s = at_s
         if self._broker.epoch == epoch:
             self._note_stored(batches, registers)
         return True
 
-    def _is_stored(self, at_s: int) -> bool:
+    def _is_stored(self, at_s: int, register: int) -> bool:
         try:
             with self._read_state() as connection:
                 query = "SELECT 1 FROM confidential.register WHERE meter = %s AND at_s >= %s"
-                return connection.execute(query, (FENCE, at_s)).fetchone() is not None
+                return connection.execute(query, (register, at_s)).fetchone() is not None
         except psycopg.Error:
             return False
 
     def _note_stored(self, batches: dict[int, _Published], registers: dict[int, _Published]) -> None:
         for interval, one in batches.items():
             if not self._wrong_clock_since(one.at_s) and not self._may_be_late(interval):
-                self._acknowledged.add("mqtt batches", interval, BATCHED)
+                self._acknowledged.add("mqtt batches", interval, self._truth.reporting(interval, BATCHED))
         for interval, one in registers.items():  # needs the points of the interval before as well: its begin
             before = registers.get(interval - 1)
             begins = before.at_s if before else one.at_s
             whole = before is not None or interval == self._truth.first
             if whole and not self._wrong_clock_since(begins) and not self._may_be_late(interval):
-                self._acknowledged.add("mqtt registers", interval, REGISTERS)
+                self._acknowledged.add("mqtt registers", interval, self._truth.reporting(interval, REGISTERS))
 
     def _may_be_late(self, interval: int) -> bool:
         """Whether a message that was stored by now may have been too late for its interval."""

@@ -7,20 +7,47 @@ intervals, zones and counts of meters, never an energy.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.public_log.tile import RowKind
+from murmurate.public_log.tile_chain import ShardHead
 from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
 from murmurate.service.landing.layout import interval_name
-from tests.chaos.meters import BARE, BOUND_WH, IMPUTED_WH, METERS, STEP_S, ZONES, TrueEnergy, zone_of
+from tests.chaos.meters import (
+    BARE,
+    BOUND_WH,
+    EXPORT_WH,
+    FENCE,
+    LEAD,
+    METERS,
+    SERIES,
+    STEP_S,
+    ZONES,
+    TrueEnergy,
+    zone_of,
+)
+from tests.chaos.public_inputs import Posted, possible_values
+from tests.simulation import reference_prediction as prediction
 
-Demand = tuple[int, int, int]  # energy [Wh], meters that reported, meters that did not
+MICRO = 10**6
+Demand = tuple[int, int, int, int, int]  # energy [Wh], meters that reported, that did not, and their two bounds [Wh]
+
+
+class PublishedSum(NamedTuple):
+    """A noised sum in the log, and what is known of it without a reading."""
+
+    noisy_wh: int
+    silent_share_micro: int  # of their bounds, that silent meters count for
+    scale_wh: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +60,7 @@ class Evidence:
     acknowledged: Callable[[int], frozenset[int]]  # meters by interval
     demand: Mapping[tuple[int, str], Demand]  # in the state, by interval and zone
     released: Mapping[str, list[tuple[int, str]]]  # in the log, by zone: interval and kind of row
+    published: Mapping[tuple[int, str], PublishedSum]  # in the log, by interval and zone, of measured rows
 
 
 @dataclass
@@ -50,8 +78,77 @@ def judge(evidence: Evidence) -> Verdict:
     kinds = {zone: _check_chain(zone, evidence.released[zone], intervals, verdict) for zone in ZONES}
     for interval in intervals:
         _check_interval(evidence, interval, {zone: kinds[zone].get(interval) for zone in ZONES}, verdict)
+    for zone in ZONES:
+        _check_published(evidence, zone, verdict)
     verdict.counts["intervals"] = len(intervals)
     return verdict
+
+
+def read_published(heads: Iterable[ShardHead], zone: str, terms: ReleaseTerms) -> dict[tuple[int, str], PublishedSum]:
+    """What the log shows of the sums of a zone. The share of silent meters follows from the rows and inputs before."""
+    found: dict[tuple[int, str], PublishedSum] = {}
+    states, due = (0,) * prediction.STATES, [prediction.NO_PRICE] * LEAD
+    for head in heads:
+        if head.tile.header.kind != "release":
+            continue
+        interval, row = head.interval, head.tile.rows[head.table.position[zone]]
+        slot, inputs = interval % len(terms.forecast_wh), head.tile.header.extensions.get("inputs", {})
+        expected_wh = terms.forecast_wh[slot]
+        if terms.prediction is not None:
+            expected_wh = round(prediction.expect_sum(terms.prediction, states, due[0], interval, inputs))
+        bounds_wh = sum(
+            kind.count * (kind.bound_wh if expected_wh >= 0 else kind.export_bound_wh) for kind in terms.households
+        )
+        share_micro = min(abs(expected_wh) * MICRO // bounds_wh, MICRO) * (1 if expected_wh >= 0 else -1)
+        if row["kind"] == RowKind.MEASURED:
+            found[interval, zone] = PublishedSum(int(row["noisy_wh"]), share_micro, float(row["scale_wh"]))
+        states = tuple(row["states"].tolist())
+        due = [
+            *row["due"].tolist(),
+            prediction.NO_PRICE if row["kind"] == RowKind.WITHHELD else int(row["price_ticks"]),
+        ]
+    return found
+
+
+def judge_inputs(
+    heads: Iterable[ShardHead], posted: Posted, wall_at: Callable[[float], float], verdict: Verdict
+) -> None:
+    """Each tile states the public inputs that were posted before, for its own interval and for the one that pays."""
+    for head in heads:
+        if head.tile.header.kind != "release":
+            continue
+        stated, end_s = head.tile.header.extensions.get("inputs", {}), wall_at((head.interval + 1) * STEP_S)
+        for series in SERIES:
+            for moment, at in (("now", head.interval), ("ahead", head.interval + LEAD)):
+                value = stated.get(series, {}).get(moment)
+                known = posted[series].get(at, (None, 0.0))[0]
+                what = (
+                    "lost, none" if value is None else "its own" if value == known else "late or lost, an earlier one"
+                )
+                verdict.counts[f"inputs {moment}: {what}"] += 1
+                if value not in possible_values(posted[series], at, end_s):
+                    text = f"wrong: the tile of {head.interval} does not state what was posted of {series} for {moment}"
+                    verdict.violations.append(text)
+
+
+def _check_published(evidence: Evidence, zone: str, verdict: Verdict) -> None:
+    """What was noised is the demand and the public share of silent meters: neither one draw nor their sum is too large.
+
+    n draws of Laplace noise of scale b together are above t with a probability below 2 (4/3)^n e^(-t/2b), 1e-12 here.
+    """
+    draws = defaultdict(list)
+    for (interval, its_zone), (noisy_wh, share_micro, scale_wh) in evidence.published.items():
+        if its_zone != zone or (interval, zone) not in evidence.demand:
+            continue
+        energy_wh, _, _, silent_wh, silent_export_wh = evidence.demand[interval, zone]
+        bound_wh = silent_wh if share_micro >= 0 else silent_export_wh
+        share_wh = abs(share_micro) * bound_wh // MICRO * (1 if share_micro >= 0 else -1)
+        verdict.counts[f"silent meters count {'above' if share_wh >= 0 else 'below'} zero"] += bool(bound_wh)
+        draws[zone].append((noisy_wh - energy_wh - share_wh) / scale_wh)
+        if abs(draws[zone][-1]) > 60:
+            verdict.violations.append(f"wrong: the sum of {zone} published for {interval} is not its demand")
+    if abs(sum(draws[zone])) > 60 + 0.58 * len(draws[zone]):
+        verdict.violations.append(f"wrong: the sums published of {zone} are not what its meters give")
 
 
 def judge_static(folder: Path, tiles: Mapping[str, list[bytes]]) -> list[str]:
@@ -102,6 +199,7 @@ def _check_interval(evidence: Evidence, interval: int, kinds: dict[str, str | No
     files, closed = _files(evidence.landing, interval)
     reported, wrong = _reported_meters(evidence, interval, files)
     verdict.counts["readings"] += len(reported)
+    verdict.counts["readings below zero"] += int((evidence.truth.energy_wh(interval)[list(reported)] < 0).sum())
     verdict.counts["readings of bare registers"] += len(reported.intersection(BARE))
     if wrong:
         verdict.violations.append(f"wrong: {wrong} readings of interval {interval} are not what was measured")
@@ -133,7 +231,8 @@ def _files(landing: Path, interval: int) -> tuple[list[Path], bool]:
 
 def _reported_meters(evidence: Evidence, interval: int, files: Iterable[Path]) -> tuple[frozenset[int], int]:
     """The meters with a reading, and how many readings differ from what was measured."""
-    measured = evidence.truth.energy_wh(interval)
+    measured, silent = evidence.truth.energy_wh(interval), evidence.truth.is_silent(interval)
+    silent[FENCE] = False
     reported: set[int] = set()
     wrong = 0
     for path in files:
@@ -141,9 +240,11 @@ def _reported_meters(evidence: Evidence, interval: int, files: Iterable[Path]) -
         meter, energy = table["meter"].to_numpy(), table["energy_wh"].to_numpy()
         start = table["interval_start"].cast(pa.int64()).to_numpy()
         right = (meter >= 0) & (meter < METERS) & (start == interval * STEP_S * 10**6)
-        shown, true = np.maximum(energy[right], 0), np.maximum(measured[meter[right]], 0)
-        is_bare = np.isin(meter[right], BARE)  # stretched by the times of arrival, and above the bound all the same
-        right[right] = np.where(is_bare, np.minimum(shown, BOUND_WH) == np.minimum(true, BOUND_WH), shown == true)
+        own = meter[right]
+        shown, true, is_bare = energy[right], measured[own], np.isin(own, BARE)
+        # a bare register is stretched by the times of arrival, and beyond its bounds all the same
+        clipped = [np.where(is_bare, wh.clip(-EXPORT_WH[own], BOUND_WH), wh) for wh in (shown, true)]
+        right[right] = (clipped[0] == clipped[1]) & ~silent[own]
         wrong += int((~right).sum())
         reported.update(meter.tolist())
     return frozenset(reported), wrong
@@ -154,7 +255,8 @@ def _demand(truth: TrueEnergy, interval: int, reported: frozenset[int]) -> dict[
     found = {}
     for zone in ZONES:
         meters = [meter for meter in range(METERS) if zone_of(meter) == zone]
-        energy = sum(int(counted[meter]) if meter in reported else IMPUTED_WH for meter in meters)
-        count = sum(meter in reported for meter in meters)
-        found[zone] = (energy, count, len(meters) - count)
+        silent = [meter for meter in meters if meter not in reported]
+        energy = sum(int(counted[meter]) for meter in meters if meter in reported)
+        bounds = len(silent) * BOUND_WH, int(EXPORT_WH[silent].sum())
+        found[zone] = (energy, len(meters) - len(silent), len(silent), *bounds)
     return found

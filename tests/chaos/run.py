@@ -12,9 +12,12 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import numpy as np
 import psycopg
 
+from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.service.landing.layout import interval_name
+from murmurate.service.storage.public_log_store import PostgresLogStore
 from tests.chaos.bare_meters import BareMeters
 from tests.chaos.faults import ClockFaults
 from tests.chaos.meters import (
@@ -26,16 +29,18 @@ from tests.chaos.meters import (
     TrueEnergy,
     meter_table,
     parquet_body,
+    public_forecast,
     zone_file,
 )
 from tests.chaos.mqtt_meters import MqttMeters
-from tests.chaos.oracle import Evidence, Verdict, judge, judge_static
+from tests.chaos.oracle import Evidence, Verdict, judge, judge_inputs, judge_static, read_published
+from tests.chaos.public_inputs import PublicInputs
 from tests.chaos.public_watch import PublicWatch
 from tests.chaos.replicated_database import ReplicatedDatabase
 from tests.chaos.senders import Acknowledged, Senders
 from tests.support.broker import Broker
 from tests.support.postgres_cluster import clusters
-from tests.support.postgres_stores import released_kinds
+from tests.support.postgres_stores import checked_heads, released_kinds
 from tests.support.running_service import READY_TIMEOUT_S, RunningService, ServiceOperator
 from tests.support.small_disk import SmallDisk
 from tests.support.waiting import wait_until
@@ -73,8 +78,10 @@ class World:
         first_s = int(time.time()) // STEP_S * STEP_S - 30 * 86_400  # every interval is over by the log's clock
         dsns = {"state": self.state.dsn, "log": self.log.dsn}
         self.operator = ServiceOperator(root, dsns, first_s=first_s, speed=STEP_S / step_wall_s)
-        clients = {"head-end": " ".join(f"--zone {zone}" for zone in ZONES)}
-        self.operator.prepare({zone: zone_file(zone) for zone in ZONES}, meter_table(), lead=LEAD, clients=clients)
+        clients = {"head-end": " ".join(f"--zone {zone}" for zone in ZONES), "operator": "--operator"}
+        files = {zone: zone_file(zone) for zone in ZONES}
+        readers = {"read_forecast": lambda _: public_forecast()}
+        self.operator.prepare(files, meter_table(), lead=LEAD, clients=clients, **readers)
         self.operator.slow = min(MAX_SLOWDOWN, self.operator.slow)
         self.operator.begin(in_s=_START_S)
         self.operator.extra |= environment
@@ -95,6 +102,8 @@ class World:
         self.senders = Senders(self.operator, *known)
         self.watch = PublicWatch(self.operator, self.services)
         stack.callback(self.watch.stop)
+        self.inputs = PublicInputs(self.operator, seed, self.truth.first)
+        stack.callback(self.inputs.stop)
         self.bare = BareMeters(self.operator, self.broker, self.truth)
         stack.callback(self.bare.stop)
         self.last = 0  # the last interval that was sent
@@ -135,16 +144,18 @@ class World:
         return self.mqtt.fence(timeout_s)
 
     def break_landing(self, how: str) -> None:
-        """Damage the newest interval, so that the oracle must find it: a file of it is dropped, or counts double."""
+        """Damage the newest interval, so that the oracle must find it: a file is dropped, doubled or unsigned."""
         interval = self.last
         folder = self.operator.folder / "landing" / f"interval={interval_name(interval * STEP_S)}" / "shard=0"
         file = folder / f"lake-{interval}.parquet"
-        wait_until(lambda: self.acknowledged.meters(interval) >= set(FILES), timeout_s=10)
+        meters, energy = self.truth.reporting(interval, FILES), self.truth.energy_wh(interval)
+        wait_until(lambda: self.acknowledged.meters(interval) >= set(meters), timeout_s=10)
         if how == "drop":
             file.unlink()
+        elif how == "unsigned":
+            file.write_bytes(parquet_body(interval, meters, np.maximum(energy, 0)))
         else:
-            doubled = parquet_body(interval, FILES, 2 * self.truth.stored_wh(interval) + 1)
-            (folder / "doubled.parquet").write_bytes(doubled)
+            (folder / "doubled.parquet").write_bytes(parquet_body(interval, meters, 2 * abs(energy) + 1))
 
     def unready_services(self, timeout_s: float) -> list[str]:
         """The services that are not whole again in time, though every fault is healed."""
@@ -159,6 +170,7 @@ class World:
         self._stopped.set()
         self._player.join(60)
         self.bare.stop()
+        self.inputs.stop()
         if self._failed:
             raise self._failed[0]
         violations = (
@@ -215,15 +227,29 @@ class World:
         return row[0] if row and row[0] is not None else -1
 
     def judge(self) -> Verdict:
+        query = """
+            SELECT interval, zone, energy_wh, reported, imputed, silent_bound_wh, silent_export_bound_wh
+            FROM confidential.demand"""
+        with self.state.connect_directly() as connection:
+            rows = connection.execute(query).fetchall()
+        heads, published = [], {}
+        log = PostgresLogStore(self.log.direct_dsn)
+        with closing(log):
+            for zone in ZONES:
+                heads = checked_heads(log, log.shards_of([zone])[zone])
+                terms = ReleaseTerms.from_json((self.operator.folder / f"{zone}.json").read_text())
+                published |= read_published(heads, zone, terms)
         evidence = Evidence(
             landing=self.operator.folder / "landing",
             truth=self.truth,
             last=self.last,
             acknowledged=self.acknowledged.meters,
-            demand=self.operator.demand(),
+            demand={(interval, zone): tuple(numbers) for interval, zone, *numbers in rows},
             released={zone: released_kinds(self.log.direct_dsn, zone) for zone in ZONES},
+            published=published,
         )
         verdict = judge(evidence)
+        judge_inputs(heads, self.inputs.posted, self.operator.clock.wall_at, verdict)
         verified = self.operator.run(f"murmurate log verify '{self.log.direct_dsn}'")
         if "Everything holds." not in verified:
             verdict.violations.append(f"verify: {verified[-500:]}")

@@ -72,12 +72,12 @@ class Senders:
     def send(self, interval: int) -> None:
         """Begin to send everything that the meters report for an interval that is over."""
         energy, submit = self._truth.energy_wh(interval), self._threads.submit
-        signed = json_body(interval, SIGNED, energy)
+        http, signed, files = (self._truth.reporting(interval, meters) for meters in (HTTP, SIGNED, FILES))
         self._tasks = [task for task in self._tasks if not task.done() or task.result()]
         self._tasks += [
-            submit(self._post, "http", interval, HTTP, *http_body(interval, energy)),
-            submit(self._post, "signed", interval, SIGNED, signed, "application/x-ndjson"),
-            submit(self._write_file, interval, parquet_body(interval, FILES, energy)),
+            submit(self._post, "http", interval, http, *http_body(interval, http, energy)),
+            submit(self._post, "signed", interval, signed, json_body(interval, signed, energy), "application/x-ndjson"),
+            submit(self._write_file, interval, files, parquet_body(interval, files, energy)),
         ]
 
     def finish(self) -> None:
@@ -87,7 +87,7 @@ class Senders:
             task.result()
         self._head_end.close()
 
-    def _post(self, source: str, interval: int, meters: range, body: bytes, kind: str) -> None:
+    def _post(self, source: str, interval: int, meters: list[int], body: bytes, kind: str) -> None:
         """Send a batch to one service after the other until one acknowledges it, or its interval is closed.
 
         A service may be ahead, so one that is late is not the end.
@@ -110,7 +110,7 @@ class Senders:
             time.sleep(_PAUSE_S)
         self._acknowledged.count(f"{source} not acknowledged")
 
-    def _write_file(self, interval: int, body: bytes) -> None:
+    def _write_file(self, interval: int, meters: list[int], body: bytes) -> None:
         """Leave a file in the landing, as another program does by docs/reference/landing.md.
 
         It counts if its interval is not being closed once it is there.
@@ -126,7 +126,7 @@ class Senders:
                 continue
             closed = [landing / "_closed" / f"{name}.{suffix}" for suffix in ("closing", "json")]
             if not any(path.exists() for path in closed):
-                self._acknowledged.add("files", interval, FILES)
+                self._acknowledged.add("files", interval, meters)
             return
         self._acknowledged.count("files not acknowledged")
 

@@ -18,9 +18,12 @@ BOUND_WH, IMPUTED_WH = 1000, 200
 ZONES = {0: "harbour", 1: "harbour", 2: "harbour", 5: "quay", 7: "quay"}
 
 
-def new_ingestor(root: Path, now_s: float = NOW_S, zones: dict[int, str] = ZONES) -> ReadingIngestor:
+def new_ingestor(
+    root: Path, now_s: float = NOW_S, zones: dict[int, str] = ZONES, meter_table: str = ""
+) -> ReadingIngestor:
     rows = [f"{meter},{zone},{BOUND_WH},{IMPUTED_WH}" for meter, zone in zones.items()]
-    (root / "meters.csv").write_text("\n".join(["meter,zone,bound_wh,imputed_wh", *rows]) + "\n")
+    text = meter_table or "\n".join(["meter,zone,bound_wh,imputed_wh", *rows]) + "\n"
+    (root / "meters.csv").write_text(text)
     landing = Landing.create(root / "landing")
     return ReadingIngestor(
         landing=landing,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,9 +132,9 @@ class Operator:
 
 
 @cache
-def made_plan(zone_file: str) -> str:
-    """What `murmurate plan` writes for a zone file, which tests of that command check."""
-    return make_plan(parse_zone(zone_file)).to_json()
+def made_plan(zone_file: str, **readers: Any) -> str:
+    """What `murmurate plan` writes for a zone file, which tests of that command check. `readers` are those of files."""
+    return make_plan(parse_zone(zone_file, **readers)).to_json()
 
 
 def plan_zones(operator: Operator, *names: str) -> None:

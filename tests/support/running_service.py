@@ -212,10 +212,21 @@ class ServiceOperator(Operator):
     def dsn(self, store: str) -> str:
         return self._dsns[store]
 
-    def prepare(self, zone_files: Mapping[str, str], meters: str, *, lead: int, clients: Mapping[str, str]) -> None:
-        """Plans, keys, a landing, the meter table, open zones, and clients with these options."""
+    def prepare(
+        self,
+        zone_files: Mapping[str, str],
+        meters: str,
+        *,
+        lead: int,
+        clients: Mapping[str, str],
+        **readers: Any,
+    ) -> None:
+        """Plans, keys, a landing, the meter table, open zones, and clients with these options.
+
+        `readers` read the files that zone files name.
+        """
         for zone, text in zone_files.items():
-            self.write(f"{zone}.json", made_plan(text))
+            self.write(f"{zone}.json", made_plan(text, **readers))
         self.write("meters.csv", meters)
         begun = time.monotonic()
         self.run("murmurate init")

@@ -4,7 +4,8 @@ MURMURATE_TEST_CLOCK names a file of numbers of 8 bytes, seconds to add to the t
 of PARTS. MURMURATE_TEST_CLOCK_S is a time at which the clock of a command stands still. MURMURATE_TEST_MEMORY names a
 folder: every few seconds the process writes there, under its id, how many bytes malloc has in use and how many objects
 the garbage collector tracks after a collection. MURMURATE_TEST_LEAK is a number of bytes that it then leaks each time,
-which a soak must find.
+which a soak must find. With MURMURATE_TEST_ADD_EXPORT registers of export count as those of import do, which chaos must
+find.
 """
 
 from __future__ import annotations
@@ -66,3 +67,12 @@ if "MURMURATE_TEST_CLOCK" in os.environ and sys.orig_argv[-1] in PARTS:
 if "MURMURATE_TEST_MEMORY" in os.environ and sys.orig_argv[-1] in PARTS:
     arguments = Path(os.environ["MURMURATE_TEST_MEMORY"]), int(os.environ.get("MURMURATE_TEST_LEAK", "0"))
     threading.Thread(target=_report_memory, args=arguments, name="memory", daemon=True).start()
+if "MURMURATE_TEST_ADD_EXPORT" in os.environ and sys.orig_argv[-1] == "private":
+    from murmurate.service.ingest.ingest_store import IngestStore
+
+    pair = IngestStore.pair_energies
+    setattr(  # noqa: B010
+        IngestStore,
+        "pair_energies",
+        lambda self, energies: pair(self, [(at, s, wh if at >= 0 else -wh) for at, s, wh in energies]),
+    )
