@@ -221,9 +221,9 @@ def _add_bound_choice(report: Report, choice: BoundChoice) -> None:
     ]
     report.add_table(names, rows)
     report.add_text(
-        "A lower bound needs less noise and cuts off more of the demand. The predicted error counts both, all that is "
-        f"cut off as error, and is least at {chosen.bound_wh:,} Wh. It is computed from the zone file and the forecast "
-        "file alone, which are public: no reading is used."
+        "A lower bound needs less noise and cuts off more of the demand. The predicted error counts both, what is "
+        f"cut off as far as releases are believed, and is least at {chosen.bound_wh:,} Wh. It is computed from the "
+        "zone file and the forecast file alone, which are public: no reading is used."
     )
     report.add_text(
         f"Put bound_wh = {chosen.bound_wh} into the meter table for each {kind}. Where one has several meters, their "

@@ -34,7 +34,7 @@ class TriedBound(NamedTuple):
 
     bound_wh: int
     noise_sd_wh: float
-    predicted_error: float  # rms of the demand that is priced, relative to the mean use; see `cut_off_share`
+    predicted_error: float  # rms of the demand that is priced, relative to the mean use
 
 
 def try_bounds(

@@ -11,7 +11,7 @@ from murmurate.errors import PrivacyError
 from murmurate.planning.noise_search import gaussian_deviation
 from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.zone import HouseholdKind, PredictedDemand, Zone
-from murmurate.prediction.corrections import DAY_TYPE_WEIGHTS, PlannedCorrections, UsualYear, plan_corrections
+from murmurate.prediction.corrections import DAY_TYPE_WEIGHTS, PlannedCorrections, plan_corrections
 from murmurate.prediction.forecast import CalendarForecast
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.zone_prediction import PredictionModel, PriceResponse, ZonePrediction
@@ -37,29 +37,17 @@ def make_zone_prediction(zone: Zone, predicted: PredictedDemand, noise: NoiseSch
     public = type(public).from_document(public.to_document())  # the numbers that stand in the plan
     model, scale = PredictionModel.of(public, predicted.series), _scale(zone, predicted)
     made = _plan_corrections(zone, public, model.clipped, scale, float(noise.variance.mean()))
-    error = float(np.hypot(made.error, cut_off_share(public)))
     if not predicted.read_meters:
-        error = _forecast_error(zone, public, scale, noise)
-        made = PlannedCorrections(np.zeros_like(made.gain), error, 0.0)
+        made = PlannedCorrections(np.zeros_like(made.gain), _forecast_error(zone, public, scale, noise), 0.0)
     return ZonePrediction(
         model=model,
         scale=scale,
         gain=made.gain,
         surprise_square=made.surprise_square,
         price_response=_price_response(zone, predicted, scale * float(usual_day(public.demand).mean())),
-        predicted_error=error,
+        predicted_error=made.error,
         read_meters=predicted.read_meters,
     )
-
-
-def cut_off_share(public: PublicForecast) -> float:
-    """Return how much of the mean use is outside the range that a forecast knows: it counts wholly as error.
-
-    Its shape is that of a sample. Other homes, and the same homes in another year, have another one.
-    """
-    whole, clipped = UsualYear.of(public.demand), UsualYear.of(public.clip_demand())
-    cut_wh = abs(whole.mean_use_wh - clipped.mean_use_wh) + abs(float(whole.share @ (whole.sun_wh - clipped.sun_wh)))
-    return cut_wh / whole.mean_use_wh
 
 
 def _plan_corrections(

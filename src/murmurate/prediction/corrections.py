@@ -70,17 +70,17 @@ class UsualYear(NamedTuple):
     def mean_use_wh(self) -> float:
         return float(self.share @ self.use_wh)
 
-    def square_loadings(self, mean_wh: float) -> FloatArray:
-        """Return the square of each loading [correction, place]."""
-        use, sun = (self.use_wh / mean_wh) ** 2, (self.sun_wh / mean_wh) ** 2
-        return np.concatenate([np.stack([use, use, sun]), self.hour * use])
+    def loadings(self, mean_wh: float) -> FloatArray:
+        """Return each loading [correction, place]."""
+        use = self.use_wh / mean_wh
+        return np.concatenate([np.stack([use, use, self.sun_wh / mean_wh]), self.hour * use])
 
 
 class PlannedCorrections(NamedTuple):
     """Gains of a zone, and the errors that follow from them."""
 
     gain: FloatArray  # [correction] 0 where no release shows the correction
-    error: float  # rms of the predicted demand, relative to the mean use; what is clipped off is not in it
+    error: float  # rms of the predicted demand, relative to the mean use
     surprise_square: float  # mean of e^2
 
 
@@ -104,26 +104,44 @@ def plan_corrections(
     `noise_variance` is the mean one of its releases [Wh^2], `scale` how many households of the forecast it is like.
     """
     whole, seen = UsualYear.of(demand), UsualYear.of(clipped)
-    mean_wh, keep, shown = whole.mean_use_wh, fading(demand.slots_per_day), seen.square_loadings(whole.mean_use_wh)
+    mean_wh, keep = whole.mean_use_wh, fading(demand.slots_per_day)
+    loading, shown = whole.loadings(mean_wh), seen.loadings(mean_wh)
     by_hour = HOURS * seen.hour @ (seen.share * seen.use_wh) / mean_wh
     sd = _SPREAD.copy()
     sd[HOUR:] = np.sqrt(sd[HOUR:] ** 2 + (spread.lasting**2 / households + spread.base**2) / by_hour**2)
     by_chance = spread.own**2 / households
     noise = noise_variance / (scale * mean_wh) ** 2
-    square = shown @ seen.share
+    square = shown**2 @ seen.share
     variance = noise + by_chance + _COMMON_SD**2 + _SUN_SD**2 * square[SUN]  # of a release, without corrections
     left = solve_variance(square / variance, (1 - keep**2) * sd**2, keep)
 
     def total(year: UsualYear, loadings: FloatArray, intervals: int) -> float:
         ahead = keep ** (2 * intervals)
-        unseen = _COMMON_SD**2 * loadings[LEVEL] + _SUN_SD**2 * loadings[SUN] + by_chance * year.use_wh / mean_wh
-        return float(year.share @ ((left * ahead + sd**2 * (1 - ahead)) @ loadings + unseen))
+        squares = loadings**2
+        unseen = _COMMON_SD**2 * squares[LEVEL] + _SUN_SD**2 * squares[SUN] + by_chance * year.use_wh / mean_wh
+        return float(year.share @ ((left * ahead + sd**2 * (1 - ahead)) @ squares + unseen))
 
+    gain = np.where(square > 0, left / variance, 0.0)
+    # A sum may show as much less of use and of sun than expected, for long, as the range cuts off of them.
+    of_sum, of_all = (each[[LEVEL, SUN]] @ seen.share for each in (shown, loading))
+    cut_off = 1 - np.divide(of_sum, of_all, out=np.ones(2), where=of_all != 0)  # of use and of sun
+    misled = loading.T @ respond_to(cut_off[:, None] * shown[[LEVEL, SUN]], shown, seen.share, gain, keep)
     return PlannedCorrections(
-        gain=np.where(square > 0, left / variance, 0.0),
-        error=total(whole, whole.square_loadings(mean_wh), lead) ** 0.5,
+        gain=gain,
+        error=(total(whole, loading, lead) + float(whole.share @ (misled**2).sum(axis=1))) ** 0.5,
         surprise_square=total(seen, shown, 1) + noise,
     )
+
+
+def respond_to(
+    off: FloatArray, loadings: FloatArray, share: FloatArray, gain: FloatArray, keep: FloatArray
+) -> FloatArray:
+    """Return where corrections settle [correction, kind] if releases are always off by `off` [kind, place].
+
+    They fade by as much as they gain: (1 - keep) x = gain mean(h (off - h . x)), with loadings h [correction, place].
+    """
+    told = gain[:, None] * loadings * share
+    return np.asarray(np.linalg.solve(np.diag(1 - keep) + told @ loadings.T, told @ off.T))
 
 
 def solve_variance(told: FloatArray, fresh: FloatArray, keep: FloatArray) -> FloatArray:

@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from tests.support.predicted_zones import public_forecast, zone_text
 from murmurate.errors import PrivacyError, ZoneFileError
 from murmurate.planning.bound_choice import TriedBound, choose_bound, find_least_error, try_bounds
 from murmurate.planning.plan import load_plan, make_plan
-from murmurate.planning.plan_prediction import cut_off_share
 from murmurate.planning.release_terms import compute_plan_digest
 from murmurate.planning.zone_file import parse_zone
 from murmurate.prediction.public_forecast import ConsentedSample, CutAbove, CutBelow
@@ -52,24 +50,6 @@ def test_no_bound_has_a_smaller_error_than_the_chosen_one(pairs, stop_at):
     assert tried == everything[: len(tried)]
     least = find_least_error(tried)
     assert all(least.predicted_error <= each.predicted_error for each in tried)
-
-
-def test_what_a_bound_cuts_off_counts_wholly_as_error():
-    forecast = made_forecast()
-    shares = [cut_off_share(forecast.with_range(bound)) for bound in BOUNDS_WH]
-    assert all(one > other for one, other in pairwise(shares))
-    mean_wh = forecast.mean_use_wh()
-    assert shares[0] == pytest.approx(np.mean(forecast.above[0].cut_wh) / mean_wh, rel=1e-3)
-    assert cut_off_share(public_forecast()) == 0
-    plan = make_plan(read_zone(choosing().replace('"choose"', "300")))
-    assert plan.prediction.predicted_error > shares[0]
-
-
-def test_what_an_export_bound_hides_of_the_sun_counts_too():
-    sunny = replace(made_forecast().demand, sun_wh=-300.0, usual_irradiance=np.full((12, 24), 150.0))
-    forecast = replace(made_forecast(), demand=sunny, below=(CutBelow(0, 0.1), CutBelow(400, 0.9)))
-    less, more = (cut_off_share(forecast.with_range(10_000, export)) for export in (400, 200))
-    assert more - less == pytest.approx(0.4 * 150 / forecast.mean_use_wh(), rel=1e-6)
 
 
 @pytest.mark.parametrize(("side", "name"), [("above", "bound_wh"), ("below", "export_bound_wh")])

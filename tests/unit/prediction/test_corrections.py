@@ -21,6 +21,7 @@ from murmurate.prediction.corrections import (
     UsualYear,
     fading,
     plan_corrections,
+    respond_to,
     solve_variance,
 )
 from murmurate.prediction.forecast import CalendarForecast
@@ -154,6 +155,38 @@ def test_the_error_is_the_one_that_the_plan_states(noise_sd_wh):
         if number % SLOTS < SLOTS - 2 and number > 40 * SLOTS:
             predicted[number + 2] = predict_zones([zone] * zones, states, interval, 2)
     assert np.sqrt(np.mean(np.square(wrong))) == pytest.approx(zone.predicted_error, rel=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise_sd_wh", [2_000.0, 100_000.0])
+def test_releases_that_are_always_off_mislead_a_zone_by_as_much_as_the_plan_counts(noise_sd_wh):
+    """Sums show a fifth less use than expected. Corrections fade a tenth as long, so that they settle sooner."""
+    demand = replace(DEMAND, month_wh=np.zeros((12, 24)), usual_cold_k=np.full(12, 5.0))
+    model = PredictionModel.of(replace(PUBLIC, demand=demand), InputSeries())
+    model = replace(model, keep=model.keep**10)
+    zone, whole, seen = zone_of(noise_sd_wh, model=model), UsualYear.of(demand), UsualYear.of(model.clipped)
+    loadings = seen.loadings(model.mean_wh)
+    off = -0.2 * loadings[LEVEL]
+    settled = respond_to(off[None], loadings, seen.share, zone.gain, model.keep)[:, 0]
+    states, measured, found, days = np.zeros((1, STATES), np.int64), np.array([True]), np.zeros(CORRECTIONS), 56
+    for interval in range(FIRST, FIRST + days * SLOTS):
+        expected = model.expect_sum(interval)
+        release = np.rint([zone.scale * (0.8 * expected.use_wh + expected.sun_wh)]).astype(np.int64)
+        states = advance_states([zone], states, interval, release, measured, np.ones(1))
+        found += states[0, :CORRECTIONS] * 1e-9 * (interval >= FIRST + (days - 14) * SLOTS) / (14 * SLOTS)
+    loadings = whole.loadings(model.mean_wh)
+    misled, planned = ((whole.share @ (loadings.T @ each) ** 2) ** 0.5 for each in (found, settled))
+    assert misled == pytest.approx(planned, rel=0.05)
+
+
+def test_what_a_range_hides_counts_as_far_as_releases_are_believed():
+    blind = [plan_for(1e12, clipped=clipped).error for clipped in (DEMAND, MODEL.clipped)]
+    assert blind[1] == pytest.approx(blind[0], rel=1e-3)
+    believed = [plan_for(1000.0, clipped=clipped).error for clipped in (DEMAND, MODEL.clipped)]
+    whole = UsualYear.of(DEMAND)
+    use, sun = ((whole.share @ each**2) ** 0.5 / MODEL.mean_wh for each in (whole.use_wh, whole.sun_wh))
+    hidden = (1 - MODEL.shown) ** 2 * use**2 + 0.2**2 * sun**2  # a range of -400 Wh shows 0.8 of the sun
+    assert believed[1] ** 2 - believed[0] ** 2 == pytest.approx(hidden, rel=0.1)
 
 
 RELEASES = st.lists(

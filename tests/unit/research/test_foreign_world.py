@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from benchmarks.goals import Goals
 from research.foreign_world import region
-from research.foreign_world.__main__ import PUBLIC_WAYS, Size, check_ways, check_world, judge_missing, judge_product
+from research.foreign_world.__main__ import (
+    BASE,
+    PRICE,
+    PUBLIC_WAYS,
+    Size,
+    check_product,
+    check_ways,
+    check_world,
+    judge_missing,
+    judge_product,
+)
 from research.foreign_world.homes import SLOTS, Cars, Cycles, HeatPumps, follow_chains, read_chains
 from research.foreign_world.predictors import LEAD, Releases, find_leak, predict_echo
 from research.foreign_world.product import ProductPlan, find_deviation, know_exactly
@@ -151,6 +161,28 @@ def test_the_checks_hold_for_the_world_and_fail_for_a_wrong_one(world):
     silent = judge_missing(Size(world, 60, 7 * SLOTS, pv=False), (0.0, 0.2))
     none, many = silent.values()
     assert (none != many).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "value", "missed"),
+    [
+        (PRICE, 8.0, 0),
+        (PRICE, 9.1, 1),
+        (BASE, 7.4, 1),
+        (f"{PRICE}: error / predicted", 0.89, 1),
+        (f"{PRICE}: error / predicted", 1.11, 1),
+        (f"{PRICE}: 95 % band covers, %", 92.9, 1),
+    ],
+)
+def test_each_figure_that_must_be_reached_can_be_missed(changed, value, missed):
+    found, goals = (
+        {PRICE: 8.0, BASE: 9.0, f"{PRICE}: error / predicted": 1.0, f"{PRICE}: 95 % band covers, %": 95.0},
+        Goals(),
+    )
+    check_product(
+        goals, "winter", 1000, {key: np.full(8, each) for key, each in (found | {changed: value}).items()}, pv=False
+    )
+    assert goals.exit_status() == missed
 
 
 @pytest.mark.slow

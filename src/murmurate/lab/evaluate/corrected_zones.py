@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from murmurate.planning.bound_choice import TriedBound
-from murmurate.planning.plan_prediction import cut_off_share
 from murmurate.prediction.corrections import (
     CORRECTIONS,
     MIN_USE,
@@ -41,8 +40,7 @@ class CorrectedZones:
         self._mean_wh, self._keep = known.mean_use_wh(), fading(known.demand.slots_per_day)[:, None]
         self._shown, self._slots_per_day = known.mean_use_wh(clipped) / self._mean_wh, known.demand.slots_per_day
         self._scale, self._states = scale, np.zeros((STATES, len(scale)))
-        stated = float(np.hypot(self._plan.error, cut_off_share(known)))
-        self.tried = TriedBound(bound_wh, noise_sd_wh, stated)
+        self.tried = TriedBound(bound_wh, noise_sd_wh, self._plan.error)
 
     def observe(self, reading_wh: float, hour: int, sums_wh: FloatArray, deviation: float = 0.0) -> None:
         """Take in releases [zone] at the reference price; `reading_wh` is what was expected of a clipped reading."""

@@ -104,7 +104,7 @@ def make_evaluation_report(evaluation: Evaluation, source: str, facts: dict[str,
     explained = (
         "The planner finds the least noise for each promise, as a multiple of the bound at which readings are clipped. "
         "A low bound needs little noise but hides peaks; the bound is the one with the least predicted error, where "
-        "all that is cut off counts as error."
+        "what is cut off counts as far as releases are believed."
     )
     report.add_text(explained, brief=False, muted=True)
     names = ("promise", "noise, in bounds", *(f"bound at {homes:,} homes" for homes in evaluation.sizes))
