@@ -27,8 +27,11 @@ with optional_imports():
         simulate_region,
     )
     from murmurate.lab.evaluate.zone_pricing import Setting
+    from murmurate.lab.forecast_files import read_weather
     from murmurate.lab.report import make_progress_bar
-    from murmurate.readings.imported_file import BELOW_ZERO_NOTE, read_households
+    from murmurate.prediction.forecast import USUAL_WEATHER
+    from murmurate.readings.imported_file import MAX_EVALUATED_MISSING, read_households
+    from murmurate.units import QUARTER_HOURS_PER_DAY, SECONDS_PER_DAY
 
 DEFAULT_SIZES, QUICK_SIZES = (300, 1_000, 3_000, 10_000, 100_000), (300, 1_000)
 _MIN_HOMES, _MAX_HOMES = 20, 10_000_000
@@ -48,6 +51,15 @@ OwnReadings = Annotated[
         dir_okay=False,
     ),
 ]
+WeatherFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--weather",
+        help="With --readings: CSV start,temperature_c,irradiance, or one of both, for each quarter hour of them.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 
 
 def evaluate_prices(
@@ -59,6 +71,7 @@ def evaluate_prices(
     supply: Annotated[str, typer.Option(help="Marginal cost of electricity: linear or convex.")] = "convex",
     elasticity: Annotated[float, typer.Option(help="How strongly demand answers to its price.")] = 0.1,
     readings_file: OwnReadings = None,
+    weather_file: WeatherFile = None,
     out: Annotated[Path, typer.Option(help="Folder for the page and its figures.", file_okay=False)] = Path("evaluate"),
     jobs: Annotated[int, typer.Option(help="Processes; 0 uses every core. The result is the same.", min=0)] = 0,
     *,
@@ -70,11 +83,16 @@ def evaluate_prices(
     promises = promise or DEFAULT_PROMISES
     for text in promises:
         parse_promises(text)  # a wrong one is refused before the work begins
-    readings = None
+    readings, weather = None, USUAL_WEATHER
+    if weather_file is not None and readings_file is None:
+        raise ModelError("--weather", str(weather_file), "must come with --readings: simulated homes have a weather")
     if readings_file is not None:
         require_extra("service", "pyarrow")
         readings = read_households(readings_file)
         wanted = choose_sizes(readings.households, wanted)
+        if weather_file is not None:
+            first = readings.first_interval - readings.utc_offset_s * QUARTER_HOURS_PER_DAY // SECONDS_PER_DAY
+            weather = read_weather(weather_file, QUARTER_HOURS_PER_DAY, first, readings.intervals)
     wanted = wanted or (QUICK_SIZES if quick else DEFAULT_SIZES)
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text("{}\n", encoding="utf-8")  # better to fail now than after the run
@@ -83,14 +101,17 @@ def evaluate_prices(
         noises = run_tasks(plan_noise, promises, jobs, lambda _: bar.advance(task))
         facts: dict[str, Any]
         if readings is not None and readings_file is not None:
-            region = region_of_readings(readings, wanted, seed)
+            region = region_of_readings(readings, wanted, seed, weather)
             facts = {
                 "kind": "readings",
                 "file": readings_file.name,
                 "households": readings.households,
                 "left_out": readings.left_out,
                 "each_meter_a_household": readings.is_by_meter,
-                "below_zero_as_zero": readings.below_zero > 0,
+                "below_zero": readings.below_zero,
+                "filled": readings.filled,
+                "silent_share": 0.0 if readings.silent is None else float(readings.silent.mean()),
+                "weather": [name for name, column in weather._asdict().items() if column is not None],
                 "days": readings.days,
                 "seed": seed,
             }
@@ -141,12 +162,22 @@ def _describe_source(facts: dict[str, Any], forecast_error: float) -> str:
             f"sample of the year before, and was {error} off there on weeks that it had not seen. The mean use of a "
             f"zone is known to the public within {100 * LEVEL_KNOWN:.0f} % (standard deviation)."
         )
-    without = f" ({facts['left_out']:,} left out: readings missing)" if facts["left_out"] else ""
-    alone = " Each meter is taken for a household: the file names none." if facts["each_meter_a_household"] else ""
-    below = f" {BELOW_ZERO_NOTE}" if facts["below_zero_as_zero"] else ""
-    return (
-        f"Readings of {facts['households']:,} households{without} on {facts['days']} days, from {facts['file']}. "
-        f"Forecasts are fitted on the weeks before, to the whole file: they were {error} off at first. The mean use of "
-        "a zone is that of its first four weeks. The regional load is that of the whole file: a zone of all its "
-        f"households is the region itself.{alone}{below}"
+    known = " and ".join(name.removesuffix("_c") for name in facts["weather"]) or "no weather"
+    said = (
+        f"Readings of {facts['households']:,} households on {facts['days']} days, from {facts['file']}. "
+        f"{facts['left_out']:,} households were left out: more than {MAX_EVALUATED_MISSING:.0%} of the readings of a "
+        f"meter are missing. {facts['filled']:,} missing readings of the others were filled, in "
+        f"{facts['silent_share']:.1%} of the quarter hours of households. The demand counts the mean of the meter at "
+        "that time of day, a release what is expected of the household, as in the service. Forecasts know "
+        f"{known}. They are fitted on the weeks before, to exact sums of the whole file: they were {error} off at "
+        "first. The mean use of a zone is that of its first four weeks. The regional load is that of the whole file: a "
+        "zone of all its households is the region itself."
     )
+    if facts["each_meter_a_household"]:
+        said += " Each meter is taken for a household: the file names none."
+    if facts["below_zero"]:
+        count = f"{facts['below_zero']:,} readings are below zero"
+        said += f" {count}: homes feed in, and the demand of a zone is its net load."
+        if "irradiance" not in facts["weather"]:
+            said += " Forecasts know no sun, so they see no feed-in coming: name the irradiance with --weather."
+    return said

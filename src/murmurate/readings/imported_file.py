@@ -20,7 +20,7 @@ MIN_HOUSEHOLDS, MIN_DAYS = 200, 35  # of an evaluation
 BELOW_ZERO_NOTE = "Some readings are below zero, because meters feed in. This command counts them as zero."
 MAX_MISSING_SHARE = 0.1  # of the readings of a meter whose household is billed
 _EVALUATED_S = 900  # length of an interval of an evaluation
-_MAX_EVALUATED_MISSING = 0.01
+MAX_EVALUATED_MISSING = 0.2  # of the readings of a meter whose household is evaluated
 _COLUMN_TYPES = {  # as Arrow prints them
     "timestamp": "timestamp[ms, tz=",
     "interval_start": "timestamp[ms, tz=UTC]",
@@ -112,7 +112,7 @@ class _ImportedFile:
 class PastReadings:
     """Readings of some households in successive intervals, without gaps."""
 
-    energy_wh: NDArray[Any]  # [interval, household]
+    energy_wh: NDArray[Any]  # [interval, household] net energy: of an evaluation, below zero where a home feeds in
     first_interval: int  # counted from 1970: in UTC; of an evaluation, on the local clock of the first reading
     interval_s: int
     names: tuple[str, ...]  # of the households
@@ -120,7 +120,9 @@ class PastReadings:
     left_out: int = 0  # households with a meter of which too many readings are missing
     filled: int = 0  # readings that were missing, replaced by the meter's mean at that time of day
     is_by_meter: bool = False  # the file names no household: each meter is taken for one
-    below_zero: int = 0  # readings of meters that feed in, which count as 0: see `BELOW_ZERO_NOTE`
+    below_zero: int = 0  # readings of meters that feed in; in a back-test they count as 0: see `BELOW_ZERO_NOTE`
+    utc_offset_s: int = 0  # of the clock that an evaluation counts intervals on
+    silent: BoolArray | None = None  # [interval, household] a reading of it was missing; None: not known
 
     @property
     def households(self) -> int:
@@ -173,11 +175,13 @@ def read_households(path: Path) -> PastReadings:
         said = "1 whole day long" if days == 1 else f"{max(days, 0)} whole days long"
         raise ReadingError(str(path), said, f"must cover {MIN_DAYS} days: import the weeks before it as well")
     meters = np.arange(len(rows.meters))
-    found = _join_meters(rows, meters, interval, first_day * slots, days * slots, _EVALUATED_S, _MAX_EVALUATED_MISSING)
+    first, length = first_day * slots, days * slots
+    missing = MAX_EVALUATED_MISSING
+    found = _join_meters(rows, meters, interval, first, length, _EVALUATED_S, missing, lowest=-np.inf)
     if found.households < MIN_HOUSEHOLDS:
-        said = f"with {found.households} households with 99 % of their quarter hours"
+        said = f"with {found.households} households that have {1 - missing:.0%} of their quarter hours"
         raise ReadingError(str(path), said, f"must have {MIN_HOUSEHOLDS} of them, in quarter hours")
-    return found
+    return replace(found, utc_offset_s=rows.utc_offset_s())
 
 
 def _join_meters(
@@ -188,9 +192,13 @@ def _join_meters(
     length: int,
     interval_s: int,
     max_missing: float,
+    lowest: float = 0,
 ) -> PastReadings:
-    """Fill the gaps of some meters and add up the meters of each household."""
-    table = rows.fill_table("energy_wh", interval, first, length)[:, meters]
+    """Fill the gaps of some meters and add up the meters of each household.
+
+    A reading below the lowest counts as that.
+    """
+    table = rows.fill_table("energy_wh", interval, first, length, lowest=lowest)[:, meters]
     household = [rows.household[meter] for meter in meters.tolist()]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(household))}
     number = np.array([numbers[name] for name in household])
@@ -199,9 +207,11 @@ def _join_meters(
     is_used = kept[number]
     position = (np.cumsum(kept) - 1)[number[is_used]]  # [meter] of its household among those that are kept
     energy_wh = np.zeros((length, int(kept.sum())), np.float32)
+    silent = np.zeros(energy_wh.shape, np.bool_)
     filled = fill_gaps(table[:, is_used], SECONDS_PER_DAY // interval_s)
-    for column, of_meter in zip(position.tolist(), filled.T, strict=True):
+    for column, of_meter, gaps in zip(position.tolist(), filled.T, missing[:, is_used].T, strict=True):
         energy_wh[:, column] += of_meter
+        silent[:, column] |= gaps
     _, first_meter = np.unique(number, return_index=True)
     return PastReadings(
         energy_wh=energy_wh,
@@ -213,6 +223,7 @@ def _join_meters(
         filled=int(missing[:, is_used].sum()),
         is_by_meter=rows.is_by_meter,
         below_zero=int((rows.is_below_zero & np.isin(rows.meter, meters)).sum()),
+        silent=silent,
     )
 
 

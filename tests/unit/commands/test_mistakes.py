@@ -63,6 +63,9 @@ MISTAKES = [
     Mistake(
         "murmurate evaluate --readings fake.parquet", "not a Parquet file", "murmurate readings import fake.parquet"
     ),
+    Mistake(
+        "murmurate evaluate --quick --weather letters.csv", "--weather is letters.csv", "must come with --readings"
+    ),
     Mistake("murmurate evaluate --quick --sizes many", "sizes is 'many'", "for example 300,1000,10000"),
     Mistake("murmurate evaluate --quick --supply free", "supply is free", "must be linear or convex"),
     # forecasts and habits

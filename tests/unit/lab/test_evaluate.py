@@ -20,12 +20,14 @@ from murmurate.lab.evaluate.region import RegionSize, simulate_region
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
 from murmurate.prediction.calendar import CalendarSlots
 from murmurate.prediction.corrections import STATES, plan_corrections
+from murmurate.prediction.public_forecast import CutBelow
 from murmurate.prediction.public_inputs import InputSeries, InputValue
 from murmurate.prediction.zone_prediction import (
     PredictionModel,
     PriceResponse,
     ZonePrediction,
     advance_states,
+    expect_sums,
     predict_zones,
 )
 from murmurate.privacy.divergence import huber_variance
@@ -56,14 +58,14 @@ def test_homes_use_what_homes_use():
     assert by_hour[18:22].mean() > 1.3 * by_hour[13:16].mean()
 
 
-reading_wh = st.one_of(st.integers(0, MAX_READING_WH), st.sampled_from(BOUNDS_WH))
+reading_wh = st.one_of(st.integers(-MAX_READING_WH, MAX_READING_WH), st.sampled_from(BOUNDS_WH))
 readings_wh = st.lists(reading_wh, min_size=6, max_size=6)
 
 
 @given(readings=readings_wh, zones=st.sampled_from([1, 2, 3]))
 def test_sums_are_those_of_clipped_readings(readings, zones):
     used = np.array(readings, np.float32)
-    plain = [np.minimum(used, bound).reshape(zones, -1).sum(axis=1) for bound in BOUNDS_WH]
+    plain = [np.clip(used, -bound, bound).reshape(zones, -1).sum(axis=1) for bound in BOUNDS_WH]
     assert_array_equal(sum_clipped(used, zones), np.stack(plain, axis=1))
 
 
@@ -88,24 +90,37 @@ def test_a_sample_teaches_what_is_cut_off_and_how_homes_differ():
 
 @pytest.mark.slow
 def test_zones_are_predicted_as_the_service_predicts_them(small_region):
-    """The same corrections and demand as with the functions that a log is written with, but for its whole numbers."""
+    """The same corrections and demand as with the functions that a log is written with, but for its whole numbers.
+
+    Also where roofs feed in, households are silent, and demand answers to prices.
+    """
     bound, noise_sd_wh, rng, first = 700, 20_000.0, np.random.default_rng(6), 400_000 * DAY
-    known, scale = small_region.known, np.array([90.0, 110.0])
+    scale, demand = np.array([90.0, 110.0]), replace(small_region.known.demand, sun_wh=-180.0)
+    known = replace(small_region.known, demand=demand, below=(CutBelow(500, 0.4), CutBelow(900, 0.8)))
     zones = CorrectedZones(known, bound, homes=100, noise_sd_wh=noise_sd_wh, lead=2, scale=scale)
-    model = PredictionModel.of(known.with_range(bound), InputSeries(deviation="region"))
+    model = PredictionModel.of(known.with_range(bound, bound), InputSeries(irradiance="sun", deviation="region"))
     plan = plan_corrections(
         known.demand, model.clipped, known.spread, households=100, scale=100, noise_variance=noise_sd_wh**2, lead=2
     )
     same = [ZonePrediction(model, each, plan.gain, plan.surprise_square, PriceResponse(0.0, 1), 0.0) for each in scale]
     states = np.zeros((2, STATES), np.int64)
+    negative = 0
     for t in range(300):
         noisy_wh, now, ahead = rng.integers(-(10**5), 10**5, 2), *rng.integers(-100, 100, 2).tolist()
-        inputs = {"region": InputValue(now, ahead)}
-        states = advance_states(same, states, first + t, noisy_wh, np.ones(2, bool), np.ones(2), inputs)
-        expected, later = model.expect_sum(first + t), model.expect_demand(first + t + 2)
-        zones.observe(expected.use_wh, t % DAY // 4, noisy_wh.astype(float), now / 1000)
-        found = zones.predict(later.use_wh, (t + 2) % DAY // 4, ahead / 1000)
-        assert found == pytest.approx(predict_zones(same, states, first + t, 2, inputs), rel=1e-4)
+        inputs = {"region": InputValue(now, ahead), "sun": InputValue(*rng.integers(0, 900_000, 2).tolist())}
+        silent, paid = rng.integers(0, 14, 2), rng.uniform(0.8, 1.2, 2)
+        each_wh = np.clip(expect_sums(same, states, first + t, inputs) / 100, -bound, bound)
+        negative += int((each_wh < 0).sum())
+        filled_wh = np.rint(noisy_wh + silent * each_wh).astype(np.int64)
+        states = advance_states(same, states, first + t, filled_wh, silent <= 10, paid, inputs)
+        expected, later = model.expect_sum(first + t, inputs), model.expect_demand(first + t + 2, inputs, "ahead")
+        sums_wh, hour = noisy_wh.astype(float), t % DAY // 4
+        zones.observe(
+            expected.use_wh, hour, sums_wh, now / 1000, sun_wh=expected.sun_wh, paid=paid, silent=silent.astype(float)
+        )
+        found = zones.predict(later.use_wh, (t + 2) % DAY // 4, ahead / 1000, sun_wh=later.sun_wh)
+        assert found == pytest.approx(predict_zones(same, states, first + t, 2, inputs), rel=1e-4, abs=1)
+    assert 100 < negative < 500
 
 
 def test_a_random_stream_picks_and_draws_as_it_says():
@@ -172,6 +187,14 @@ def test_the_best_price_wastes_nothing_and_any_other_wastes_something(load, elas
     assert (lost >= -1e-9).all()
     if abs(off - 1) > 0.01:
         assert (lost > 0).all()
+
+
+@given(load=st.floats(-3, 0), elasticity=elasticities, supply=st.sampled_from(Supply), paid=st.floats(0.001, 1))
+def test_what_a_zone_feeds_in_answers_to_no_price_and_wastes_nothing(load, elasticity, supply, paid):
+    fed_in, price = np.array([load]), np.array([paid])
+    best = meeting_price(supply, fed_in, elasticity)
+    assert best == pytest.approx(np.maximum(supply.price(fed_in), 0.001), abs=1e-9)
+    assert waste(supply, fed_in, price, best, elasticity).tolist() == [0.0]
 
 
 @pytest.mark.slow

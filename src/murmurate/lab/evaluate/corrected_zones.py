@@ -9,6 +9,7 @@ from murmurate.prediction.corrections import (
     CORRECTIONS,
     MIN_USE,
     STATES,
+    SUN,
     correct,
     fading,
     make_loadings,
@@ -18,16 +19,21 @@ from murmurate.prediction.corrections import (
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.units import FloatArray
 
+QUORUM = 0.9  # share of households that must report, or nothing is released: the default of the service
+
 
 class CorrectedZones:
-    """A public forecast of zones of one size, and corrections by their releases. The sun adds nothing here."""
+    """A public forecast of zones of one size, and corrections by their releases.
+
+    Readings count from minus the bound to the bound. Use is without what the sun adds, as in `CalendarForecast`.
+    """
 
     def __init__(
         self, public: PublicForecast, bound_wh: int, *, homes: int, noise_sd_wh: float, lead: int, scale: FloatArray
     ) -> None:
         """`scale` is how many households of the forecast each zone is like [zone]; `lead` is in intervals."""
-        known = public.with_range(bound_wh)
-        clipped, self._lead = known.clip_demand(), lead
+        known = public.with_range(bound_wh, bound_wh)
+        clipped, self._lead, self._homes, self._bound_wh = known.clip_demand(), lead, homes, bound_wh
         self._plan = plan_corrections(
             known.demand,
             clipped,
@@ -42,18 +48,35 @@ class CorrectedZones:
         self._scale, self._states = scale, np.zeros((STATES, len(scale)))
         self.tried = TriedBound(bound_wh, noise_sd_wh, self._plan.error)
 
-    def observe(self, reading_wh: float, hour: int, sums_wh: FloatArray, deviation: float = 0.0) -> None:
-        """Take in releases [zone] at the reference price; `reading_wh` is what was expected of a clipped reading."""
-        self._states[:CORRECTIONS] *= self._keep
-        loading = make_loadings(reading_wh, 0.0, self._mean_wh, hour)
-        expected = reading_wh + self._mean_wh * (self._shown * deviation + weigh(self._states, loading))
-        surprise, square = (sums_wh / self._scale - expected) / self._mean_wh, self._plan.surprise_square
-        gain = self._plan.gain[:, None]
-        self._states = correct(self._states, loading, gain, surprise, np.asarray(square), self._slots_per_day)
+    def observe(
+        self,
+        use_wh: float,
+        hour: int,
+        sums_wh: FloatArray,
+        deviation: float = 0.0,
+        *,
+        sun_wh: float = 0.0,
+        paid: FloatArray | float = 1.0,
+        silent: FloatArray | float = 0,
+    ) -> None:
+        """Take in releases [zone]. `use_wh` and `sun_wh` are what was expected of a clipped reading.
 
-    def predict(self, use_wh: float, hour: int, deviation: float = 0.0) -> FloatArray:
-        """Return the demand `lead` intervals later [Wh, zone]; `use_wh` is what is expected of a household then."""
+        `paid` is what the price did to the demand [zone], and `silent` how many households the sums lack [zone]: each
+        of them counts as what is expected of it.
+        """
+        self._states[:CORRECTIONS] *= self._keep
+        loading = make_loadings(use_wh, sun_wh, self._mean_wh, hour)
+        expected = use_wh + sun_wh + self._mean_wh * (self._shown * deviation + weigh(self._states, loading))
+        each_wh = np.minimum(np.maximum(expected * self._scale / self._homes, -self._bound_wh), self._bound_wh)
+        found = (sums_wh + silent * each_wh) / np.where(expected < 0, 1.0, paid)
+        surprise, square = (found / self._scale - expected) / self._mean_wh, self._plan.surprise_square
+        gain = self._plan.gain[:, None]
+        after = correct(self._states, loading, gain, surprise, np.asarray(square), self._slots_per_day)
+        self._states = np.where(self._homes - np.asarray(silent) >= QUORUM * self._homes, after, self._states)
+
+    def predict(self, use_wh: float, hour: int, deviation: float = 0.0, *, sun_wh: float = 0.0) -> FloatArray:
+        """Return the demand `lead` intervals later [Wh, zone]. `use_wh`, `sun_wh`: expected of a household then."""
         faded = self._states[:CORRECTIONS] * self._keep**self._lead
         loading = make_loadings(use_wh, 0.0, self._mean_wh, hour)
         found = use_wh + self._mean_wh * (deviation + weigh(faded, loading))
-        return np.asarray(self._scale * np.maximum(found, MIN_USE * use_wh))
+        return np.asarray(self._scale * (np.maximum(found, MIN_USE * use_wh) + sun_wh * (1 + faded[SUN])))

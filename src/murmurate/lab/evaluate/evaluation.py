@@ -17,6 +17,7 @@ from murmurate.lab.evaluate.promised_noise import NoiseLaw, PromisedNoise
 from murmurate.lab.evaluate.public_knowledge import SLOTS
 from murmurate.lab.evaluate.region import Region
 from murmurate.lab.evaluate.zone_pricing import Setting, Way, ZonePricing
+from murmurate.units import FloatArray
 
 WRONG_LEVEL = 0.9  # the level of zones in the test of a wrong one, relative to what is known of them
 LESS_USE = 0.85  # what homes of a zone use after the change, relative to before
@@ -32,7 +33,7 @@ class WayResult:
     """One way in zones of one size, in the intervals that count: means over zones."""
 
     way: Way
-    error: float  # rms of the demand that was priced, relative to the mean demand
+    error: float  # rms of the demand that was priced, relative to the mean import
     error_se: float  # its standard error over zones
     predicted_error: float | None  # as a plan predicts it
     loss: float  # welfare lost to the best price, money per household and year
@@ -87,7 +88,7 @@ def measure_ways(
         played = pricing.play_season(pricing_way, pricing.forecast_price, pricing.elasticity)
         demand_wh = pricing.demand_wh[counted, still]
         wrong_wh = played.estimate_wh[counted, still] - demand_wh
-        error = np.sqrt(np.mean(wrong_wh**2, axis=0)) / demand_wh.mean(axis=0)
+        error = np.sqrt(np.mean(wrong_wh**2, axis=0)) / np.maximum(demand_wh, 0).mean(axis=0)
         price, used = played.price[counted, answering], played.demand_wh[counted, answering]
         load = (played.wanted_wh / pricing.mean_wh)[counted, answering]
         best = meeting_price(setting.supply, load, setting.elasticity)
@@ -144,6 +145,8 @@ class Evaluation:
     counted_days: int
     change_day: int  # of the season: from it on homes of a zone use less
     forecast_error: float  # of the whole sample, on weeks that the fit has not seen
+    own_readings: bool  # of a user; else simulated
+    feeds_in: bool  # readings count down to minus the bound
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -183,6 +186,8 @@ def evaluate_region(
         counted_days=(len(region.expected_wh) - region.counted.start) // SLOTS,
         change_day=_change_at(region) // SLOTS,
         forecast_error=region.known.error or 0.0,
+        own_readings=region.own_readings,
+        feeds_in=region.feeds_in,
     )
 
 
@@ -206,7 +211,7 @@ def _measure_size(
 
     at = _change_at(region)
     wrong = ZonePricing(region, homes, setting, level_factor=WRONG_LEVEL)
-    less = ZonePricing(region, homes, setting, change=lambda wh: np.concatenate([wh[:at], LESS_USE * wh[at:]]))
+    less = ZonePricing(region, homes, setting, change=partial(_use_less, at=at))
     strong, shifted = (
         ZonePricing(region, homes, Setting(Supply.CONVEX, STRONG_ANSWER, setting.lead, share))
         for share in (0.0, SHIFTED_SHARE)
@@ -221,6 +226,12 @@ def _measure_size(
         both = measure_ways(worse, (Way.PRIVATE, other), law, bound, _NOISE_SEED, counted)
         stress[name] = StressResult(both[Way.PRIVATE], both[other])
     return comparison, stress
+
+
+def _use_less(demand_wh: FloatArray, at: int) -> FloatArray:
+    """Return a demand whose import falls from an interval on. What is fed in stays as it is."""
+    factor = np.where(demand_wh[at:] > 0, LESS_USE, 1.0)
+    return np.concatenate([demand_wh[:at], factor * demand_wh[at:]])
 
 
 def _change_at(region: Region) -> int:

@@ -35,9 +35,10 @@ _CLEARLY = 0.95  # an error is clearly smaller if it is at most this much of ano
 _PROMISE_COLORS = (PRIVATE_COLOR, "#4aa3d8", "#9acbea")  # from the strongest promise to the weakest
 _SIZE_COLORS = ("#a3b8c6", "#7fb4d6", "#3b97cf", PRIVATE_COLOR, TEXT_COLOR)
 _MARKERS = ("o", "s", "^", "D", "v")
-_RUNNING_COSTS = (  # docs/explanation/scale.md
-    "Running the service is not in these figures: machines for up to a million meters cost about 110 dollars a month "
-    "at list prices, 0.013 dollars a year for each of 100,000 households, 1.32 for each of 1,000."
+_MACHINES_A_YEAR = 12 * 110  # dollars at list prices, for up to a million meters: docs/explanation/scale.md
+_RUNNING_COSTS = (
+    "Running: machines cost about 110 dollars a month at list prices, for one zone or for a million meters; a dollar "
+    "counts as a euro. The column is for a zone that pays them alone. People, meters and bills are not in it."
 )
 _SUMMARY_WAYS = {
     "forecast": Way.FORECAST,
@@ -46,6 +47,10 @@ _SUMMARY_WAYS = {
     "private": Way.PRIVATE,
     "exact echo": Way.EXACT_ECHO,
     "exact": Way.EXACT,
+}
+_OWN_NAMES = {  # of ways that read meters where the readings are those of a user
+    Way.FORECAST: "forecast from exact sums of the file",
+    Way.REGIONAL_LOAD: "forecast from exact sums and load of the file",
 }
 _NOT_SHOWN_SIMULATED = (
     "Real meters. Homes, weather and shocks are simulated. What is not known of real regions was set so that a "
@@ -57,13 +62,15 @@ _NOT_SHOWN_SIMULATED = (
 )
 _NOT_SHOWN_READINGS = (
     "Neighbourhoods. Zones are groups of households drawn at random; real zones share more: weather, heating, habits.\n"
-    "A forecast and a regional load of others. Here both are made from the whole file, of which a zone is a part, and "
-    "the level of a zone is that of its first four weeks.\n"
-    "Temperature. It is not in the file, so the forecast has no response to cold.\n"
-    "Solar feed-in, use that shifts to another interval, and homes that answer in order to mislead.\n"
+    "A price that reads no meter. The forecast under every price here, the private one too, is fitted to exact sums of "
+    "the file, the level of a zone is that of its first four weeks, and the load of the file contains the zone.\n"
+    "A forecast of the weather. Where weather is given, it is known when a price is made.\n"
+    "Missing readings as they were. What was filled in is easier to predict than what was used.\n"
+    "Use that shifts to another interval, and homes that answer in order to mislead.\n"
     "A year. Forecasts know only the weeks before."
 )
 _NOT_SHOWN = (
+    "A zone that sells. What a zone feeds in does not answer to prices, and prices are at least 0.1 ct/kWh.\n"
     "Exact noise. It is drawn in floating point here, from the law that the planner found. Published noise is exact.\n"
     "All of the money. Only the answer within an interval counts, at the stated elasticity: no capacity, no networks, "
     "no shifting.\n"
@@ -77,23 +84,28 @@ def make_evaluation_report(evaluation: Evaluation, source: str, facts: dict[str,
     report = Report("What a private price is worth", results_document(evaluation, facts))
     priced = (
         f"Prices are made two quarter hours ahead, with a {setting.supply.value} supply curve; demand answers with an "
-        f"elasticity of {setting.elasticity:g}. Predictions, private or exact, know the public forecast and the "
-        "regional load of the interval before as well. "
+        f"elasticity of {setting.elasticity:g}. Predictions, private or exact, know the forecast and the "
+        f"{'load of the file' if evaluation.own_readings else 'regional load'} of the interval before as well. "
         f"{evaluation.counted_days} days count, after the first weeks of learning."
     )
     report.add_text(f"{source} {priced}")
     report.add_heading("How many homes do I need?")
     report.add_list(homes_sentences(evaluation))
-    report.add_text(f"Error of the demand that is priced; promise: {promises[0].promise}")
-    errors, losses = [], []
+    unit = (
+        "% of the mean import, which is the demand where it is above zero" if evaluation.feeds_in else "% of its mean"
+    )
+    report.add_text(f"Error of the demand that is priced, in {unit}; promise: {promises[0].promise}")
+    errors, losses, summary = [], [], list(_SUMMARY_WAYS)
+    if evaluation.own_readings:
+        summary[:2] = ["file forecast", "+ file load"]
     for homes, of_size in evaluation.comparisons.items():
         results = [of_size[0].results[way] for way in _SUMMARY_WAYS.values()]
         share = f"{100 * of_size[0].value_of_data:.0f} %"
         errors.append([f"{homes:,}", *(f"{100 * result.error:.1f} %" for result in results), share])
-        losses.append([f"{homes:,}", *(f"{result.loss:.3f}" for result in results)])
-    report.add_table(["homes", *_SUMMARY_WAYS, "of exact data"], errors)
+        losses.append([f"{homes:,}", *(f"{result.loss:.3f}" for result in results), f"{_MACHINES_A_YEAR / homes:.3f}"])
+    report.add_table(["homes", *summary, "of exact data"], errors)
     report.add_text("The same in money: what each price loses to the best price, EUR per household and year")
-    report.add_table(["homes", *_SUMMARY_WAYS], losses)
+    report.add_table(["homes", *summary, "running"], losses)
     report.add_list([money_sentence(evaluation), _RUNNING_COSTS])
     described = "Error and share of what exact data add, against the number of homes in a zone"
     report.add_figure("homes", draw_homes_figure(evaluation), described)
@@ -106,6 +118,11 @@ def make_evaluation_report(evaluation: Evaluation, source: str, facts: dict[str,
         "A low bound needs little noise but hides peaks; the bound is the one with the least predicted error, where "
         "what is cut off counts as far as releases are believed."
     )
+    if evaluation.feeds_in:
+        explained += (
+            " Homes feed in, so readings count from minus the bound to the bound, and the noise is that of twice the "
+            "bound."
+        )
     report.add_text(explained, brief=False, muted=True)
     names = ("promise", "noise, in bounds", *(f"bound at {homes:,} homes" for homes in evaluation.sizes))
     rows = []
@@ -126,7 +143,7 @@ def _add_way_tables(report: Report, evaluation: Evaluation) -> None:
     """Add a table of every way for each size."""
     report.add_heading("Every way, at every size")
     explained = (
-        "Error: rms of the demand that a price was made for, relative to the mean demand, with its standard error over "
+        "Error: rms of the demand that a price was made for, relative to the mean import, with its standard error over "
         "zones. Loss: welfare lost to the best price, per household and year. Step: standard deviation of the change "
         "of price from one quarter hour to the next. Bill: what a mean household pays for energy in a year."
     )
@@ -136,7 +153,7 @@ def _add_way_tables(report: Report, evaluation: Evaluation) -> None:
     for homes, of_size in evaluation.comparisons.items():
         rows, kinds = [], []
         for way in Way:
-            named = [(way.value, of_size[0])]
+            named = [(name_way(evaluation, way), of_size[0])]
             if way.uses_noise:
                 both = zip(evaluation.promises, of_size, strict=True)
                 named = [(f"{way.value}: {noise.short}", compared) for noise, compared in both]
@@ -173,15 +190,19 @@ def results_document(evaluation: Evaluation, source: dict[str, Any]) -> dict[str
             {
                 "promise": noise.promise,
                 "bound_wh": compared.bound_wh,
+                "export_bound_wh": compared.bound_wh if evaluation.feeds_in else 0,
                 "share_of_what_exact_data_add": compared.value_of_data,
-                "ways": [_way_document(result) for way, result in compared.results.items() if way.uses_noise],
+                "ways": [_way_document(evaluation, each) for each in compared.results.values() if each.way.uses_noise],
             }
             for noise, compared in zip(evaluation.promises, of_size, strict=True)
         ]
         size = {
             "homes": homes,
             "zones": evaluation.zones[homes],
-            "ways": [_way_document(result) for way, result in of_size[0].results.items() if not way.uses_noise],
+            "running_cost": _MACHINES_A_YEAR / homes,
+            "ways": [
+                _way_document(evaluation, each) for each in of_size[0].results.values() if not each.way.uses_noise
+            ],
             "promises": private,
             "stress": {
                 "level_factor": WRONG_LEVEL,
@@ -214,8 +235,14 @@ def results_document(evaluation: Evaluation, source: dict[str, Any]) -> dict[str
     }
 
 
-def _way_document(result: WayResult) -> dict[str, Any]:
-    return asdict(result) | {"way": result.way.value, "error_se": None if result.is_single else result.error_se}
+def _way_document(evaluation: Evaluation, result: WayResult) -> dict[str, Any]:
+    error_se = None if result.is_single else result.error_se
+    return asdict(result) | {"way": name_way(evaluation, result.way), "error_se": error_se}
+
+
+def name_way(evaluation: Evaluation, way: Way) -> str:
+    """Return what a price is made from: with readings of a user, even a forecast is made from meters."""
+    return _OWN_NAMES.get(way, way.value) if evaluation.own_readings else way.value
 
 
 def homes_sentences(evaluation: Evaluation) -> list[str]:
@@ -233,6 +260,8 @@ def homes_sentences(evaluation: Evaluation) -> list[str]:
         Way.EXACT_ECHO: "an echo of exact demand, which has no noise at all but prices the demand of half an hour ago",
         Way.REGIONAL_LOAD: "a public forecast with regional load, which needs no release of the zone",
     }
+    if evaluation.own_readings:
+        others[Way.REGIONAL_LOAD] = f"a {_OWN_NAMES[Way.REGIONAL_LOAD]}, which is not private"
     for way, words in others.items():
         nearer = 0  # the size from which on the private prediction is better
         for homes, one in first.items():
@@ -248,14 +277,20 @@ def homes_sentences(evaluation: Evaluation) -> list[str]:
 
 
 def money_sentence(evaluation: Evaluation) -> str:
-    """Return what the private price and its strongest rival lose, at the size in the middle, with the first promise."""
+    """Return what the private price and its strongest rival lose, at the size in the middle, with the first promise.
+
+    Next to it what the machines cost.
+    """
     homes = evaluation.sizes[len(evaluation.sizes) // 2]
     compared = evaluation.comparisons[homes][0]
     rival, private, exact = (compared.strongest_rival, *(compared.results[way] for way in (Way.PRIVATE, Way.EXACT)))
+    gain, running = rival.loss - private.loss, _MACHINES_A_YEAR / homes
+    said = f"gains {gain:.3f}" if gain > 0 else f"loses {-gain:.3f}"
     return (
         f"At {homes:,} homes the private price loses {private.loss:.3f} EUR per household and year. The strongest "
-        f"rival that shows no exact demand ({rival.way.value}) loses {rival.loss:.3f} EUR, a prediction from "
-        f"exact demand {exact.loss:.3f} EUR."
+        f"rival that shows no exact demand of a quarter hour ({name_way(evaluation, rival.way)}) loses "
+        f"{rival.loss:.3f} EUR, a prediction from exact demand {exact.loss:.3f} EUR. So the private price {said} EUR "
+        f"against that rival, and the machines cost {running:.3f} EUR if this zone pays them alone."
     )
 
 
@@ -313,8 +348,8 @@ def draw_homes_figure(evaluation: Evaluation) -> Figure:
         errors = [100 * of_size[0].results[way].error for of_size in by_size]
         left.plot(sizes, errors, color=color, marker=marker, ms=6, lw=1.6, ls="--", label=label)
 
-    plot_way(Way.FORECAST, MUTED_COLOR, "x", Way.FORECAST.value)
-    plot_way(Way.REGIONAL_LOAD, MUTED_COLOR, "d", Way.REGIONAL_LOAD.value)
+    for way, marker in ((Way.FORECAST, "x"), (Way.REGIONAL_LOAD, "d")):
+        plot_way(way, MUTED_COLOR, marker, name_way(evaluation, way))
     plot_way(Way.EXACT_ECHO, NAIVE_COLOR, "+", "echo of exact demand")
     for number, noise in enumerate(evaluation.promises):
         look = {"color": _PROMISE_COLORS[number % 3], "marker": _MARKERS[number % len(_MARKERS)], "ms": 5, "lw": 2}
@@ -323,7 +358,7 @@ def draw_homes_figure(evaluation: Evaluation) -> Figure:
         right.plot(sizes, [100 * of_size[number].value_of_data for of_size in by_size], **look)
     plot_way(Way.EXACT, TEXT_COLOR, ".", "prediction from exact demand")
     left.set_ylim(bottom=0)
-    left.set_ylabel("rms error of the demand, % of its mean")
+    left.set_ylabel("rms error of the demand, % of the mean import")
     right.axhline(100, color=TEXT_COLOR, lw=1, ls=":")
     right.set_ylim(min([0, *right.get_ylim()]), 105)
     right.set_ylabel("% of what exact data add")
@@ -344,7 +379,7 @@ def draw_promise_figure(evaluation: Evaluation) -> Figure:
     drawn = Figure(figsize=(11, 5.2), layout="constrained")
     left, right = drawn.subplots(1, 2)
     order = _strongest_first(evaluation)
-    names = ["no data: forecast,\nregional load"]
+    names = [f"no release: forecast,\n{'file' if evaluation.own_readings else 'regional'} load"]
     for number in order:
         short = evaluation.promises[number].short
         names.append(
@@ -359,7 +394,7 @@ def draw_promise_figure(evaluation: Evaluation) -> Figure:
         label = f"{homes:,} homes"
         left.plot(range(len(names)), [100 * result.error for result in results], label=label, **look)
         right.plot(range(len(names)), [result.loss for result in results], label=label, **look)
-    left.set_ylabel("rms error of the demand, % of its mean")
+    left.set_ylabel("rms error of the demand, % of the mean import")
     right.set_ylabel("EUR per household and year")
     set_axes_title(left, "What does a stronger promise cost me?", "error of the demand that a price is made for")
     set_axes_title(right, "The same in money", "welfare lost to the best price, by a predicted price")

@@ -40,8 +40,9 @@ def answer(price: FloatArray, elasticity: FloatArray | float) -> FloatArray:
 def meeting_price(supply: Supply, load: FloatArray, elasticity: FloatArray | float) -> FloatArray:
     """Return the price at which supply and answering demand meet, by Newton's method.
 
-    `load` is the demand at the reference price.
+    `load` is the demand at the reference price. What a zone feeds in does not answer: below 0 the price is supply's.
     """
+    elasticity = np.where(load > 0, elasticity, 0.0)
     price = np.maximum(supply.price(load), _MIN_PRICE)
     for _ in range(_NEWTON_STEPS):
         used = load * answer(price, elasticity)
@@ -56,12 +57,14 @@ def meeting_price(supply: Supply, load: FloatArray, elasticity: FloatArray | flo
 def waste(supply: Supply, load: FloatArray, price: FloatArray, best: FloatArray, elasticity: float) -> FloatArray:
     """Return the welfare lost by a price, in multiples of the mean demand times money/kWh.
 
-    The integral of what the next kWh is worth minus what it costs, from the demand at `price` to that at `best`.
+    The integral of what the next kWh is worth minus what it costs, from the demand at `price` to that at `best`. What a
+    zone feeds in does not answer, so nothing is lost there.
     """
+    load, feeds_in = np.where(load > 0, load, 1.0), load <= 0
     begin, end = load * answer(price, elasticity), load * answer(best, elasticity)
     lost = np.zeros_like(load)
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         used = (begin + end) / 2 + (end - begin) / 2 * node
         worth = REFERENCE_PRICE * (used / load) ** (-1 / elasticity)
         lost += weight * (worth - supply.price(used))
-    return np.asarray(lost * (end - begin) / 2)
+    return np.where(feeds_in, 0.0, lost * (end - begin) / 2)

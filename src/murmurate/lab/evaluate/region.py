@@ -11,7 +11,7 @@ the third week on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from murmurate.errors import ReadingError
 from murmurate.lab.evaluate.homes import (
     DAYS,
     ZONE_SHOCKS,
-    Float32Array,
     Homes,
     Season,
     draw_season,
@@ -30,16 +29,17 @@ from murmurate.lab.evaluate.public_knowledge import (
     BOUNDS_WH,
     SLOTS,
     expect_readings,
+    expect_sun,
     fit_public_forecast,
     learn_forecast,
     sum_clipped,
     sum_sample,
 )
 from murmurate.prediction.calendar import locate_intervals
-from murmurate.prediction.forecast import Weather
+from murmurate.prediction.forecast import USUAL_WEATHER, Weather
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.readings.imported_file import PastReadings
-from murmurate.units import FloatArray, IntArray
+from murmurate.units import FloatArray
 
 WARM_UP_DAYS = 28  # corrections are learned; only the days after it count
 _BLOCK = 10_000  # homes that are simulated together
@@ -58,10 +58,11 @@ class ZoneGroup:
 
     homes: int  # of each zone
     level_wh: FloatArray  # [zone] mean use of a home in an interval, as the public knows it
-    demand_wh: FloatArray  # [interval, zone, bound] sum of readings, each at most its bound; the last bound clips none
+    demand_wh: FloatArray  # [interval, zone, bound] sum of readings, each within its bound; the last bound clips none
+    silent: FloatArray  # [interval, zone] households without a reading: only the last bound counts them, as filled
 
     def sums_wh(self, bound_wh: int) -> FloatArray:
-        """The sums of readings, each at most a bound [interval, zone]."""
+        """The sums of readings, each within a bound [interval, zone]."""
         return np.asarray(self.demand_wh[:, :, BOUNDS_WH.index(bound_wh)])
 
 
@@ -71,13 +72,25 @@ class Region:
 
     known: PublicForecast  # of a mean home, and how homes differ
     expected_wh: FloatArray  # [interval, bound] of the clipped reading of a mean home, forecast
+    expected_sun_wh: FloatArray  # [interval, bound] what the sun adds to it
     counted: slice  # the intervals after corrections are learned
     load_wh: FloatArray  # [interval] of the whole region, at the level of the forecast: public, an interval later
     zones: dict[int, ZoneGroup]  # by size
+    own_readings: bool = False  # of a user; else simulated
+    feeds_in: bool = False  # readings below zero count, down to minus the bound
+
+    @property
+    def use_wh(self) -> float:
+        """Mean expected use of a home, without what the sun adds: a deviation is relative to it."""
+        return float((self.expected_wh[:, -1] - self.expected_sun_wh[:, -1]).mean())
+
+    def range_wh(self, bound_wh: int) -> int:
+        """The range of a reading within a bound, which the noise is proportional to."""
+        return bound_wh * (2 if self.feeds_in else 1)
 
     def scale(self, group: ZoneGroup) -> FloatArray:
         """How many mean homes each zone is like, at the level that is known of it [zone]."""
-        return np.asarray(group.homes * group.level_wh / self.expected_wh[:, -1].mean())
+        return np.asarray(group.homes * group.level_wh / self.use_wh)
 
     def follow_load(self, late: int) -> FloatArray:
         """What the public says of all homes, from the region's load `late` intervals before [interval].
@@ -86,7 +99,7 @@ class Region:
         what remained so far, on average, of how it left that `late` intervals before.
         """
         expected_wh = self.expected_wh[:, -1]
-        shown, found = (self.load_wh - expected_wh) / expected_wh.mean(), np.zeros(len(expected_wh))
+        shown, found = (self.load_wh - expected_wh) / self.use_wh, np.zeros(len(expected_wh))
         usual, last = np.zeros(SLOTS), np.zeros(len(shown))  # by time of day; and what is left of each interval
         both, square = 0.0, 1e-9
         for t in range(late, len(shown)):
@@ -185,6 +198,7 @@ def simulate_region(
     return Region(
         known=known,
         expected_wh=expected_wh,
+        expected_sun_wh=np.zeros_like(expected_wh),
         counted=slice(WARM_UP_DAYS * SLOTS, None),
         load_wh=load_wh * (expected_wh[:, -1].mean() / load_wh.mean()),
         zones=groups,
@@ -235,7 +249,8 @@ def _simulate_block(block: _Block) -> FloatArray:
 def _make_group(homes: int, demand_wh: FloatArray, rng: np.random.Generator) -> ZoneGroup:
     """Zones whose level the public knows to some percent."""
     level = demand_wh[:, :, -1].mean(axis=0) / homes
-    return ZoneGroup(homes, level * (1 + LEVEL_KNOWN * rng.normal(size=len(level))), demand_wh)
+    level = level * (1 + LEVEL_KNOWN * rng.normal(size=len(level)))
+    return ZoneGroup(homes, level, demand_wh, np.zeros(demand_wh.shape[:2]))
 
 
 def _zone_shocks(rng: np.random.Generator, intervals: int, shock_factor: float, zones: int) -> FloatArray:
@@ -257,8 +272,13 @@ def choose_sizes(households: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
     return wanted or (*(size for size in _USUAL_SIZES if 2 * size <= households), households)
 
 
-def region_of_readings(readings: PastReadings, sizes: Sequence[int], seed: int) -> Region:
-    """Return the region of some readings, with zones of some sizes: see `choose_sizes`."""
+def region_of_readings(
+    readings: PastReadings, sizes: Sequence[int], seed: int, weather: Weather = USUAL_WEATHER
+) -> Region:
+    """Return the region of some readings, with zones of some sizes: see `choose_sizes`.
+
+    Raises ReadingError if homes feed in so much that a forecast needs the irradiance.
+    """
     energy, begin = readings.energy_wh, FIRST_FIT_DAYS * SLOTS
     interval = readings.first_day * SLOTS + np.arange(len(energy))
     when = locate_intervals(interval, SLOTS)
@@ -266,32 +286,47 @@ def region_of_readings(readings: PastReadings, sizes: Sequence[int], seed: int) 
     sums = np.array([sum_sample(used, energy[t - SLOTS] if t >= SLOTS else nothing) for t, used in enumerate(energy)])
     learning = slice(0, LEARNING_DAYS * SLOTS)
     mean_wh = sums[:, : len(BOUNDS_WH)] / readings.households
-    expected = []
+    so_far = np.cumsum(mean_wh[:, -1])[begin - 1 :]
+    if weather.irradiance is None and so_far.min() <= 0:
+        allowed = (
+            "must come with the irradiance: --weather weather.csv with the columns start, temperature_c, irradiance"
+        )
+        raise ReadingError("readings", "of homes that feed in more than they use", allowed)
+    expected, sun = [], []
     for start in range(begin, len(mean_wh), 7 * SLOTS):  # each week is forecast from all before it
-        fitted = fit_public_forecast(mean_wh[:start], BOUNDS_WH, when[:start])
-        expected.append(expect_readings(fitted, when[start : start + 7 * SLOTS]))
-    expected_wh = np.concatenate(expected)
-    rng = np.random.default_rng(seed)
-    return Region(
-        known=learn_forecast(sums[learning], readings.households, when[learning], first_days=FIRST_FIT_DAYS),
-        expected_wh=expected_wh,
+        fitted = fit_public_forecast(mean_wh[:start], BOUNDS_WH, when[:start], weather.select(slice(start)))
+        week = slice(start, start + 7 * SLOTS)
+        expected.append(expect_readings(fitted, when[week], weather.select(week)))
+        sun.append(expect_sun(fitted, when[week], weather.select(week)))
+    made = Region(
+        known=learn_forecast(
+            sums[learning], readings.households, when[learning], weather.select(learning), first_days=FIRST_FIT_DAYS
+        ),
+        expected_wh=np.concatenate(expected),
+        expected_sun_wh=np.concatenate(sun),
         counted=slice(LEARNING_DAYS * SLOTS - begin, None),
         load_wh=mean_wh[begin:, -1],
-        zones={size: _draw_group(energy, size, expected_wh, rng) for size in sizes},
+        zones={},
+        own_readings=True,
+        feeds_in=readings.below_zero > 0,
     )
+    rng = np.random.default_rng(seed)
+    return replace(made, zones={size: _draw_group(readings, size, made.use_wh, rng) for size in sizes})
 
 
-def _make_zones(energy_wh: Float32Array, members: IntArray) -> FloatArray:
-    """Sums of zones [interval, zone, bound] from their households [zone, household]."""
-    order = members.ravel()
-    return np.array([sum_clipped(used[order], len(members)) for used in energy_wh])
-
-
-def _draw_group(energy_wh: Float32Array, size: int, expected_wh: FloatArray, rng: np.random.Generator) -> ZoneGroup:
-    """Zones of households drawn without repetition. Their level is that of the first four weeks."""
-    households = energy_wh.shape[1]
-    zones = min(households // size, _MAX_ZONES)
-    demand = _make_zones(energy_wh, rng.permutation(households)[: zones * size].reshape(zones, size))
-    before = slice(0, LEARNING_DAYS * SLOTS)
-    share = demand[before, :, -1].mean(axis=0) / size / energy_wh[before].mean(dtype=np.float64)
-    return ZoneGroup(size, share * expected_wh[:, -1].mean(), demand[FIRST_FIT_DAYS * SLOTS :])
+def _draw_group(readings: PastReadings, size: int, use_wh: float, rng: np.random.Generator) -> ZoneGroup:
+    """Zones of households drawn without repetition. Their level is that of the import of their first four weeks."""
+    zones = min(readings.households // size, _MAX_ZONES)
+    order = rng.permutation(readings.households)[: zones * size]
+    imported_wh = np.zeros(readings.households)  # of each household
+    for used in readings.energy_wh[: LEARNING_DAYS * SLOTS]:
+        imported_wh += np.maximum(used, 0)
+    level = imported_wh[order].reshape(zones, size).mean(axis=1) / imported_wh.mean()
+    demand, silent = [], []
+    for t in range(FIRST_FIT_DAYS * SLOTS, readings.intervals):
+        used = readings.energy_wh[t, order]
+        gone = np.zeros(len(order), np.bool_) if readings.silent is None else readings.silent[t, order]
+        silent.append(gone.reshape(zones, size).sum(axis=1))
+        demand.append(sum_clipped(np.where(gone, 0, used), zones))
+        demand[-1][:, -1] += (used * gone).reshape(zones, size).sum(axis=1)
+    return ZoneGroup(size, level * use_wh, np.array(demand), np.array(silent, np.float64))

@@ -9,7 +9,7 @@ and once as it answers, which gives prices and welfare. Both are played in one p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -19,13 +19,14 @@ from murmurate.lab.evaluate.corrected_zones import CorrectedZones
 from murmurate.lab.evaluate.market import Supply, answer, meeting_price
 from murmurate.lab.evaluate.promised_noise import NoiseLaw
 from murmurate.lab.evaluate.public_knowledge import BOUNDS_WH, SLOTS
-from murmurate.lab.evaluate.region import Region, ZoneGroup
+from murmurate.lab.evaluate.region import Region
 from murmurate.planning.bound_choice import find_least_error, try_bounds
 from murmurate.prediction.forecast import HOURS
 from murmurate.units import FloatArray
 
 _EXACT_BOUND = BOUNDS_WH[-1]
 _RETURN_INTERVALS = 16  # in which about two thirds of what was put off are used: four hours
+_MIN_SHOWN = 0.05  # of the mean import: a demand below it is taken not to answer
 _CLEARLY_WORSE = 1.05  # then a still higher bound only adds noise
 
 
@@ -99,13 +100,13 @@ class ZonePricing:
     ) -> None:
         """`level_factor` makes the known level of zones wrong; `change` changes their demand [interval, ...]."""
         self.region, self.setting, group = region, setting, region.zones[homes]
-        self.group = ZoneGroup(homes, group.level_wh, change(group.demand_wh))
+        self.group = replace(group, demand_wh=change(group.demand_wh))
         self.zones = len(group.level_wh)
         self.demand_wh = twice(self.group.sums_wh(_EXACT_BOUND))  # [interval, zone] at the reference price
         self.scale = twice(level_factor * region.scale(group)[None])[0]  # [zone]
         self.expected_wh = region.expected_wh[:, -1:] * self.scale  # [interval, zone]
         self.deviation = region.follow_load(setting.lead + 1)  # [interval]
-        self.mean_wh = self.demand_wh.mean(axis=0)  # [zone]
+        self.mean_wh = np.maximum(self.demand_wh, 0).mean(axis=0)  # [zone] of the import: of the demand above zero
         self.elasticity = np.repeat([0.0, 1.0], self.zones) * setting.elasticity
         self.forecast_price = self.meet(self.expected_wh)
 
@@ -116,9 +117,16 @@ class ZonePricing:
     def choose_bound(self, noise: NoiseLaw) -> int:
         """Return the bound with the least predicted error, by the rule of a plan."""
         tried = try_bounds(
-            BOUNDS_WH[:-1], lambda bound: self.plan_zones(bound, noise.sd * bound).tried, stop_at=_CLEARLY_WORSE
+            BOUNDS_WH[:-1],
+            lambda bound: self.plan_zones(bound, noise.sd * self.region.range_wh(bound)).tried,
+            stop_at=_CLEARLY_WORSE,
         )
         return find_least_error(tried).bound_wh
+
+    def released_wh(self, bound: int) -> FloatArray:
+        """Return sums of clipped readings [interval, zone]; what is missing counts as forecast."""
+        each_wh = self.region.expected_wh[:, [BOUNDS_WH.index(bound)]] * self.scale[: self.zones] / self.group.homes
+        return np.asarray(self.group.sums_wh(bound) + self.group.silent * each_wh)
 
     def plan_zones(self, bound: int, noise_sd_wh: float) -> CorrectedZones:
         """Return zones that are predicted from releases with this bound and noise."""
@@ -140,35 +148,36 @@ class ZonePricing:
                 flat = np.repeat(price.mean(axis=0)[None], len(price), axis=0)
                 made = FixedPrices(flat, np.broadcast_to(expected.mean(axis=0), expected.shape))
             case Way.NOISY_ECHO if noise is not None:
-                clipped = [float(np.mean(exact_wh - group.sums_wh(each))) for each in BOUNDS_WH]
-                errors = [np.hypot(noise.sd * each, lost) for each, lost in zip(BOUNDS_WH, clipped, strict=True)]
-                best = BOUNDS_WH[int(np.argmin(errors))]  # noise grows with the bound, what is clipped falls
-                made = Echo(self, group.sums_wh(best), noise.draw(rng, best, no_noise.shape))
+                sd = [noise.sd * self.region.range_wh(each) for each in BOUNDS_WH]
+                clipped = [float(np.mean(exact_wh - self.released_wh(each))) for each in BOUNDS_WH]
+                best = BOUNDS_WH[int(np.argmin(np.hypot(sd, clipped)))]  # noise grows with the bound, clipped falls
+                made = Echo(self, self.released_wh(best), noise.draw(rng, self.region.range_wh(best), no_noise.shape))
             case Way.EXACT_ECHO:
                 made = Echo(self, exact_wh, no_noise)
             case Way.PRIVATE if noise is not None:
-                drawn = noise.draw(rng, bound, no_noise.shape)
-                made = Predicted(self, bound, noise.sd * bound, group.sums_wh(bound), drawn)
+                range_wh = self.region.range_wh(bound)
+                made = Predicted(self, bound, noise.sd * range_wh, noise.draw(rng, range_wh, no_noise.shape))
             case Way.EXACT:
-                made = Predicted(self, _EXACT_BOUND, 0.0, exact_wh, no_noise)
+                made = Predicted(self, _EXACT_BOUND, 0.0, no_noise)
             case _:
-                mean_wh = self.region.expected_wh[:, -1].mean()
-                known_wh = expected + self.deviation[:, None] * mean_wh * self.scale
+                known_wh = expected + self.deviation[:, None] * self.region.use_wh * self.scale
                 made = FixedPrices(self.meet(known_wh), known_wh)
         return made
 
     def play_season(self, way: PricingWay, first_price: FloatArray, elasticity: FloatArray | float) -> PricedSeason:
-        """Play a season: demand answers to the price, and the way sees what was used.
+        """Play a season: demand answers to the price, and the way sees what was used. What is fed in does not answer.
 
         `first_price` is paid before the first release takes effect.
         """
         price, used, estimate = first_price.copy(), np.zeros_like(self.demand_wh), self.expected_wh.copy()
         wanted, put_off = self.demand_wh.copy(), np.zeros(used.shape[1])
         for t in range(len(used)):
-            answered, returns = answer(price[t], elasticity), put_off / _RETURN_INTERVALS
+            answered = answer(price[t], np.where(self.demand_wh[t] > 0, elasticity, 0.0))
+            returns = put_off / _RETURN_INTERVALS
             used[t], wanted[t] = self.demand_wh[t] * answered + returns, self.demand_wh[t] + returns
             put_off += self.setting.shifted * self.demand_wh[t] * (1 - answered) - returns
-            way.observe(t, price[t], used[t] / self.demand_wh[t])
+            shown = self.demand_wh[t] > _MIN_SHOWN * self.mean_wh
+            way.observe(t, price[t], np.divide(used[t], self.demand_wh[t], out=np.ones_like(answered), where=shown))
             due = t + self.setting.lead
             if due < len(used):
                 estimate[due], price[due] = way.decide(due)
@@ -209,22 +218,31 @@ class Predicted(PricingWay):
     The answer to earlier prices is taken out of a release, and the answer to the price is put back.
     """
 
-    def __init__(
-        self, pricing: ZonePricing, bound: int, noise_sd_wh: float, sums_wh: FloatArray, noise_wh: FloatArray
-    ) -> None:
-        """`sums_wh` and `noise_wh` [interval, zone] make the releases."""
+    def __init__(self, pricing: ZonePricing, bound: int, noise_sd_wh: float, noise_wh: FloatArray) -> None:
+        """`noise_wh` [interval, zone] is added to sums of readings within the bound."""
+        region, group, at = pricing.region, pricing.group, BOUNDS_WH.index(bound)
         self._pricing, self._zones = pricing, pricing.plan_zones(bound, noise_sd_wh)
-        self._sums_wh, self._noise_wh = twice(sums_wh), twice(noise_wh)
-        self._reading_wh = pricing.region.expected_wh[:, BOUNDS_WH.index(bound)]
+        self._sums_wh, self._noise_wh = twice(group.sums_wh(bound)), twice(noise_wh)
+        self._silent = twice(group.silent * (bound < _EXACT_BOUND))
+        self._seen_sun_wh, self._sun_wh = region.expected_sun_wh[:, at], region.expected_sun_wh[:, -1]
+        self._seen_wh = region.expected_wh[:, at] - self._seen_sun_wh  # of a clipped reading, without the sun
+        self._use_wh = region.expected_wh[:, -1] - self._sun_wh
         self.predicted_error = self._zones.tried.predicted_error
 
     def observe(self, t: int, price: FloatArray, answered: FloatArray) -> None:
-        release = (self._sums_wh[t] * answered + self._noise_wh[t]) / answer(price, self._pricing.elasticity)
-        self._zones.observe(float(self._reading_wh[t]), _hour(t), release, float(self._pricing.deviation[t]))
+        self._zones.observe(
+            float(self._seen_wh[t]),
+            _hour(t),
+            self._sums_wh[t] * answered + self._noise_wh[t],
+            float(self._pricing.deviation[t]),
+            sun_wh=float(self._seen_sun_wh[t]),
+            paid=answer(price, self._pricing.elasticity),
+            silent=self._silent[t],
+        )
 
     def decide(self, due: int) -> tuple[FloatArray, FloatArray]:
-        use_wh = float(self._pricing.region.expected_wh[due, -1])
-        estimate_wh = self._zones.predict(use_wh, _hour(due), float(self._pricing.deviation[due]))
+        deviation, sun_wh = float(self._pricing.deviation[due]), float(self._sun_wh[due])
+        estimate_wh = self._zones.predict(float(self._use_wh[due]), _hour(due), deviation, sun_wh=sun_wh)
         return estimate_wh, self._pricing.meet(estimate_wh)
 
 
