@@ -51,7 +51,7 @@ OwnReadings = Annotated[
         dir_okay=False,
     ),
 ]
-WeatherFile = Annotated[
+OwnWeather = Annotated[
     Path | None,
     typer.Option(
         "--weather",
@@ -71,7 +71,7 @@ def evaluate_prices(
     supply: Annotated[str, typer.Option(help="Marginal cost of electricity: linear or convex.")] = "convex",
     elasticity: Annotated[float, typer.Option(help="How strongly demand answers to its price.")] = 0.1,
     readings_file: OwnReadings = None,
-    weather_file: WeatherFile = None,
+    weather_file: OwnWeather = None,
     out: Annotated[Path, typer.Option(help="Folder for the page and its figures.", file_okay=False)] = Path("evaluate"),
     jobs: Annotated[int, typer.Option(help="Processes; 0 uses every core. The result is the same.", min=0)] = 0,
     *,
