@@ -101,7 +101,7 @@ def check_no_reading_is_taken_or_missed(operator, address):
     answer = httpx.post(f"{address}/readings", content=reading, headers=headers, timeout=60).json()
     assert (answer["accepted"], answer["late"]) == (0, 0)
     assert [refusal["reason"] for refusal in answer["refusals"]] == ["is not a meter of your zones"]
-    metrics = httpx.get(f"{address}/metrics", headers=headers, timeout=60).raise_for_status().text
+    metrics = httpx.get(f"{address}/metrics", auth=("head-end", secret), timeout=60).raise_for_status().text
     value = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#"))
     assert value["murmurate_zones_without_meters"] == "0.0"
     assert all(value[name] == "0.0" for name in value if name.startswith("murmurate_meter_table_not_in_force"))
