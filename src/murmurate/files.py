@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -34,6 +34,19 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise _encoding_error(path) from None
+
+
+def read_secret(name: str, environment: Mapping[str, str]) -> str | None:
+    """Return what an environment variable holds, or the file that `{name}_FILE` names; None if neither is set.
+
+    Raises MurmurateError if both are set, OSError if the file cannot be read.
+    """
+    file = environment.get(f"{name}_FILE")
+    if not file:
+        return environment.get(name)
+    if environment.get(name):
+        raise MurmurateError(f"{name}_FILE", f"set beside {name}", "set one of them, the file or what it has in it")
+    return read_text(Path(file)).removesuffix("\n").removesuffix("\r")
 
 
 @contextmanager

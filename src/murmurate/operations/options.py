@@ -10,15 +10,38 @@ from typing import Annotated
 
 import typer
 
+from murmurate.files import read_secret
+
 MAX_OFFERED = 100
 _SELECT_ZONES = "SELECT zone FROM public_log.claim WHERE starts_with(zone, %s) ORDER BY zone LIMIT %s"
 _TIMEOUT_S = 2
 
+
+def _read_connection_string(context: typer.Context, option: typer.CallbackParam, value: str) -> str:
+    """Return the value of an option, of its variable, or of the file that the variable with _FILE names."""
+    source = context.get_parameter_source(option.name or "")
+    if context.resilient_parsing or (source is not None and source.name == "COMMANDLINE"):
+        return value
+    return read_secret(str(option.envvar), os.environ) or ""
+
+
 State = Annotated[
-    str, typer.Option(envvar="MURMURATE_STATE", show_default=False, help="Connection string of the state (PostgreSQL).")
+    str,
+    typer.Option(
+        envvar="MURMURATE_STATE",
+        callback=_read_connection_string,
+        show_default=False,
+        help="Connection string of the state (PostgreSQL). MURMURATE_STATE_FILE may name a file that has it.",
+    ),
 ]
 Log = Annotated[
-    str, typer.Option(envvar="MURMURATE_LOG", show_default=False, help="Connection string of the public log.")
+    str,
+    typer.Option(
+        envvar="MURMURATE_LOG",
+        callback=_read_connection_string,
+        show_default=False,
+        help="Connection string of the public log. MURMURATE_LOG_FILE may name a file that has it.",
+    ),
 ]
 Keys = Annotated[
     Path, typer.Option(envvar="MURMURATE_KEYS", file_okay=False, help="Folder of keys that murmurate init created.")
@@ -60,10 +83,10 @@ def complete_words(*words: str) -> Callable[[str], list[str]]:
 
 def complete_zone(incomplete: str) -> list[str]:
     """Offer the zones of the log that MURMURATE_LOG names; none if it does not answer at once."""
-    dsn = os.environ.get("MURMURATE_LOG")
-    if not dsn:
-        return []
     try:
+        dsn = read_secret("MURMURATE_LOG", os.environ)
+        if not dsn:
+            return []
         import psycopg  # noqa: PLC0415
 
         with psycopg.connect(dsn, connect_timeout=_TIMEOUT_S, options=f"-c statement_timeout={_TIMEOUT_S}s") as log:

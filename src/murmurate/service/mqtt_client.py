@@ -16,6 +16,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from murmurate.files import read_secret
 from murmurate.service.settings import MQTT_5, MqttBroker
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ def connect_mqtt(
         manual_ack=True,
     )
     if broker.user:
-        client.username_pw_set(broker.user, os.environ.get("MURMURATE_MQTT_PASSWORD"))
+        client.username_pw_set(broker.user, read_secret("MURMURATE_MQTT_PASSWORD", os.environ))
     if broker.tls:
         client.tls_set()
     watch = _MqttCallbacks(broker, topics)
