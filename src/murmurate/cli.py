@@ -23,8 +23,7 @@ from murmurate.files import describe_os_error
 PLAN, EVALUATE = ("plan", "scipy", "opendp"), ("lab", "matplotlib", "scipy", "opendp")  # extras, and what they bring
 DATABASE, PUBLISHER = ("service", "psycopg"), ("service", "psycopg", "opendp")
 READINGS = ("service", "psycopg", "pyarrow")
-SERVERS = ("starlette", "uvicorn", "httptools", "jinja2", "msgspec", "paho", "prometheus_client")
-SERVICE = ("psycopg", "psycopg_pool", "pyarrow", "opendp", "scipy", *SERVERS)
+PUBLIC = ("psycopg", "psycopg_pool", "starlette", "uvicorn", "httptools", "jinja2", "paho", "prometheus_client")
 
 
 class LazyCommand(TyperCommand):
@@ -127,13 +126,13 @@ COMMANDS = {
         "Watch a simulated town on the real service, and see what an attacker learns.",
         "murmurate demo --minutes 1. Databases to try things on: murmurate demo --databases > databases & (then: . "
         "./databases)",
-        ("demo", *SERVICE),
+        ("demo", *PUBLIC, "msgspec", "pyarrow", "opendp", "scipy"),
     ),
     "serve": LazyCommand(
         "serve.run_service",
         "Accept readings, release prices on schedule, and serve them over HTTP and MQTT.",
         "murmurate serve service.toml (murmurate serve --example > service.toml to begin)",
-        ("service", *SERVICE),
+        ("service", *PUBLIC),
     ),
     "zone open": LazyCommand(
         "open.open_planned_zones",

@@ -15,9 +15,29 @@ EXTRAS = {name: set(packages) for name, packages in PROJECT["optional-dependenci
 
 def test_an_extra_holds_what_it_builds_on_and_the_base_nothing_of_an_extra():
     assert EXTRAS["plan"] < EXTRAS["lab"]
-    assert EXTRAS["plan"] < EXTRAS["service"] <= EXTRAS["demo"]
+    assert EXTRAS["plan"] | EXTRAS["public"] < EXTRAS["service"] < EXTRAS["demo"]
+    assert not EXTRAS["plan"] & EXTRAS["public"]
     assert EXTRAS["test"] < EXTRAS["dev"]
     assert not set(PROJECT["dependencies"]) & set.union(*EXTRAS.values())
+
+
+LARGE = ("matplotlib", "msgspec", "numpy", "opendp", "psycopg", "pyarrow", "scipy")
+OF_PROCESSES = {
+    "public": ["numpy", "psycopg"],
+    "private": ["msgspec", "numpy", "psycopg", "pyarrow"],
+    "worker": ["numpy", "psycopg", "pyarrow"],  # and OpenDP with the first draw
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process", OF_PROCESSES)
+def test_a_process_of_the_service_loads_what_it_needs(process):
+    code = f"""
+import sys, murmurate.commands.serve, murmurate.service.processes.{process}
+print(*[name for name in {LARGE} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == OF_PROCESSES[process], done.stderr
 
 
 def locked_versions(name):

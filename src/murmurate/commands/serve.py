@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from threading import Thread
@@ -13,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from murmurate.errors import MurmurateError
+from murmurate.errors import MurmurateError, require_extra
 from murmurate.files import describe_os_error
 from murmurate.operations.options import Log, State, complete_words
 from murmurate.service.logging_setup import configure_logging
@@ -49,12 +50,11 @@ def run_service(
     if settings_file is None and not example:
         remedy = "murmurate serve --example > service.toml writes some to begin with"
         raise MurmurateError("the settings file", "missing", remedy)
+    if only != "public":
+        require_extra("service", "msgspec", "pyarrow", "opendp", "scipy")
     if not example:
         configure_logging(only or "supervisor")  # before other modules are loaded: they may warn
-    from murmurate.service.processes import run_private, run_public, run_worker  # noqa: PLC0415
-    from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings  # noqa: PLC0415
-    from murmurate.service.storage.databases import Database, Databases  # noqa: PLC0415
-    from murmurate.service.supervisor import PROCESSES, run_all_processes  # noqa: PLC0415
+    from murmurate.service.settings import EXAMPLE_SETTINGS, PROCESSES, load_settings  # noqa: PLC0415
     from murmurate.service.watchdog import PARENT_VARIABLE  # noqa: PLC0415
 
     if settings_file is None:
@@ -64,15 +64,14 @@ def run_service(
         settings = load_settings(settings_file)
         if parent := os.environ.get(PARENT_VARIABLE):
             Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
-        if only is None:
-            return run_all_processes(settings_file, settings, state, log)
-        if only not in PROCESSES:
+        if only not in {*PROCESSES, None}:
             raise MurmurateError("--only", only, f"must be one of {', '.join(PROCESSES)}")  # noqa: TRY301  logged below
-        if only == "public":
-            run_public(settings, Database("log", log))
-        else:
-            run = run_private if only == "private" else run_worker
-            run(settings, Databases.from_dsns(state=state, log=log))
+        if only is None:
+            from murmurate.service.supervisor import run_all_processes  # noqa: PLC0415
+
+            return run_all_processes(settings_file, settings, state, log)
+        process = import_module(f"murmurate.service.processes.{only}")  # no other: each loads what it needs
+        process.run_process(settings, state=state, log=log)
     except (MurmurateError, OSError) as error:
         reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
         logger.error("ended by an error", extra={"reason": reason})  # noqa: TRY400

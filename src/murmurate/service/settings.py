@@ -18,7 +18,8 @@ from murmurate.toml_reader import parse_toml
 from murmurate.units import SECONDS_PER_DAY
 
 EXAMPLE_SETTINGS = """\
-# A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG.
+# A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG, or files that
+# MURMURATE_STATE_FILE and MURMURATE_LOG_FILE name.
 
 landing = "landing"          # where readings lie: murmurate init
 meters = "meters.csv"        # meter, zone, bound_wh; may have id and key. "": no zone reads meters
@@ -61,6 +62,7 @@ country = "CH"
 """
 
 
+PROCESSES = ("private", "worker", "public")
 MQTT_5, MQTT_3 = "5", "3.1.1"
 LOCAL_ADDRESSES = ("127.0.0.1", "::1")
 
@@ -76,7 +78,7 @@ class ZoneDisplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqttBroker:
-    """An MQTT broker, and what it is for. A password comes from the environment: MURMURATE_MQTT_PASSWORD."""
+    """An MQTT broker, and what it is for. Its password is in the environment: MURMURATE_MQTT_PASSWORD, or .._FILE."""
 
     host: str = "127.0.0.1"
     port: int = 1883

@@ -18,19 +18,18 @@ from murmurate.errors import MeterError, MurmurateError
 from murmurate.service.keyring import load_keyring
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
-from murmurate.service.settings import ServiceSettings, load_settings
+from murmurate.service.settings import PROCESSES, ServiceSettings, load_settings
 from murmurate.service.storage.databases import Databases, DatabaseUnreachableError
 from murmurate.service.watchdog import PARENT_VARIABLE, PIPE_VARIABLE, REPORT_VARIABLE, read_progress
 from murmurate.service.web.server import check_can_listen
 
 logger = logging.getLogger(__name__)
 
-
-PROCESSES = ("private", "worker", "public")
 MIN_RESTART_DELAY_S = 1.0
 MAX_RESTART_DELAY_S = 60.0  # between two restarts of a process that ends again and again; there is no last restart
 STEADY_S = 10.0  # a process that has run this long is restarted without a longer delay [s]
 _STOP_TIMEOUT_S = 10.0
+_SECRET_FILES = {"MURMURATE_STATE_FILE", "MURMURATE_LOG_FILE"}  # read here already
 _LOOK_EVERY_S = 0.25
 _MAX_COUNTED_SILENCE_S = 1.0  # between two looks; if more time passes, this process or the machine was stopped too
 
@@ -53,7 +52,8 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
     signal.signal(signal.SIGHUP, lambda *_: restart_asked.set())
     with tempfile.TemporaryDirectory(prefix="murmurate-") as folder:
         report = Path(folder) / "restarts.json"
-        environment = os.environ | {"MURMURATE_STATE": state, "MURMURATE_LOG": log}
+        inherited = {name: value for name, value in os.environ.items() if name not in _SECRET_FILES}
+        environment = inherited | {"MURMURATE_STATE": state, "MURMURATE_LOG": log}
         environment |= {PARENT_VARIABLE: str(os.getpid()), REPORT_VARIABLE: str(report)}
         without_state = {name: value for name, value in environment.items() if name != "MURMURATE_STATE"}
         parts = [

@@ -9,6 +9,7 @@ from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView, f
 from murmurate.service.public_api.local_days import day_of_interval, intervals_of_day, is_day_complete, recent_days
 from murmurate.service.public_api.openadr import programs_of_zone
 from murmurate.service.public_api.price_formats import (
-    HISTORY_SCHEMA,
+    HISTORY_COLUMNS,
     csv_bytes,
     current_price_document,
     day_document,
@@ -203,12 +204,16 @@ def test_the_swiss_format_refuses_what_is_not_decided(before: int, after: int) -
         vse_tariffs(view_of([1, 2], currency="EUR"), view.first_priced, view.last_decided)
 
 
+_MOMENT = pa.timestamp("us", "UTC")
+HISTORY_TYPES = (_MOMENT, _MOMENT, pa.float64(), pa.int64(), pa.string(), pa.string(), pa.string())
+
+
 def test_history_has_the_same_columns_in_both_formats() -> None:
     view = view_of([8120, None])
     for prices in (view.prices.values(), ()):
         rows = list(csv.DictReader(csv_bytes(prices, 900, "CHF").decode().splitlines()))
         table = pq.read_table(BytesIO(parquet_bytes(prices, 900, "CHF")))
-        assert table.schema.equals(HISTORY_SCHEMA)
+        assert table.schema.equals(pa.schema(list(zip(HISTORY_COLUMNS, HISTORY_TYPES, strict=True))))
         texts = [
             {name: "" if value is None else str(value) for name, value in row.items()} for row in table.to_pylist()
         ]

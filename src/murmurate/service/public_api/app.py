@@ -196,7 +196,10 @@ class PublicApi:
             body = encode([known[interval] for interval in stretch], view.interval_s, view.currency)
             return CachedResponse.from_body(body, media_type, CACHE_CONTROL_SHORT)
 
-        response = await self.live_state.bulk_threads.run(make_history)
+        try:
+            response = await self.live_state.bulk_threads.run(make_history)
+        except ModuleNotFoundError:
+            raise HTTPException(501, "this server writes no Parquet; history.csv has the same columns") from None
         # The stretches before and after this one, of the same length, as far as there are prices.
         before = range(max(view.first_priced, stretch.start - len(stretch)), stretch.start)
         after = range(stretch.stop, min(view.last_decided + 1, stretch.stop + len(stretch)))

@@ -8,27 +8,13 @@ from collections.abc import Iterable
 from datetime import date
 from io import StringIO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from murmurate.errors import MurmurateError
 from murmurate.service.log_reader.zone_view import Price, ShardView, ZoneView, format_rfc3339
 from murmurate.service.public_api.local_days import interval_start_end, intervals_of_day, is_day_complete
 from murmurate.units import MICROSECONDS_PER_SECOND
 
 EVCC_HORIZON_S = 48 * 3600  # as far as evcc plans
-_UTC_TIMESTAMP = pa.timestamp("us", "UTC")
-HISTORY_SCHEMA = pa.schema(
-    [
-        ("start", _UTC_TIMESTAMP),
-        ("end", _UTC_TIMESTAMP),
-        ("price", pa.float64()),
-        ("price_ticks", pa.int64()),
-        ("tick", pa.string()),
-        ("currency", pa.string()),
-        ("kind", pa.string()),
-    ]
-)
+HISTORY_COLUMNS = ("start", "end", "price", "price_ticks", "tick", "currency", "kind")
 
 
 def zone_entry(view: ZoneView) -> dict[str, object]:
@@ -160,7 +146,7 @@ def csv_bytes(prices: Iterable[Price], interval_s: int, currency: str) -> bytes:
     """Return a header and one line for each price. A withheld price is an empty cell."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HISTORY_SCHEMA.names)
+    writer.writerow(HISTORY_COLUMNS)
     for price in prices:
         start, end = (format_rfc3339(at * interval_s) for at in (price.interval, price.interval + 1))
         writer.writerow([start, end, *_price_columns(price, currency)])
@@ -168,16 +154,23 @@ def csv_bytes(prices: Iterable[Price], interval_s: int, currency: str) -> bytes:
 
 
 def parquet_bytes(prices: Iterable[Price], interval_s: int, currency: str) -> bytes:
-    """Return the columns of `csv_bytes` as Parquet. A withheld price is null."""
-    interval_us = interval_s * MICROSECONDS_PER_SECOND
+    """Return the columns of `csv_bytes` as Parquet. A withheld price is null.
+
+    Raises ModuleNotFoundError where PyArrow is not installed: it is as large as all else that the public process needs.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    interval_us, moment = interval_s * MICROSECONDS_PER_SECOND, pa.timestamp("us", "UTC")
     rows = [
         (price.interval * interval_us, (price.interval + 1) * interval_us, *_price_columns(price, currency))
         for price in prices
     ]
-    columns = list(zip(*rows, strict=True)) or [()] * len(HISTORY_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, HISTORY_SCHEMA, strict=True)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(HISTORY_COLUMNS)
+    types = (moment, moment, pa.float64(), pa.int64(), pa.string(), pa.string(), pa.string())
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(arrays, schema=HISTORY_SCHEMA), sink)
+    pq.write_table(pa.table(arrays, names=list(HISTORY_COLUMNS)), sink)
     return bytes(sink.getvalue())
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, log, pi, sqrt
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from murmurate.planning.privacy_cost import NoiseSchedule
 from murmurate.planning.release_terms import ReleaseTerms
@@ -27,6 +27,7 @@ from murmurate.service.log_reader.zone_view import Price
 from murmurate.units import FloatArray, IntArray
 
 _TAIL_PROBABILITY = 0.05
+_NORMAL = NormalDist()
 _MAX_DEMAND_WH = 2**40  # no zone draws more in an interval
 _Step = tuple[int, FloatArray, FloatArray, float, FloatArray]  # interval that pays, loading, gain, variance, weights
 
@@ -39,15 +40,15 @@ def half_width_wh(distribution: NoiseDistribution, scale_wh: float, core_wh: int
     (2996, 1960, 3374)
     """
     if distribution is NoiseDistribution.GAUSSIAN:
-        return round(-float(ndtri(_TAIL_PROBABILITY / 2)) * scale_wh)
+        return round(-_NORMAL.inv_cdf(_TAIL_PROBABILITY / 2) * scale_wh)
     deviation = sqrt(scale_wh * core_wh)
     tails = 2 * scale_wh * exp(-core_wh / (2 * scale_wh))
-    core = deviation * sqrt(2 * pi) * (2 * ndtr(core_wh / deviation) - 1) if core_wh else 0.0
+    core = deviation * sqrt(2 * pi) * (2 * _NORMAL.cdf(core_wh / deviation) - 1) if core_wh else 0.0
     beyond = tails / (tails + core)
     if beyond >= _TAIL_PROBABILITY:
         return round(core_wh + scale_wh * log(beyond / _TAIL_PROBABILITY))
     within = (_TAIL_PROBABILITY - beyond) * (tails + core) / (2 * deviation * sqrt(2 * pi))
-    return round(deviation * float(ndtri(ndtr(core_wh / deviation) - within)))
+    return round(deviation * _NORMAL.inv_cdf(_NORMAL.cdf(core_wh / deviation) - within))
 
 
 def noise_band(
@@ -69,7 +70,7 @@ def noise_band(
         low, high = curve.price_ticks(least_wh - reach), curve.price_ticks(next_wh - 1 + reach)
     else:  # of demands at the reference price, each of which meets one price
         sd_wh = predicted_noise_sd_wh(terms, prediction, paid[0], paid[-1], lead=lead, since=since)
-        spread = -float(ndtri(_TAIL_PROBABILITY / 2)) * np.array([sd_wh[interval] for interval in paid])
+        spread = -_NORMAL.inv_cdf(_TAIL_PROBABILITY / 2) * np.array([sd_wh[interval] for interval in paid])
         response = prediction.price_response
         factor = response.factor(ticks.astype(np.float64))
         low = response.meet(curve, least_wh / factor - spread)

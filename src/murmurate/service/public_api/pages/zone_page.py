@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from fractions import Fraction
+from importlib.util import find_spec
 from itertools import accumulate, groupby
 from math import floor, lcm, log10
 
@@ -53,6 +54,7 @@ _FORMAT_PATHS = {  # of the zone, but for those of all zones
     "log": "/log.jsonl",
     "openapi": "/openapi.json",
 }
+_WRITES_PARQUET = find_spec("pyarrow") is not None
 _AT_ROOT = (OPENADR_BASE_PATH, "/openapi.json")
 NoiseBand = Mapping[int, tuple[float, float]]  # [currency/kWh] by interval
 
@@ -319,7 +321,7 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         formats=[
             (name, f"{base_url}{path}" if path.startswith(_AT_ROOT) else f"{zone_url(view, base_url)}{path}")
             for name, path in _FORMAT_PATHS.items()
-            if name != "vse" or view.currency == "CHF"
+            if (name != "vse" or view.currency == "CHF") and (name != "parquet" or _WRITES_PARQUET)
         ],
     )
 

@@ -1,0 +1,69 @@
+"""The private process: readings in, and the operator's page. It reads the state and the landing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from threading import Event
+
+from murmurate.service.auth import AuthStore
+from murmurate.service.ingest.http_api import IngestApi, private_app
+from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
+from murmurate.service.ingest.ingest_store import IngestStore
+from murmurate.service.ingest.ingestor import ReloadingIngestor
+from murmurate.service.ingest.mqtt_consumer import MqttConsumer
+from murmurate.service.landing.layout import Landing
+from murmurate.service.logging_setup import configure_logging
+from murmurate.service.operator_api.public_inputs import PublicInputsApi
+from murmurate.service.operator_api.routes import OperatorApi
+from murmurate.service.processes.start import MAX_START_S, mqtt_client_id, serve_app, wait_until_reachable
+from murmurate.service.settings import ServiceSettings
+from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.migrate import migrate_database
+from murmurate.service.storage.session import SessionPool
+from murmurate.service.watchdog import report_progress
+from murmurate.service.web.server import ConnectionLimits
+
+
+def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
+    """Run until a signal comes."""
+    configure_logging("private")
+    databases = Databases.from_dsns(state=state, log=log)
+    wait_until_reachable(databases.state)  # it takes readings without the log
+    report_progress(MAX_START_S)
+    migrate_database(databases.state.dsn, "state")
+    landing = Landing.open(settings.landing)
+    sessions = SessionPool(databases.state.dsn)
+    ingestor = ReloadingIngestor(landing, settings.meters, settings.clock, settings.grace_s, IngestStore(sessions))
+    stopped = Event()
+    ingestor.state_clock.follow(sessions, stopped)
+    access = AuthStore(sessions)
+    routes = IngestApi(current_ingestor=ingestor, access=access).routes()
+    routes += PublicInputsApi(state=sessions, access=access, interval_s=landing.interval_s).routes()
+    consumer = None
+    if settings.mqtt is not None and settings.mqtt.readings:
+        name, now = mqtt_client_id("readings", settings), ingestor.state_clock.agreed_now
+        store = IngestStore(databases.state.dsn)
+        consumer = MqttConsumer(
+            broker=settings.mqtt,
+            client_id=name,
+            landing=landing,
+            current_ingestor=ingestor,
+            store=store,
+            now=now,
+            clock_speed=settings.clock.speed,
+        )
+        consumer.start(on_failure=lambda: os.kill(os.getpid(), signal.SIGTERM))  # the supervisor restarts this process
+    readiness = IngestReadiness(sessions, settings.landing)
+    status = IngestStatus(ingestor=ingestor, state=sessions, readiness=readiness, consumer=consumer)
+    operator = OperatorApi(
+        databases=databases, settings=settings, state=sessions, counts=ingestor.counts, ingest=status
+    )
+    try:
+        app = private_app([*routes, *operator.routes()], settings.limits.trusted)
+        serve_app("private", app, settings.private_address, ConnectionLimits(settings.limits))
+    finally:
+        stopped.set()
+        if consumer is not None:
+            consumer.stop()
+        sessions.close()

@@ -1,0 +1,32 @@
+"""The public process: prices out. It reads the public log and nothing else."""
+
+from __future__ import annotations
+
+from murmurate.service.logging_setup import configure_logging
+from murmurate.service.mqtt_client import connect_mqtt
+from murmurate.service.processes.start import mqtt_client_id, serve_app, wait_until_reachable
+from murmurate.service.public_api.app import public_app
+from murmurate.service.public_api.live_state import LiveState
+from murmurate.service.public_api.metrics import metrics_routes
+from murmurate.service.public_api.notifications import MAX_QUEUED_MESSAGES, MqttNotifier
+from murmurate.service.public_api.pages.routes import page_routes
+from murmurate.service.settings import ServiceSettings
+from murmurate.service.storage.databases import Database
+
+
+def run_process(settings: ServiceSettings, *, log: str, **_: str) -> None:
+    """Run until a signal comes. It gets no use of the connection string of the state."""
+    configure_logging("public")
+    database = Database("log", log)
+    wait_until_reachable(database)
+    broker, notifier = settings.mqtt, None
+    if broker is not None and broker.notifications:
+        client_id = mqtt_client_id("notifications", settings)
+        client = connect_mqtt(broker, client_id, max_queued_messages=MAX_QUEUED_MESSAGES)
+        notifier = MqttNotifier(client, openadr=broker.openadr_events)
+    live_state = LiveState(database.dsn, settings, notifier)
+    try:
+        app = public_app(live_state, [*page_routes(live_state), *metrics_routes(live_state)])
+        serve_app("public", app, settings.public_address, live_state.connections)
+    finally:
+        live_state.close()
