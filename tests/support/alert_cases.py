@@ -55,6 +55,14 @@ def first_event(series: str) -> AlertCase:
     return AlertCase({series: "_x80 1x40"}, {series: "1x120"})
 
 
+SCRAPED = {  # what each round of cases has: one metric of the private and one of the public process
+    "murmurate_worker_heartbeat_age_seconds": "1x120",
+    "murmurate_log_reader_age_seconds": "1x120",
+}
+ABSENT_CASES = {  # by the process that MurmurateNotScraped names: series of which one is missing
+    "private": {"murmurate_worker_heartbeat_age_seconds": "1x40 _x80"},
+    "public": {"murmurate_log_reader_age_seconds": "_x120"},
+}
 ALERT_CASES: dict[str, list[AlertCase]] = {
     "MurmurateDown": [gauge('up{job="murmurate-private",instance="a"}', 0, 1)],
     "MurmurateWorkerSilent": [

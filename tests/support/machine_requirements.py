@@ -96,6 +96,13 @@ def _without_program(name: str, package: str = "") -> Callable[[], str]:
     return lambda: "" if shutil.which(name) else f"no {name}: install it (Debian: {package or name})"
 
 
+def _without_prometheus() -> str:
+    programs = {"prometheus": "", "prometheus-alertmanager": "", "ip": "iproute2"}
+    found = [_without_program(name, package)() for name, package in programs.items()]
+    needed = "no right to make a network namespace: run the tests as root" if os.geteuid() else ""
+    return "; ".join(filter(None, [*found, needed]))
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "postgres": _without_postgres,
     "postgres_programs": _without_postgres_programs,
@@ -106,6 +113,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "browser": _without_program("chromium"),
     "gojq": _without_program("gojq"),
     "promtool": _without_program("promtool", "prometheus"),
+    "prometheus": _without_prometheus,
     "curl": _without_program("curl"),
     "pg_dump": _without_program("pg_dump", "postgresql-client"),
 }

@@ -38,14 +38,15 @@ def run_service(
     *,
     example: Annotated[bool, typer.Option("--example", help="Print settings to start from.")] = False,
     alerts: Annotated[bool, typer.Option("--alerts", help="Print alert rules for Prometheus.")] = False,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Print a dashboard for Grafana.")] = False,
 ) -> int:
     """Run one of the processes here, or all of them as children until a signal ends them.
 
     Returns the exit status. An error is a line of the log, as all messages of a service are.
     """
-    if alerts:
-        rules = files("murmurate.service.operator_api") / "alerts.yml"
-        typer.echo(rules.read_text(encoding="utf-8"), nl=False)
+    if alerts or dashboard:
+        shown = files("murmurate.service.operator_api") / ("alerts.yml" if alerts else "dashboard.json")
+        typer.echo(shown.read_text(encoding="utf-8"), nl=False)
         return 0
     if settings_file is None and not example:
         remedy = "murmurate serve --example > service.toml writes some to begin with"

@@ -48,6 +48,11 @@ country = "CH"
 # trusted = ["127.0.0.1", "::1"]  # not counted and not paced
 # forwarded_by = ["127.0.0.1"]    # proxies that set X-Forwarded-For: its last address is the client
 
+# [metrics]                  # for a Prometheus elsewhere, without a login: inside your own network
+# private = "192.0.2.7:9464"
+# worker = "192.0.2.7:9465"
+# public = "192.0.2.7:9466"
+
 # [mqtt]                     # readings in and notifications out, over a broker
 # host = "127.0.0.1"
 # port = 1883
@@ -145,6 +150,7 @@ class ServiceSettings:
     country: str = ""
     limits: ClientLimits = ClientLimits()
     mqtt: MqttBroker | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)  # by process: where it serves metrics, and nothing else
     zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     clock: ServiceClock = field(default_factory=ServiceClock)
     static_files: Path | None = None
@@ -160,6 +166,12 @@ class ServiceSettings:
             raise MurmurateError("keep_days", self.keep_days, "must be at least two intervals and grace_s, such as 7")
         if self.public_address == self.private_address:
             raise MurmurateError("private", self.private, "must be another address than public, such as 127.0.0.1:8081")
+        taken = {self.public_address, self.private_address}
+        for process, address in self.metrics_addresses.items():
+            if address in taken:
+                allowed = "must be an address that nothing else has, such as 127.0.0.1:9464"
+                raise MurmurateError(f"{process} in [metrics]", self.metrics[process], allowed)
+            taken.add(address)
         if self.url and not self.url.startswith(("http://", "https://")):
             raise MurmurateError("url", self.url, "must begin with http:// or https://, such as https://prices.example")
         self.display_of("")
@@ -184,6 +196,10 @@ class ServiceSettings:
         return _parse_address("private", self.private)
 
     @property
+    def metrics_addresses(self) -> Mapping[str, tuple[str, int]]:
+        return {process: _parse_address(f"{process} in [metrics]", text) for process, text in self.metrics.items()}
+
+    @property
     def base_url(self) -> str:
         return (self.url or f"http://{self.public}").rstrip("/")
 
@@ -201,7 +217,7 @@ class ServiceSettings:
 
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("landing", "meters", "keys", "static_files", "backups", "archive"), (str,)),
-    **dict.fromkeys(("public", "private", "url", "timezone", "country"), (str,)),
+    **dict.fromkeys(("public", "private", "worker", "url", "timezone", "country"), (str,)),
     **dict.fromkeys(("host", "user", "protocol", "title"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
     **dict.fromkeys(
@@ -210,7 +226,7 @@ _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("tls", "readings", "notifications", "openadr_events"), (bool,)),
     **dict.fromkeys(("connections", "connections_per_address", "streams", "streams_per_address"), (int,)),
     **dict.fromkeys(("trusted", "forwarded_by"), (list,)),
-    **dict.fromkeys(("mqtt", "zones", "clock", "limits"), (dict,)),
+    **dict.fromkeys(("mqtt", "zones", "clock", "limits", "metrics"), (dict,)),
 }
 _TYPE_LABELS: dict[type, str] = {str: "a text in quotes", dict: "a table", bool: "true or false", list: "a list"}
 _DEFAULT_PATHS = {"landing": "landing", "meters": "meters.csv", "keys": "keys"}
@@ -236,6 +252,7 @@ def load_settings(path: Path) -> ServiceSettings:
         if name in document:
             _check_table(document[name], set(kind.__dataclass_fields__), f"[{name}] in {path}")
             document[name] = kind(**document[name])
+    _check_table(document.get("metrics", {}), set(PROCESSES), f"[metrics] in {path}")
     for zone, own in document.get("zones", {}).items():
         _check_table(own, _ZONE_SETTINGS, f"[zones.{zone}] in {path}")
     return ServiceSettings(**document)

@@ -90,6 +90,8 @@ def _check_settings(settings: ServiceSettings) -> None:
         raise MeterError("meters in the settings", f"{settings.meters}, which is not there", allowed)
     check_can_listen("public", *settings.public_address)
     check_can_listen("private", *settings.private_address)
+    for process, address in settings.metrics_addresses.items():
+        check_can_listen(f"{process} metrics", *address)
 
 
 class SupervisedProcess:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.support.alert_cases import ALERT_CASES, END_MINUTES
+from tests.support.alert_cases import ABSENT_CASES, ALERT_CASES, END_MINUTES, SCRAPED
 from typer.testing import CliRunner
 
 from murmurate.cli import app
@@ -17,6 +17,7 @@ from murmurate.service.clock_comparison import MAX_CLOCK_DIFFERENCE_S
 
 SOURCE = Path(str(files("murmurate")))
 RULES = SOURCE / "service" / "operator_api" / "alerts.yml"
+DASHBOARD = RULES.with_name("dashboard.json")
 _METRIC = re.compile(r"\bmurmurate_[a-z_0-9]+")
 _SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
 
@@ -31,7 +32,7 @@ def firing_test(series, alerts):
     labels = [f'{{alertname="{alert}"}}' for alert in sorted(alerts)]
     return {
         "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "input_series": [{"series": name, "values": values} for name, values in {**SCRAPED, **series}.items()],
         "promql_expr_test": [
             {
                 "expr": 'max by (alertname) (ALERTS{alertstate="firing"})',
@@ -72,6 +73,21 @@ def test_an_alert_that_does_not_fire_is_found(tmp_path):
     assert run_promtool(tmp_path, [firing_test(case.healthy, ["MurmurateWorkerSilent"])]).returncode == 1
 
 
+@pytest.mark.slow
+@pytest.mark.promtool
+def test_a_process_that_is_not_scraped_is_named_unless_its_target_is_down(tmp_path):
+    tests = []
+    for process, series in ABSENT_CASES.items():
+        found = firing_test(series, ["MurmurateNotScraped"])
+        labels = f'{{alertname="MurmurateNotScraped",alertstate="firing",process="{process}",severity="page"}}'
+        found["promql_expr_test"][0] |= {"expr": "max without () (ALERTS)"}
+        found["promql_expr_test"][0]["exp_samples"][0]["labels"] = labels
+        tests += [found, firing_test({**series, **ALERT_CASES["MurmurateDown"][0].fault}, ["MurmurateDown"])]
+        tests.append(firing_test({**series, **ALERT_CASES["MurmurateDown"][0].healthy}, ["MurmurateNotScraped"]))
+    done = run_promtool(tmp_path, tests)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.promtool
 def test_prometheus_takes_the_rules():
     done = subprocess.run(["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
@@ -79,13 +95,13 @@ def test_prometheus_takes_the_rules():
 
 
 def test_every_alert_has_a_case_and_says_what_happens_and_what_to_do():
-    assert rules().keys() == ALERT_CASES.keys()
+    assert rules().keys() == {*ALERT_CASES, "MurmurateNotScraped"}
     for alert, rule in rules().items():
         assert rule["labels"]["severity"] in {"page", "ticket"}, alert
         assert rule["annotations"].keys() == {"summary", "action"}, alert
 
 
-def test_every_metric_of_a_rule_is_exposed_by_the_service():
+def test_every_metric_of_a_rule_and_of_the_dashboard_is_exposed_by_the_service():
     modules = [
         path.read_text(encoding="utf-8") for part in ("service", "commands") for path in (SOURCE / part).rglob("*.py")
     ]
@@ -93,7 +109,8 @@ def test_every_metric_of_a_rule_is_exposed_by_the_service():
         name for text in modules if re.search("prometheus_client|# TYPE", text) for name in _METRIC.findall(text)
     }
     exposed |= {_SUFFIX.sub("", name) for name in exposed}
-    used = {_SUFFIX.sub("", name) for rule in rules().values() for name in _METRIC.findall(rule["expr"])}
+    texts = [rule["expr"] for rule in rules().values()] + [DASHBOARD.read_text(encoding="utf-8")]
+    used = {_SUFFIX.sub("", name) for text in texts for name in _METRIC.findall(text)} - {"murmurate_build_info"}
     assert used - exposed == set()
 
 
@@ -104,9 +121,10 @@ def test_every_case_is_about_the_metrics_of_its_rule():
         assert series <= set(re.findall(r"\b[a-z_0-9]+\b", rules()[alert]["expr"])), alert
 
 
-def test_the_command_line_prints_the_rules():
-    done = CliRunner().invoke(app, ["serve", "--alerts"])
-    assert (done.exit_code, done.output) == (0, RULES.read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("option", "file"), [("--alerts", RULES), ("--dashboard", DASHBOARD)])
+def test_the_command_line_prints_the_rules_and_the_dashboard(option, file):
+    done = CliRunner().invoke(app, ["serve", option])
+    assert (done.exit_code, done.output) == (0, file.read_text(encoding="utf-8"))
 
 
 def test_the_alerts_about_clocks_have_the_tolerance_of_the_service():

@@ -1,9 +1,9 @@
-"""Settings that would delete readings before they count are refused, with what to do."""
+"""Settings that would delete readings before they count, or give two parts one address, are refused."""
 
 import pytest
 
 from murmurate.errors import MurmurateError
-from murmurate.service.settings import ServiceSettings
+from murmurate.service.settings import ServiceSettings, load_settings
 
 
 @pytest.mark.parametrize("keep_days", [0, -1])
@@ -17,3 +17,33 @@ def test_readings_must_be_kept_for_two_intervals_and_the_grace(interval_s, least
     ServiceSettings(keep_days=least_s / 86_400).check_keep_days(interval_s)
     with pytest.raises(MurmurateError, match=f"two intervals of {interval_s} s and grace_s: raise it"):
         ServiceSettings(keep_days=(least_s - 1) / 86_400).check_keep_days(interval_s)
+
+
+def test_each_process_may_have_an_address_for_its_metrics(tmp_path):
+    file = tmp_path / "service.toml"
+    file.write_text('[metrics]\nworker = "0.0.0.0:9465"\npublic = "[::1]:9466"\n')
+    assert load_settings(file).metrics_addresses == {"worker": ("0.0.0.0", 9465), "public": ("::1", 9466)}  # noqa: S104
+    assert ServiceSettings().metrics_addresses == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            'worker = "127.0.0.1:8080"',
+            "worker in \\[metrics\\] is 127.0.0.1:8080: must be an address that nothing else has",
+        ),
+        (
+            'worker = "127.0.0.1:9464"\npublic = "127.0.0.1:9464"',
+            "public in .* must be an address that nothing else has",
+        ),
+        ('worker = "9464"', "worker in .*: must be an address such as"),
+        ("worker = 9464", "worker in .*: must be a text in quotes"),
+        ('workers = "127.0.0.1:9464"', "did you mean worker?"),
+    ],
+)
+def test_an_address_for_metrics_that_cannot_be_is_refused(tmp_path, lines, message):
+    file = tmp_path / "service.toml"
+    file.write_text(f"[metrics]\n{lines}\n")
+    with pytest.raises(MurmurateError, match=message):
+        load_settings(file)

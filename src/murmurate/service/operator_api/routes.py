@@ -372,46 +372,47 @@ class OperatorApi:
         return Response(page, 200, _OPERATOR_HEADERS | HTML_HEADERS, HTML_MEDIA_TYPE)
 
     async def get_metrics(self, request: Request) -> Response:
-        def render(status: ServiceStatus) -> str:
-            with self.state.transaction() as connection:
-                sizes = {"state": read_database_bytes(connection)}
-            if self._log_reader.database_bytes is not None:
-                sizes["log"] = self._log_reader.database_bytes
-            groups = [status_metrics(status), storage_metrics(self.settings, sizes)]
-            if self.ingest:
-                read = [
-                    zone for zone in status.zones if not zone.last_price or zone.last_price.kind != PriceKind.PUBLIC
-                ]
-                groups.append(ingest_metrics(self.ingest, [zone.zone for zone in read]))
-            return format_metrics(*groups)
+        text = await self._render_in_thread(request, lambda status: format_metrics(self._metrics_of(status)))
+        return Response(text, 200, _OPERATOR_HEADERS, METRICS_MEDIA_TYPE)
 
-        return Response(await self._render_in_thread(request, render), 200, _OPERATOR_HEADERS, METRICS_MEDIA_TYPE)
+    def current_metrics(self) -> Iterator[Metric]:
+        """Yield the metrics of this moment. Any thread may ask."""
+        yield from self._metrics_of(self._current_status())
+
+    def _metrics_of(self, status: ServiceStatus) -> Iterator[Metric]:
+        with self.state.transaction() as connection:
+            sizes = {"state": read_database_bytes(connection)}
+        if self._log_reader.database_bytes is not None:
+            sizes["log"] = self._log_reader.database_bytes
+        yield from status_metrics(status)
+        yield from storage_metrics(self.settings, sizes)
+        if self.ingest:
+            read = [zone for zone in status.zones if not zone.last_price or zone.last_price.kind != PriceKind.PUBLIC]
+            yield from ingest_metrics(self.ingest, [zone.zone for zone in read])
 
     async def _render_in_thread(self, request: Request, render: Callable[[ServiceStatus], str]) -> str:
         """Return what is rendered from the status of now, if the operator asks for it."""
         await look_up_anonymous(request, partial(self._access.authenticate_operator, request.headers))
+        return await run_in_threadpool(lambda: render(self._current_status()))
 
-        def render_status() -> str:
-            self._log_reader.refresh()
-            heartbeats = read_heartbeat_ages(self.state)
-            status = service_status(
-                self._log_reader.shards.values(),
-                self._log_reader.broken,
-                display_of=self.settings.display_of,
-                now_s=self.settings.clock.now(),
-                grace_s=self.settings.grace_s,
-                reading_counts=self.counts,
-                heartbeat=heartbeats.get(WORKER_HEARTBEAT),
-                worker_beat=heartbeats.get(WORKER_BEAT),
-                part_restarts=read_part_restarts(),
-                clients=self._access.list_clients(),
-                log_age_s=self._log_reader.log_age_s,
-                ingest_warnings=self._ingest_warnings,
-                ingest_clock_difference_s=self.ingest.ingestor.state_clock.difference_s if self.ingest else None,
-            )
-            return render(status)
-
-        return await run_in_threadpool(render_status)
+    def _current_status(self) -> ServiceStatus:
+        self._log_reader.refresh()
+        heartbeats = read_heartbeat_ages(self.state)
+        return service_status(
+            self._log_reader.shards.values(),
+            self._log_reader.broken,
+            display_of=self.settings.display_of,
+            now_s=self.settings.clock.now(),
+            grace_s=self.settings.grace_s,
+            reading_counts=self.counts,
+            heartbeat=heartbeats.get(WORKER_HEARTBEAT),
+            worker_beat=heartbeats.get(WORKER_BEAT),
+            part_restarts=read_part_restarts(),
+            clients=self._access.list_clients(),
+            log_age_s=self._log_reader.log_age_s,
+            ingest_warnings=self._ingest_warnings,
+            ingest_clock_difference_s=self.ingest.ingestor.state_clock.difference_s if self.ingest else None,
+        )
 
     def close(self) -> None:
         """Close the connection to the log. It is reopened on the next request."""

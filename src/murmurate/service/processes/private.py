@@ -22,6 +22,7 @@ from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.watchdog import report_progress
+from murmurate.service.web.metrics_port import metrics_port
 from murmurate.service.web.server import ConnectionLimits
 
 
@@ -61,7 +62,8 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     )
     try:
         app = private_app([*routes, *operator.routes()], settings.limits.trusted)
-        serve_app("private", app, settings.private_address, ConnectionLimits(settings.limits))
+        with metrics_port("private", settings, operator.current_metrics):
+            serve_app("private", app, settings.private_address, ConnectionLimits(settings.limits))
     finally:
         stopped.set()
         if consumer is not None:

@@ -7,15 +7,16 @@ from murmurate.service.mqtt_client import connect_mqtt
 from murmurate.service.processes.start import mqtt_client_id, serve_app, wait_until_reachable
 from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.metrics import metrics_routes
+from murmurate.service.public_api.metrics import metrics_routes, public_metrics
 from murmurate.service.public_api.notifications import MAX_QUEUED_MESSAGES, MqttNotifier
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Database
+from murmurate.service.web.metrics_port import metrics_port
 
 
 def run_process(settings: ServiceSettings, *, log: str, **_: str) -> None:
-    """Run until a signal comes. It gets no use of the connection string of the state."""
+    """Run until a signal comes. The connection string of the state is not for it."""
     configure_logging("public")
     database = Database("log", log)
     wait_until_reachable(database)
@@ -27,6 +28,7 @@ def run_process(settings: ServiceSettings, *, log: str, **_: str) -> None:
     live_state = LiveState(database.dsn, settings, notifier)
     try:
         app = public_app(live_state, [*page_routes(live_state), *metrics_routes(live_state)])
-        serve_app("public", app, settings.public_address, live_state.connections)
+        with metrics_port("public", settings, lambda: public_metrics(live_state)):
+            serve_app("public", app, settings.public_address, live_state.connections)
     finally:
         live_state.close()

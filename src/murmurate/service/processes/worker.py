@@ -15,6 +15,7 @@ from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.migrate import migrate_database, pending_migrations
 from murmurate.service.watchdog import report_progress
+from murmurate.service.web.metrics_port import metrics_port
 from murmurate.service.worker.figures import error_reason
 from murmurate.service.worker.interval_worker import IntervalWorker
 from murmurate.service.worker.publisher_context import PublisherContext
@@ -50,15 +51,16 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
         keep_days=settings.keep_days,
     )
     logger.info("working")
-    failure, said_s = "", 0.0
-    while not stopped.is_set():
-        try:
-            worker.run_once()
-            failure = ""
-        except Exception as error:  # noqa: BLE001  the next round may succeed
-            report_progress()
-            if error_reason(error) != failure or time.monotonic() - said_s > _REPEAT_FAILURE_S:
-                failure, said_s = error_reason(error), time.monotonic()
-                logger.warning("failing", extra={"reason": failure})
-        stopped.wait(min(1.0, settings.release_slot_s))
+    with metrics_port("worker", settings):
+        failure, said_s = "", 0.0
+        while not stopped.is_set():
+            try:
+                worker.run_once()
+                failure = ""
+            except Exception as error:  # noqa: BLE001  the next round may succeed
+                report_progress()
+                if error_reason(error) != failure or time.monotonic() - said_s > _REPEAT_FAILURE_S:
+                    failure, said_s = error_reason(error), time.monotonic()
+                    logger.warning("failing", extra={"reason": failure})
+            stopped.wait(min(1.0, settings.release_slot_s))
     logger.info("stopped")

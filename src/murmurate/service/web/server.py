@@ -197,7 +197,14 @@ async def feed_watchdog() -> None:
 
 
 class LimitedServer(uvicorn.Server):
-    """A server whose log lines clients cannot multiply, and which the watchdog restarts if it stands still."""
+    """A server whose log lines clients cannot multiply, and which the watchdog restarts if it stands still.
+
+    Without `feeds_watchdog` it is not what the process is there for, and tells nothing about its progress.
+    """
+
+    def __init__(self, config: uvicorn.Config, *, feeds_watchdog: bool) -> None:
+        super().__init__(config)
+        self._feeds_watchdog = feeds_watchdog
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         def report_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -208,7 +215,8 @@ class LimitedServer(uvicorn.Server):
 
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(report_error)
-        self._watchdog = loop.create_task(feed_watchdog())  # ends with the loop
+        if self._feeds_watchdog:
+            self._watchdog = loop.create_task(feed_watchdog())  # ends with the loop
         await super().startup(sockets)
 
 
@@ -237,7 +245,9 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def make_server(app: ASGIApp, host: str, port: int, limits: ConnectionLimits | None = None) -> uvicorn.Server:
+def make_server(
+    app: ASGIApp, host: str, port: int, limits: ConnectionLimits | None = None, *, feeds_watchdog: bool = True
+) -> uvicorn.Server:
     """Return a server for an app. It accepts no more clients than leave `RESERVED_DESCRIPTORS` for the process."""
     limits = limits or ConnectionLimits()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -257,4 +267,4 @@ def make_server(app: ASGIApp, host: str, port: int, limits: ConnectionLimits | N
         timeout_keep_alive=15,
         timeout_graceful_shutdown=3,
     )
-    return LimitedServer(config)
+    return LimitedServer(config, feeds_watchdog=feeds_watchdog)
