@@ -11,7 +11,7 @@ from murmurate.public_log.signing import Ed25519Signer
 from murmurate.service.storage import durable
 
 _KEY_FILE_NAME = "signing-{:03d}.key"
-_KEY_FILE_GLOB = "signing-*.key"
+_KEY_FILE_GLOB = "*signing-*.key"  # LoadCredential= of systemd puts the name of the credential before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

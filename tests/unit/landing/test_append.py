@@ -102,17 +102,24 @@ def test_an_append_is_one_file_a_shard_in_which_no_reading_is_lost(tmp_path):
         assert {int(when.timestamp()) for when in table["interval_start"].to_pylist()} == {START_S}
 
 
-def test_only_its_owner_reads_what_is_in_a_landing(tmp_path):
-    umask = os.umask(0)
+@pytest.mark.parametrize(("folder", "umask", "folders", "files"), [
+    (0o700, 0, 0o700, 0o600),
+    (0o775, 0, 0o700, 0o600),  # of a user's own group, by the umask of the user
+    (0o2750, 0, 0o2700, 0o600),  # of a group that only reads
+    (0o2770, 0o007, 0o2770, 0o660),  # that two users of services share
+])  # fmt: skip
+def test_only_its_owner_reads_what_is_in_a_landing_unless_its_group_shares_it(tmp_path, folder, umask, folders, files):
+    before = os.umask(umask)
     try:
+        tmp_path.chmod(folder)
         landing, table = a_landing(tmp_path)
         append_readings(landing, START_S, readings(HONEST))
         close_interval(landing, START_S, table.version)
     finally:
-        os.umask(umask)
+        os.umask(before)
     everything = [landing.root, *landing.root.rglob("*")]
     modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in everything}
-    assert modes == {(True, 0o700), (False, 0o600)}
+    assert modes == {(True, folders), (False, files)}
 
 
 class Watched:

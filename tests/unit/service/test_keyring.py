@@ -30,3 +30,12 @@ def test_a_folder_without_a_signing_key_is_refused(tmp_path):
     (tmp_path / "input.key").write_text("00" * 32, encoding="ascii")
     with pytest.raises(MurmurateError, match="has no keys; make some with murmurate init"):
         load_keyring(tmp_path)
+
+
+def test_keys_load_under_the_names_that_systemd_gives_to_a_folder_of_credentials(tmp_path):
+    made = create_keyring(tmp_path)
+    added = add_signing_key(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        path.rename(tmp_path / f"keys_{path.name}")  # LoadCredential=keys:FOLDER
+    loaded = [signer.public_key for signer in load_keyring(tmp_path).signers]
+    assert loaded == [made.newest_signer.public_key, added.public_key]

@@ -1,9 +1,14 @@
-"""Files that are there whole or not at all, and still there after a power cut."""
+"""Files that are there whole or not at all, and still there after a power cut.
+
+They are readable by their owner alone. In a folder that its group shares, setgid and writable to the group as of mode
+2770, the group has the same rights, as far as the umask leaves them: so two processes may have each its own user.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 PRIVATE_FILE_MODE = 0o600
@@ -38,10 +43,10 @@ def write_once(path: Path, data: bytes | memoryview) -> bool:
 
 
 def make_directory(path: Path, mode: int = 0o700) -> None:
-    """Create a folder and its parents, by default readable by the owner alone."""
+    """Create a folder and its parents, by default for the owner alone, or for the group of a folder that it shares."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir(mode=mode, exist_ok=True)
+        folder.mkdir(mode=mode | _group_rights(folder.parent), exist_ok=True)
         fsync_directory(folder.parent)
 
 
@@ -68,6 +73,12 @@ def free_disk_share(folder: Path) -> float | None:
     return min(free, default=None)
 
 
+def _group_rights(folder: Path) -> int:
+    """What the group may do with what is made in a folder: as much as the owner if it shares the folder, or nothing."""
+    shared = stat.S_ISGID | stat.S_IWGRP
+    return stat.S_IRWXG if folder.stat().st_mode & shared == shared else 0
+
+
 def _write_temporary(path: Path, data: bytes | memoryview) -> Path:
     """The data under a name that every reader passes over."""
     part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
@@ -78,7 +89,8 @@ def _write_temporary(path: Path, data: bytes | memoryview) -> Path:
 def _create_file(path: Path, data: bytes | memoryview) -> bool:
     """A new file, safe on the disk; False if there is one of that name."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
+        mode = PRIVATE_FILE_MODE | _group_rights(path.parent) & 0o060
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         return False
     try:
