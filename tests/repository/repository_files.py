@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "murmurate"
-FOLDERS = ("src", "tests", "benchmarks", "tools", "research", "docs", ".ci", ".github")
+FOLDERS = ("src", "tests", "benchmarks", "tools", "research", "deploy", "docs", ".ci", ".github")
 FILES = sorted(
     path.relative_to(ROOT).as_posix()
     for top in (*ROOT.glob("*"), ROOT / ".ci", ROOT / ".github")

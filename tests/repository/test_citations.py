@@ -18,7 +18,7 @@ NO_CITATIONS = {
 
 TEST = re.compile(r"(?<![\w/.*])(test_\w+)(?![\w/*]|\.py)")
 TEST_IN_FILE = re.compile(r"([\w/]+\.py)::(test_\w+)")
-PATH = re.compile(r"(?<![\w/.-])(?:\.\./)*((?:src|tests|benchmarks|tools|research|docs|\.ci|\.github)/[\w./-]*)")
+PATH = re.compile(r"(?<![\w/.-])(?:\.\./)*((?:src|tests|benchmarks|tools|research|deploy|docs|\.ci|\.github)/[\w./-]*)")
 FILE = re.compile(r"(?<![\w/.-])(?:\.\./)*((?:[\w-]+/)*[\w-]+\.(?:py|sql|md))(?![\w/]|\.\w)")
 RUN = re.compile(r"python3?\s+-m\s+((?:tests|benchmarks|tools|research|murmurate)(?:\.\w+)*)(?!\w|\.`)")
 COLUMN = re.compile(r"`python -m (\w+)\.` \|\n((?:\|.*\n?)+)")  # a table whose last cells name modules of a package

@@ -16,6 +16,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.support import postgres_cluster, spark_cluster
+from tests.support.noise_without_writable_code import is_supported
 
 BROKER = ("127.0.0.1", 1883)
 TIMEOUT_S = 20.0
@@ -112,8 +113,11 @@ _PROBES: dict[str, Callable[[], str]] = {
     "clients": _without_clients,
     "browser": _without_program("chromium"),
     "gojq": _without_program("gojq"),
+    "nginx": _without_program("nginx"),
     "promtool": _without_program("promtool", "prometheus"),
     "prometheus": _without_prometheus,
+    "systemd": _without_program("systemd-analyze", "systemd"),
+    "mdwe": lambda: "" if is_supported() else "no PR_SET_MDWE: needs Linux 6.3",
     "curl": _without_program("curl"),
     "pg_dump": _without_program("pg_dump", "postgresql-client"),
 }
