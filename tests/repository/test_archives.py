@@ -1,5 +1,6 @@
 """Wheel and sdist hold what they should, and nothing that was left there by chance."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -41,11 +42,29 @@ def test_the_sdist_holds_the_parts_that_are_named_and_nothing_that_was_left_besi
     assert not names & set(LEFT_BY_CHANCE)
     assert {name.partition("/")[0] for name in names} == {
         ".gitignore", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO",
-        "README.md", "SECURITY.md", "benchmarks", "docs", "noxfile.py", "pyproject.toml", "requirements-dev.txt",
-        "requirements-quick.txt", "research", "src", "tests", "tools",
+        "README.md", "SECURITY.md", "benchmarks", "deploy", "docs", "noxfile.py", "pyproject.toml",
+        "requirements-dev.txt", "requirements-quick.txt", "research", "src", "tests", "tools",
     }  # fmt: skip
     package = {path.relative_to(repository).as_posix() for path in (repository / "src").rglob("*") if path.is_file()}
     assert package <= names
+
+
+def test_two_builds_have_the_same_bytes_and_metadata_that_the_index_accepts(repository):
+    """Whatever the times and rights of the files, the umask and the time zone are."""
+    pytest.importorskip("twine")
+    archives = sorted((repository / "dist").iterdir())
+    for path in (repository / "src").rglob("*.py"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    subprocess.run(
+        ["sh", "-c", 'umask 077 && exec "$0" -m hatchling build -d again', sys.executable],
+        cwd=repository, env=os.environ | {"TZ": "Pacific/Auckland"}, capture_output=True, check=True,
+    )  # fmt: skip
+    assert [path.name for path in archives] == sorted(path.name for path in (repository / "again").iterdir())
+    assert [path.read_bytes() == (repository / "again" / path.name).read_bytes() for path in archives] == [True, True]
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *archives], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout
 
 
 def test_the_wheel_holds_the_package_and_a_missing_file_is_found(repository):

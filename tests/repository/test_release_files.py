@@ -144,6 +144,8 @@ def test_no_job_has_more_rights_than_it_needs(workflow):
     assert workflow["permissions"] == {}
     assert {name: job["permissions"] for name, job in workflow["jobs"].items()} == {
         "build": {"contents": "read"},
+        "extras": {"contents": "read"},
+        "image": {"contents": "read", "packages": "write", "id-token": "write"},
         "publish": {"id-token": "write"},
         "announce": {"contents": "write"},
     }
@@ -152,7 +154,7 @@ def test_no_job_has_more_rights_than_it_needs(workflow):
 def test_the_job_that_may_publish_runs_nothing_of_the_repository(workflow):
     publish = workflow["jobs"]["publish"]
     assert publish["environment"] == "pypi"
-    assert publish["needs"] == "build"
+    assert publish["needs"] == ["build", "extras"]
     assert all("run" not in step for step in publish["steps"])
     assert [step["uses"].partition("@")[0] for step in publish["steps"]] == [
         "actions/download-artifact",
@@ -165,11 +167,36 @@ def test_the_build_is_checked_before_it_is_published_and_holds_no_secret(workflo
     order = [
         "CHANGELOG.md > notes.md",
         "-m build",
+        "sha256sum --check --strict",
         "check-wheel-contents dist/*.whl",
+        "twine check --strict dist/*",
         'murmurate" --help',
         "cyclonedx-py environment --output-reproducible",
+        "murmurate.cdx.json > licences.tsv",
     ]
     places = [commands.index(words) for words in order]
     assert places == sorted(places)
     assert "secrets." not in read(".github/workflows/release.yml")
     assert {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools\.\w+)", commands)} <= set(FILES)
+
+
+UNPINNED_ACTION = re.compile(r"^(?!.*uses: [\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+(?:$|,)).*\buses:.*$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", sorted((GITHUB / "workflows").iterdir()), ids=lambda path: path.name)
+def test_each_action_is_pinned_by_the_digest_of_its_commit_and_names_its_version(path):
+    """A tag can be moved to another commit, a digest cannot."""
+    text = path.read_text(encoding="utf-8")
+    assert UNPINNED_ACTION.findall(text) == []
+    (pinned, *_) = re.findall(r"uses: \S+@[0-9a-f]{40}", text)
+    for planted in ("uses: actions/checkout@v4", pinned, f"{pinned[:-1]}  # v1.2.3", f"{pinned}  # main"):
+        assert len(UNPINNED_ACTION.findall(f"{text}      - {planted}\n")) == 1
+
+
+def test_every_extra_is_tried_on_every_python_that_is_named(workflow):
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    matrix = workflow["jobs"]["extras"]["strategy"]["matrix"]
+    assert set(matrix["extra"]) == {each["extra"] for each in matrix["include"]}
+    assert set(matrix["extra"]) == set(project["optional-dependencies"]) - {"test", "dev"}
+    named = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    assert matrix["python"] == named
