@@ -150,6 +150,21 @@ def test_a_database_of_a_newer_version_is_called_newer_and_is_still_read(store):
         assert content(dsn) == before
 
 
+@pytest.mark.slow
+def test_a_process_that_does_not_run_alongside_a_newer_database_says_what_to_do(folder):
+    (folder / "landing").mkdir(exist_ok=True)
+    with database("state") as state, database("log") as log:
+        for store, dsn in (("state", state), ("log", log)):
+            migrate_database(dsn, store)
+        with psycopg.connect(state) as connection:
+            connection.execute("INSERT INTO murmurate.migration VALUES ('state', '9999_later.sql', 'x', '9999')")
+        found = "the state database is at 9999_later.sql: needs a newer murmurate than this one"
+        remedy = "install that again; docs/how-to/upgrade.md has the way back"
+        dsns = {"MURMURATE_STATE": state, "MURMURATE_LOG": log}
+        for line in ("serve service.toml --only private", "init --roles"):
+            check_message(Mistake("", found, remedy), run_as_program(f"murmurate {line}", folder, **dsns))
+
+
 def test_tables_of_others_and_a_list_in_schema_public_do_not_make_a_database_ours():
     """Any role may be allowed to create tables in schema public."""
     with database("state") as dsn:

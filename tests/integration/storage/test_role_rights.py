@@ -25,7 +25,7 @@ from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import read_heartbeats
-from murmurate.service.storage.migrate import migrate_database
+from murmurate.service.storage.migrate import create_roles, migrate_database
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.session import Session
 from murmurate.service.storage.state_store import PostgresStateStore
@@ -237,6 +237,23 @@ def test_an_update_gives_the_worker_the_right_to_delete_registers(servers):
     assert migrate_database(server.dsn, "state") == ["0002_purge_registers.sql"]
     with server.as_role(WORKER) as connection:
         assert table_rights(connection, "confidential.register", ["at_s", "wh"]) == "SELECT(at_s) DELETE"
+
+
+def test_an_older_version_leaves_the_rights_of_a_newer_one(servers):
+    server, worker = servers["state"], f"GRANT SELECT ON curator.of_a_newer_version TO {WORKER}"
+    with psycopg.connect(server.dsn) as connection:
+        connection.execute(f"CREATE TABLE curator.of_a_newer_version (); {worker}")
+        connection.execute("INSERT INTO murmurate.migration VALUES ('state', '9999_newer.sql', 'x', '0005')")
+    try:
+        assert migrate_database(server.dsn, "state") == []
+        with pytest.raises(MurmurateError, match="of a newer murmurate: create its roles with that one"):
+            create_roles(server.dsn, "state")
+        with server.as_role(WORKER) as connection:
+            assert is_allowed(connection, "SELECT * FROM curator.of_a_newer_version")
+    finally:
+        with psycopg.connect(server.dsn) as connection:
+            connection.execute("DROP TABLE curator.of_a_newer_version")
+            connection.execute("DELETE FROM murmurate.migration WHERE name = '9999_newer.sql'")
 
 
 def dsn_of_role(server, role):

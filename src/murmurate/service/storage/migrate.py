@@ -1,7 +1,13 @@
-"""Bring a database to the present: plain SQL files, numbered, applied in order, once, never backwards."""
+"""Bring a database to the present: plain SQL files, numbered, applied in order, once, never backwards.
+
+A file may begin with `-- compatible with: 0005`: a version whose last file is 0005 or later runs alongside it. Such a
+file only adds; what it replaces is removed one release later. The number is stored with the file's digest, so a version
+that does not have the file knows whether it may start. A file without that line runs with no version before it.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,11 +36,14 @@ def create_roles(dsn: str, store: StoreName) -> list[str]:
 
     The roles have no login: make those that have one their members. Returns the names of the roles.
 
-    Raises MurmurateError where the role of this connection may not do so.
+    Raises MurmurateError where the role of this connection may not do so, or where the database is of a newer version,
+    whose roles have rights that this version does not know.
     """
     names = list(role_scripts(store))
     try:
         with connect(dsn, options=UNLIMITED_OPTIONS) as connection:
+            if _has_list(connection) and _applied_scripts(connection, store).keys() - _read_scripts(store).keys():
+                raise MurmurateError(f"the {store} database", "of a newer murmurate", "create its roles with that one")
             for name in names:
                 if not _exists(connection, name):
                     connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(name)))
@@ -73,16 +82,27 @@ LOCK_TIMEOUT_S = 10  # for which a migration waits for the tables; their readers
 _MAX_ATTEMPTS = 20  # at the list of migrations, where others create it at the same time
 _RETRY_PAUSE_S = 0.1
 _FIRST_SCRIPT = "0001_begin.sql"
+_COMPATIBLE_WITH = re.compile(r"-- compatible with: (\d{4})\n")  # the first line of a file
+_WORKER_SILENT_S = 60
 _REMEDY = "keep that version for it, or end it and open its zones under new names in new databases"
 
 # In its own schema: any role may be allowed to create tables in schema public, and this one must be ours.
 _CREATE_LIST = """
 CREATE SCHEMA IF NOT EXISTS murmurate;
 CREATE TABLE IF NOT EXISTS murmurate.migration (
-    store text, name text, sha256 text NOT NULL, PRIMARY KEY (store, name)
+    store text, name text, sha256 text NOT NULL, compatible_with text, PRIMARY KEY (store, name)
 );
 GRANT USAGE ON SCHEMA murmurate TO PUBLIC;
 GRANT SELECT ON murmurate.migration TO PUBLIC"""
+# The list of an earlier version has no such column. A lock that waits for all readers is taken for it alone.
+_COMPLETE_LIST = """
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute
+        WHERE attrelid = 'murmurate.migration'::regclass AND attname = 'compatible_with') THEN
+        ALTER TABLE murmurate.migration ADD COLUMN compatible_with text;
+    END IF;
+END $$"""
 # Tables that only versions before tiles had. Where they kept their list any role may have made one of that name.
 _IS_BEFORE_TILES = """
 SELECT EXISTS (
@@ -95,9 +115,12 @@ def migrate_database(dsn: str, store: StoreName) -> list[str]:
 
     A role that may not change the database may call it too: where nothing is missing, nothing is written or locked.
 
+    Where the database is ahead of this version, and what was added runs alongside it, nothing is changed.
+
     Raises MurmurateError, and changes nothing, where another line of versions made the database, where an applied file
-    was changed since, where the database is ahead of this version, where this role may not migrate it, or where another
-    session keeps its tables locked.
+    was changed since, where a newer version has applied what does not run alongside this one, where the worker of an
+    older version runs and what is missing does not run alongside it, where this role may not migrate the database, or
+    where another session keeps its tables locked.
     """
     scripts = _read_scripts(store)
     with connect(dsn, autocommit=True, options=UNLIMITED_OPTIONS) as connection, _explain_refusal(store):
@@ -113,12 +136,30 @@ def migrate_database(dsn: str, store: StoreName) -> list[str]:
             # No advisory lock: every role that may connect can hold one. Only an owner can lock this table.
             connection.execute("LOCK TABLE murmurate.migration IN EXCLUSIVE MODE")
             missing = _missing_scripts(connection, store, scripts)
+            if not missing:  # another process was faster, perhaps of a newer version, whose rights stay as they are
+                return []
+            _check_no_worker(connection, store, {name: scripts[name] for name in missing})
+            connection.execute(_COMPLETE_LIST)
             for name in missing:
                 connection.execute(scripts[name].encode())
-                query = "INSERT INTO murmurate.migration VALUES (%s, %s, %s)"
-                connection.execute(query, (store, name, _digest(scripts[name])))
+                query = "INSERT INTO murmurate.migration VALUES (%s, %s, %s, %s)"
+                connection.execute(query, (store, name, _digest(scripts[name]), _compatible_with(scripts[name])))
             grant_rights(connection, store)
     return missing
+
+
+def _check_no_worker(connection: Connection[Any], store: StoreName, missing: Mapping[str, str]) -> None:
+    """Raise MurmurateError where the worker of an earlier version runs and a file does not run alongside it."""
+    last = max(_applied_scripts(connection, store), default="")[:4]
+    breaking = [name for name, script in missing.items() if not _runs_alongside(_compatible_with(script), last)]
+    if store == "state" and last and breaking:
+        query = "SELECT count(*) FROM curator.heartbeat WHERE at > clock_timestamp() - make_interval(secs => %s)"
+        if connection.execute(query, (_WORKER_SILENT_S,)).fetchone() != (0,):
+            allowed = (
+                f"{breaking[0]} does not run alongside that version: stop every service of this database, wait "
+                f"{_WORKER_SILENT_S} s, then start them with this version"
+            )
+            raise MurmurateError("the state database", "in use by a worker of an older version", allowed)
 
 
 def check_origin(connection: Connection[Any], store: StoreName) -> None:
@@ -133,7 +174,7 @@ def check_origin(connection: Connection[Any], store: StoreName) -> None:
     if not _has_list(connection):
         return
     applied = _applied_scripts(connection, store)
-    if applied and applied.get(_FIRST_SCRIPT) != _digest(_read_scripts(store)[_FIRST_SCRIPT]):
+    if applied and applied.get(_FIRST_SCRIPT, ("",))[0] != _digest(_read_scripts(store)[_FIRST_SCRIPT]):
         raise MurmurateError(database, f"made by another murmurate, with another {_FIRST_SCRIPT}", _REMEDY)
 
 
@@ -170,21 +211,35 @@ def _create_list(connection: Connection[Any]) -> None:
             time.sleep(_RETRY_PAUSE_S)  # another process is just creating it
 
 
-def _applied_scripts(connection: Connection[Any], store: StoreName) -> dict[str, str]:
-    """SHA-256 of each applied file, by its name."""
-    query = "SELECT name, sha256 FROM murmurate.migration WHERE store = %s"
-    return dict(connection.execute(query, (store,)).fetchall())
+def _applied_scripts(connection: Connection[Any], store: StoreName) -> dict[str, tuple[str, str | None]]:
+    """SHA-256 of each applied file by its name, and the oldest version that runs alongside it."""
+    query = "SELECT name, sha256, to_jsonb(m) ->> 'compatible_with' FROM murmurate.migration AS m WHERE store = %s"
+    return {name: (digest, oldest) for name, digest, oldest in connection.execute(query, (store,)).fetchall()}
 
 
 def _missing_scripts(connection: Connection[Any], store: StoreName, scripts: Mapping[str, str]) -> list[str]:
     """Return the names of what is not applied yet. Raises MurmurateError where something else was applied."""
-    applied = _applied_scripts(connection, store)
-    if ahead := applied.keys() - scripts.keys():
-        raise MurmurateError(f"the {store} database", f"at {max(ahead)}", "needs a newer murmurate than this one")
-    for name, digest in applied.items():
-        if digest != _digest(scripts[name]):
+    applied, last = _applied_scripts(connection, store), max(scripts)[:4]
+    missing = [name for name in scripts if name not in applied]
+    ahead = {name: oldest for name, (_, oldest) in applied.items() if name not in scripts}
+    if ahead and (missing or not all(_runs_alongside(oldest, last) for oldest in ahead.values())):
+        allowed = "needs a newer murmurate than this one: install that again; docs/how-to/upgrade.md has the way back"
+        raise MurmurateError(f"the {store} database", f"at {max(ahead)}", allowed)
+    for name, (digest, _) in applied.items():
+        if name in scripts and digest != _digest(scripts[name]):
             raise MurmurateError(f"migration {name}", "changed", "must stay as applied; write a new one instead")
-    return [name for name in scripts if name not in applied]
+    return missing
+
+
+def _compatible_with(script: str) -> str | None:
+    """Return the number of the last file of the oldest version that runs alongside a file. None: only its own does."""
+    line = _COMPATIBLE_WITH.match(script)
+    return line[1] if line else None
+
+
+def _runs_alongside(oldest: str | None, last: str) -> bool:
+    """Whether a version whose last file has this number runs alongside a file that names the oldest that does."""
+    return oldest is not None and oldest <= last
 
 
 def _digest(script: str) -> str:
