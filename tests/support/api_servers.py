@@ -171,7 +171,7 @@ def run_apis(folder: Path, state_dsn: str, log_dsn: str) -> Iterator[RunningApis
     routes = IngestApi(current_ingestor=ingestor, access=access).routes()
     databases = Databases.from_dsns(state=state_dsn, log=log_dsn)
     operator = OperatorApi(databases=databases, settings=settings, state=state, counts=ingestor.counts)
-    routes += operator.routes() + PublicInputsApi(state=state, access=access, interval_s=STEP_S).routes()
+    routes += operator.routes() + PublicInputsApi(state=state, access=operator.operators, interval_s=STEP_S).routes()
     apis.private_routes = routes
     live_state = apis.live_state = LiveState(log_dsn, settings)
     app: Any = public_app(live_state, page_routes(live_state))

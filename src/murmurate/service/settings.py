@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -60,6 +61,11 @@ country = "CH"
 # readings = true
 # notifications = true
 # openadr_events = true      # among them OpenADR's, which hold whole events: 17 kB a zone and interval
+
+# [operator_login]           # operators whom a proxy has authenticated, such as oauth2-proxy
+# header = "X-Forwarded-Email"  # in which it names the user
+# proxies = ["127.0.0.2"]    # addresses that alone may send it
+# users = ["anna@grid.example"]  # who may see the operator's page
 
 # [zones.harbour]            # where a zone is shown otherwise
 # title = "The old harbour"
@@ -124,11 +130,34 @@ class ClientLimits:
             if getattr(self, name) < 1:
                 raise MurmurateError(name, getattr(self, name), "must be at least 1")
         for name in ("trusted", "forwarded_by"):
-            for network in getattr(self, name):
-                try:
-                    ip_network(network)
-                except (ValueError, TypeError):
-                    raise MurmurateError(name, network, "must be addresses or networks such as 192.0.2.0/24") from None
+            _check_networks(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorLogin:
+    """A proxy that authenticates operators and names each in a header, and the users who are operators."""
+
+    header: str = "X-Forwarded-Email"
+    proxies: Sequence[str] = ()
+    users: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", self.header):
+            raise MurmurateError("header in [operator_login]", self.header, "must be a name such as X-Forwarded-Email")
+        if not self.proxies:
+            raise MurmurateError("proxies in [operator_login]", "missing", "must name the address of the proxy")
+        _check_networks("proxies", self.proxies)
+        for user in self.users or ("",):
+            if not isinstance(user, str) or not user.strip() or user != user.strip() or "," in user:
+                raise MurmurateError("users in [operator_login]", user, "must be names such as anna@grid.example")
+
+
+def _check_networks(name: str, networks: Sequence[str]) -> None:
+    for network in networks:
+        try:
+            ip_network(network)
+        except (ValueError, TypeError):
+            raise MurmurateError(name, network, "must be addresses or networks such as 192.0.2.0/24") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +180,7 @@ class ServiceSettings:
     limits: ClientLimits = ClientLimits()
     mqtt: MqttBroker | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)  # by process: where it serves metrics, and nothing else
+    operator_login: OperatorLogin | None = None
     zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     clock: ServiceClock = field(default_factory=ServiceClock)
     static_files: Path | None = None
@@ -218,15 +248,15 @@ class ServiceSettings:
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("landing", "meters", "keys", "static_files", "backups", "archive"), (str,)),
     **dict.fromkeys(("public", "private", "worker", "url", "timezone", "country"), (str,)),
-    **dict.fromkeys(("host", "user", "protocol", "title"), (str,)),
+    **dict.fromkeys(("host", "user", "protocol", "title", "header"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
     **dict.fromkeys(
         ("quorum", "keep_days", "release_slot_s", "watchdog_s", "simulated_s", "wall_s", "speed"), (int, float)
     ),
     **dict.fromkeys(("tls", "readings", "notifications", "openadr_events"), (bool,)),
     **dict.fromkeys(("connections", "connections_per_address", "streams", "streams_per_address"), (int,)),
-    **dict.fromkeys(("trusted", "forwarded_by"), (list,)),
-    **dict.fromkeys(("mqtt", "zones", "clock", "limits", "metrics"), (dict,)),
+    **dict.fromkeys(("trusted", "forwarded_by", "proxies", "users"), (list,)),
+    **dict.fromkeys(("mqtt", "zones", "clock", "limits", "metrics", "operator_login"), (dict,)),
 }
 _TYPE_LABELS: dict[type, str] = {str: "a text in quotes", dict: "a table", bool: "true or false", list: "a list"}
 _DEFAULT_PATHS = {"landing": "landing", "meters": "meters.csv", "keys": "keys"}
@@ -248,7 +278,12 @@ def load_settings(path: Path) -> ServiceSettings:
     for name in ("static_files", "backups", "archive"):
         if name in document:
             document[name] = path.parent / document[name]
-    for name, kind in (("mqtt", MqttBroker), ("clock", ServiceClock), ("limits", ClientLimits)):
+    for name, kind in (
+        ("mqtt", MqttBroker),
+        ("clock", ServiceClock),
+        ("limits", ClientLimits),
+        ("operator_login", OperatorLogin),
+    ):
         if name in document:
             _check_table(document[name], set(kind.__dataclass_fields__), f"[{name}] in {path}")
             document[name] = kind(**document[name])

@@ -12,6 +12,7 @@ from tests.unit.verification.test_public_inputs import plan
 
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.ingest.http_api import private_app
+from murmurate.service.operator_api.operator_access import OperatorAccess
 from murmurate.service.operator_api.public_inputs import MAX_SERIES_BYTES, PublicInputsApi
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.state_store import PostgresStateStore
@@ -27,7 +28,7 @@ def api(state_dsn):
         "boss": access.add_client(ApiClient(id="boss", zones=frozenset(), is_operator=True)),
         "meterman": access.add_client(ApiClient(id="meterman", zones=frozenset({"hill"}))),
     }
-    routes = PublicInputsApi(state=pool, access=access, interval_s=HOUR_S).routes()
+    routes = PublicInputsApi(state=pool, access=OperatorAccess(access, None), interval_s=HOUR_S).routes()
     yield SimpleNamespace(app=private_app(routes), secrets=secrets, state=state)
     for closing in (access, pool, state):
         closing.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from functools import partial
+import logging
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -19,10 +19,11 @@ from starlette.routing import Route
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.prediction.public_inputs import MAX_THOUSANDTHS, THOUSANDTHS, check_series_name
 from murmurate.readings.field_values import interval_start_s, parse_numeral, parse_time_ns
-from murmurate.service.auth import AuthStore
+from murmurate.service.operator_api.operator_access import OperatorAccess
 from murmurate.service.storage.session import TransactionSource
-from murmurate.service.web.request_limits import look_up_anonymous
 from murmurate.service.web.responses import json_response, problem_response, read_body
+
+logger = logging.getLogger(__name__)
 
 MAX_SERIES_BYTES = 2**20
 _COLUMNS = ["start", "value"]
@@ -61,7 +62,7 @@ def parse_series(body: bytes, interval_s: int) -> dict[int, int]:
 class PublicInputsApi:
     """The route by which an operator posts public series."""
 
-    def __init__(self, *, state: TransactionSource, access: AuthStore, interval_s: int) -> None:
+    def __init__(self, *, state: TransactionSource, access: OperatorAccess, interval_s: int) -> None:
         self._state, self._access, self._interval_s = state, access, interval_s
 
     def routes(self) -> list[Route]:
@@ -69,7 +70,7 @@ class PublicInputsApi:
 
     async def post_values(self, request: Request) -> Response:
         """Store the values of a series. 200: all are stored; 400: none is, and the line is named."""
-        await look_up_anonymous(request, partial(self._access.authenticate_operator, request.headers))
+        user = await self._access.authenticate(request)
         body = await read_body(request, MAX_SERIES_BYTES)
         try:
             series = check_series_name(request.query_params.get("series", ""), "series")
@@ -82,4 +83,5 @@ class PublicInputsApi:
                 connection.execute(_INSERT, (series, self._interval_s, list(values), list(values.values())))
 
         await run_in_threadpool(store)
+        logger.info("public inputs stored", extra={"user": user, "series": series, "values": len(values)})
         return json_response({"series": series, "stored": len(values)}, headers={"cache-control": "no-store"})

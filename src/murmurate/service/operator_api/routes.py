@@ -5,12 +5,12 @@ This module computes what is shown; `web/templates/operator.html` holds the text
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from itertools import accumulate
 from math import inf
 
@@ -26,6 +26,7 @@ from murmurate.service.clock_comparison import clock_difference_metric
 from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
 from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.attention import WORKER_SILENT_S
+from murmurate.service.operator_api.operator_access import OperatorAccess
 from murmurate.service.operator_api.status import BackgroundLogReader, ServiceStatus, ZoneStatus, service_status
 from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
@@ -35,9 +36,10 @@ from murmurate.service.storage.server_checks import read_database_bytes
 from murmurate.service.storage.session import TransactionSource
 from murmurate.service.watchdog import read_part_restarts
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page
-from murmurate.service.web.request_limits import look_up_anonymous
 from murmurate.service.web.responses import problem_response
 from murmurate.service.web.text import METRICS_MEDIA_TYPE, format_cost, format_duration, format_metrics
+
+logger = logging.getLogger(__name__)
 
 _MAX_SCOPES = 5
 _MAX_REASONS = 100
@@ -311,7 +313,7 @@ def storage_metrics(settings: ServiceSettings, database_bytes: Mapping[str, int]
 
 
 class OperatorApi:
-    """Routes for the operator, who authenticates by name and secret (HTTP Basic)."""
+    """Routes for the operator, who authenticates by name and secret (HTTP Basic) or at a proxy."""
 
     def __init__(
         self,
@@ -324,6 +326,7 @@ class OperatorApi:
     ) -> None:
         self.settings, self.state, self.counts, self.ingest = settings, state, counts, ingest
         self._log_reader, self._access = BackgroundLogReader(databases.log.dsn), AuthStore(state)
+        self.operators = OperatorAccess(self._access, settings.operator_login)
         self._readiness = ingest.readiness if ingest else IngestReadiness(state, settings.landing)
         self._warnings: Mapping[str, str] = {}  # of the last look
 
@@ -368,11 +371,14 @@ class OperatorApi:
         return self.ingest.warnings if self.ingest else {}
 
     async def get_page(self, request: Request) -> Response:
-        page = await self._render_in_thread(request, operator_page)
+        user = await self.operators.authenticate(request)
+        page = await self._render_in_thread(operator_page)
+        logger.info("operator page shown", extra={"user": user})
         return Response(page, 200, _OPERATOR_HEADERS | HTML_HEADERS, HTML_MEDIA_TYPE)
 
     async def get_metrics(self, request: Request) -> Response:
-        text = await self._render_in_thread(request, lambda status: format_metrics(self._metrics_of(status)))
+        await self.operators.authenticate(request)
+        text = await self._render_in_thread(lambda status: format_metrics(self._metrics_of(status)))
         return Response(text, 200, _OPERATOR_HEADERS, METRICS_MEDIA_TYPE)
 
     def current_metrics(self) -> Iterator[Metric]:
@@ -390,9 +396,8 @@ class OperatorApi:
             read = [zone for zone in status.zones if not zone.last_price or zone.last_price.kind != PriceKind.PUBLIC]
             yield from ingest_metrics(self.ingest, [zone.zone for zone in read])
 
-    async def _render_in_thread(self, request: Request, render: Callable[[ServiceStatus], str]) -> str:
-        """Return what is rendered from the status of now, if the operator asks for it."""
-        await look_up_anonymous(request, partial(self._access.authenticate_operator, request.headers))
+    async def _render_in_thread(self, render: Callable[[ServiceStatus], str]) -> str:
+        """Return what is rendered from the status of now."""
         return await run_in_threadpool(lambda: render(self._current_status()))
 
     def _current_status(self) -> ServiceStatus:

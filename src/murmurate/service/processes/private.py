@@ -40,7 +40,6 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     ingestor.state_clock.follow(sessions, stopped)
     access = AuthStore(sessions)
     routes = IngestApi(current_ingestor=ingestor, access=access).routes()
-    routes += PublicInputsApi(state=sessions, access=access, interval_s=landing.interval_s).routes()
     consumer = None
     if settings.mqtt is not None and settings.mqtt.readings:
         name, now = mqtt_client_id("readings", settings), ingestor.state_clock.agreed_now
@@ -60,8 +59,9 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     operator = OperatorApi(
         databases=databases, settings=settings, state=sessions, counts=ingestor.counts, ingest=status
     )
+    inputs = PublicInputsApi(state=sessions, access=operator.operators, interval_s=landing.interval_s)
     try:
-        app = private_app([*routes, *operator.routes()], settings.limits.trusted)
+        app = private_app([*routes, *inputs.routes(), *operator.routes()], settings.limits.trusted)
         with metrics_port("private", settings, operator.current_metrics):
             serve_app("private", app, settings.private_address, ConnectionLimits(settings.limits))
     finally:

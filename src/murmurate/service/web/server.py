@@ -134,6 +134,7 @@ class TimeoutProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._in_body = False, True
         self._request_timer = self._cancel_timer(self._request_timer)
+        self.scope["state"]["peer"] = self._address  # who is connected, not what a proxy says
         if self._limits.proxies.find(self._address) is None:
             address = forwarded_address(self.headers)
             self.scope["client"] = None if address is None else (address, 0)
