@@ -2,7 +2,8 @@
 
 The supervisor gives a process a pipe, and the process writes into it: the worker at each step, a server every second
 from its event loop. The number in a message is how long the next step may take [s]. A process that is silent for longer
-is killed and started again. Under systemd the same call notifies `WatchdogSec`.
+is killed and started again. Under systemd the same call notifies `WatchdogSec`. In a container it sets the time of a
+file, which a liveness probe compares with the clock.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +19,7 @@ PARENT_VARIABLE = "MURMURATE_SUPERVISOR_PID"  # of the process that has started 
 PIPE_VARIABLE = "MURMURATE_WATCHDOG_FD"  # the pipe of this process
 REPORT_VARIABLE = "MURMURATE_SUPERVISOR_REPORT"  # the file in which the supervisor counts restarts
 _SYSTEMD_VARIABLE = "NOTIFY_SOCKET"
+_FILE_VARIABLE = "MURMURATE_PROGRESS_FILE"  # its time is until when the present step may last
 
 
 def report_progress(next_step_s: float = 0.0) -> None:
@@ -28,6 +31,10 @@ def report_progress(next_step_s: float = 0.0) -> None:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             notify.connect("\0" + address[1:] if address.startswith("@") else address)
             notify.send(b"WATCHDOG=1")
+    if path := os.environ.get(_FILE_VARIABLE):
+        with suppress(OSError):
+            Path(path).touch()
+            os.utime(path, (time.time() + next_step_s,) * 2)
 
 
 def read_progress(pipe: int) -> float | None:
