@@ -56,7 +56,7 @@ def unit(session: nox.Session) -> None:
 @nox.session
 def integration(session: nox.Session) -> None:
     """Tests with PostgreSQL, an MQTT broker and Spark."""
-    session.run(*PYTEST, "tests/integration", "tests/fault_injection", *session.posargs)
+    session.run(*PYTEST, "tests/integration", "tests/fault_injection", "tests/deploy", *session.posargs)
 
 
 @nox.session

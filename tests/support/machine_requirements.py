@@ -25,6 +25,7 @@ TIMEOUT_S = 20.0
 _MARKERS_BY_PATH = {
     "tests/e2e/": ("postgres", "mqtt", "slow"),
     "tests/e2e/test_interop_clients.py": ("postgres", "mqtt", "slow", "clients"),
+    "tests/deploy/test_page.py": ("postgres_programs", "slow"),
     "tests/fault_injection/": ("postgres_programs", "slow"),
     "tests/fuzzing/": ("slow",),
     "tests/integration/": ("postgres",),
@@ -86,11 +87,12 @@ def _without_index() -> str:
     return "no package index: pip cannot download; connect the machine to one" if code else ""
 
 
-def _without_clients() -> str:
-    if os.environ.get("MURMURATE_CLIENTS"):
-        return ""
-    why = missing("network")
-    return why and f"{why}, or set MURMURATE_CLIENTS to a Python that has tests/e2e/clients/requirements.txt"
+def _without_environment(variable: str, lock: str) -> Callable[[], str]:
+    def probe() -> str:
+        why = "" if os.environ.get(variable) else missing("network")
+        return why and f"{why}, or set {variable} to a Python that has {lock}"
+
+    return probe
 
 
 def _without_program(name: str, package: str = "") -> Callable[[], str]:
@@ -110,7 +112,8 @@ _PROBES: dict[str, Callable[[], str]] = {
     "mqtt": _without_broker,
     "spark": _without_spark,
     "network": _without_index,
-    "clients": _without_clients,
+    "clients": _without_environment("MURMURATE_CLIENTS", "tests/e2e/clients/requirements.txt"),
+    "deploy_tools": _without_environment("MURMURATE_DEPLOY_TOOLS", "tests/deploy/requirements.txt"),
     "browser": _without_program("chromium"),
     "gojq": _without_program("gojq"),
     "nginx": _without_program("nginx"),
@@ -119,6 +122,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "systemd": _without_program("systemd-analyze", "systemd"),
     "mdwe": lambda: "" if is_supported() else "no PR_SET_MDWE: needs Linux 6.3",
     "curl": _without_program("curl"),
+    "kubectl": _without_program("kubectl", "kubernetes-client"),
     "pg_dump": _without_program("pg_dump", "postgresql-client"),
 }
 
