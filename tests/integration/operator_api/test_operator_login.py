@@ -1,8 +1,10 @@
 """Operators whom a proxy has authenticated, over real connections: the header counts from its address alone."""
 
+import re
 import unicodedata
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -11,11 +13,12 @@ from tests.support.api_servers import listening
 from tests.support.ports import free_port
 from tests.support.recorded_log import recorded_log
 
+from murmurate.errors import MurmurateError
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.ingest.http_api import private_app
 from murmurate.service.operator_api.public_inputs import PublicInputsApi
 from murmurate.service.operator_api.routes import OperatorApi
-from murmurate.service.settings import ClientLimits, OperatorLogin, ServiceSettings
+from murmurate.service.settings import ClientLimits, OperatorLogin, ServiceSettings, load_settings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.web.server import ConnectionLimits
@@ -25,6 +28,7 @@ BEHIND_IT = "192.0.2.9"  # an address of the login's proxy that the load balance
 ANNA, JOERG = "anna@grid.example", "jörg@grid.example"
 HEADER = "X-Forwarded-Email"
 LOGIN = OperatorLogin(header=HEADER, proxies=(PROXY, BEHIND_IT), users=(ANNA, JOERG))
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "operator-login.md"
 SERIES = b"start,value\n2026-11-18T12:00:00Z,-4.25\n"
 pytestmark = pytest.mark.slow
 
@@ -135,3 +139,23 @@ def test_no_other_site_has_the_browser_of_an_operator_change_anything(server):
 def test_it_is_off_unless_the_settings_name_a_proxy(state_dsn, log_dsn):
     with operator_server(state_dsn, log_dsn, None) as server:
         assert server.send(ANNA).status_code == 401
+
+
+def test_the_settings_of_the_page_are_right_and_half_a_login_is_refused(tmp_path):
+    (shown,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    settings = tmp_path / "service.toml"
+    settings.write_text(shown)
+    login = load_settings(settings).operator_login
+    assert (login.header, login.proxies, login.users[0]) == (HEADER, [PROXY], ANNA)
+    assert ServiceSettings().operator_login is None
+    wrong = {
+        "proxies.*missing": {"proxies": ()},
+        "proxies.*networks": {"proxies": ("proxy.example",)},
+        "users": {"users": ()},
+        "users.*,": {"users": (f"{ANNA},{JOERG}",)},
+        "users.* ": {"users": (f"{ANNA} ",)},
+        "header": {"header": "X-Forwarded-Email:"},
+    }
+    for message, changed in wrong.items():
+        with pytest.raises(MurmurateError, match=message):
+            OperatorLogin(**{"header": HEADER, "proxies": (PROXY,), "users": (ANNA,)} | changed)
