@@ -67,8 +67,14 @@ def test_the_quick_lock_is_a_part_of_the_whole_one_and_leaves_out_what_is_large(
 def test_the_lock_of_the_image_is_a_part_of_the_whole_one_with_the_service_and_no_laboratory():
     image = locked_versions(IMAGE_LOCK)
     assert image.items() < locked_versions("requirements-dev.txt").items()
-    assert {re.match(r"[\w-]+", package)[0] for package in EXTRAS["service"]} <= image.keys()
     assert not {"matplotlib", "hypothesis", "polars"} & image.keys()
+    base, service, public = (
+        {re.match(r"[\w-]+", package)[0] for package in packages}
+        for packages in (PROJECT["dependencies"], EXTRAS["service"], EXTRAS["public"])
+    )
+    assert base | service <= image.keys()
+    (removed,) = re.findall(r"uninstall --yes (msgspec .+?) \\", read("deploy/image/Containerfile"))
+    assert service - public <= set(removed.split()) <= image.keys() - base - public
 
 
 COMMANDS = sorted(path.stem for path in (PACKAGE / "commands").glob("[a-z]*.py"))

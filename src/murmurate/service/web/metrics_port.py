@@ -1,4 +1,4 @@
-"""The metrics of a process at an address of their own, for a Prometheus on another machine. They need no login."""
+"""The metrics of a process at a separate address, for a Prometheus on another machine. They need no login."""
 
 from __future__ import annotations
 
