@@ -29,8 +29,8 @@ with optional_imports():
     from murmurate.lab.evaluate.zone_pricing import Setting
     from murmurate.lab.forecast_files import read_weather
     from murmurate.lab.report import make_progress_bar
-    from murmurate.prediction.forecast import USUAL_WEATHER
-    from murmurate.readings.imported_file import MAX_EVALUATED_MISSING, read_households
+    from murmurate.prediction.forecast import USUAL_WEATHER, Weather
+    from murmurate.readings.imported_file import MAX_EVALUATED_MISSING, PastReadings, read_households
     from murmurate.units import QUARTER_HOURS_PER_DAY, SECONDS_PER_DAY
 
 DEFAULT_SIZES, QUICK_SIZES = (300, 1_000, 3_000, 10_000, 100_000), (300, 1_000)
@@ -102,19 +102,7 @@ def evaluate_prices(
         facts: dict[str, Any]
         if readings is not None and readings_file is not None:
             region = region_of_readings(readings, wanted, seed, weather)
-            facts = {
-                "kind": "readings",
-                "file": readings_file.name,
-                "households": readings.households,
-                "left_out": readings.left_out,
-                "each_meter_a_household": readings.is_by_meter,
-                "below_zero": readings.below_zero,
-                "filled": readings.filled,
-                "silent_share": 0.0 if readings.silent is None else float(readings.silent.mean()),
-                "weather": [name for name, column in weather._asdict().items() if column is not None],
-                "days": readings.days,
-                "seed": seed,
-            }
+            facts = {"file": readings_file.name, "seed": seed} | _describe_readings(readings, weather)
         else:
             scale = RegionSize(sample=3_000, whole=6_000, zones=3, days=49) if quick else USUAL_REGION
             homes = scale.homes_of(wanted)
@@ -127,6 +115,20 @@ def evaluate_prices(
         evaluation = evaluate_region(region, noises, setting, jobs=jobs, progress=lambda: bar.advance(pricing))
     source = _describe_source(facts, evaluation.forecast_error)
     make_evaluation_report(evaluation, source, facts).write_and_print(out, as_json=as_json)
+
+
+def _describe_readings(readings: PastReadings, weather: Weather) -> dict[str, Any]:
+    return {
+        "kind": "readings",
+        "households": readings.households,
+        "left_out": readings.left_out,
+        "each_meter_a_household": readings.is_by_meter,
+        "below_zero": readings.below_zero,
+        "filled": readings.filled,
+        "silent_share": 0.0 if readings.silent is None else float(readings.silent.mean()),
+        "weather": [name for name, column in weather._asdict().items() if column is not None],
+        "days": readings.days,
+    }
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
