@@ -30,6 +30,8 @@ EVENT_FAULTS = (
     "late delivery",
     "plan change reaches some publishers",
     "plan with other intervals",
+    "public inputs late",
+    "sent again with other inputs",
     "split brain",
     "split brain ends",
     "state restored",

@@ -39,6 +39,13 @@ def correct_demand(sim: Simulation) -> None:
     sim.faults.record(fault, zone, interval, "in", state.name)
 
 
+def receive_inputs(sim: Simulation) -> None:
+    """Make public values known that were late. A tile that was written before, and is written again, states others."""
+    oracle = sim.oracle
+    oracle.inputs_until = max(oracle.inputs_until, sim.log.now - 2 + sim.faults.below(sim.lead + 3))
+    sim.faults.record("public inputs late", "known until", oracle.inputs_until)
+
+
 def take_backup(sim: Simulation) -> None:
     sim.backups.append(sim.pick(sim.states).snapshot())
     sim.faults.trace("BACKUP", len(sim.backups) - 1)
@@ -333,6 +340,7 @@ def _corrupt_log(sim: Simulation, shard: str, how: str) -> bool:
 EVENTS: tuple[tuple[Event, int], ...] = (
     (end_interval, 9),
     (correct_demand, 11),
+    (receive_inputs, 6),
     (take_backup, 4),
     (restore_state, 5),
     (fail_over, 5),

@@ -83,6 +83,7 @@ class ObservedRound:
     demand: dict[tuple[str, int], int] = field(default_factory=dict)  # all demand of the state at that time
     loaded_wh: dict[str, int] = field(default_factory=dict)  # the demand that was returned, by zone
     unknown_plans: frozenset[str] = frozenset()  # plans that the publisher cannot read when it writes
+    inputs_until: int = 0  # the interval until which late public values are known when it writes
     unpriced: set[str] = field(default_factory=set)  # zones of a new draft whose plan cannot be used
     saved_pending: dict[str, Offer | None] | None = None  # the pending tiles after the commit
     saved_heads: dict[str, ShardHead | None] = field(default_factory=dict)  # of each locked shard after the commit
@@ -94,6 +95,7 @@ class StoreObserver(Protocol):
     """Is called for every change of the stores."""
 
     unknown_plans: set[str]  # that no publisher can read
+    inputs_until: int  # the interval until which late public values are known
 
     def on_save(
         self, session: StateSession, new_heads: Mapping[str, list[ShardHead]], pending: Mapping[str, Offer | None]
@@ -153,6 +155,7 @@ class StateSession:
         stored = self.state.demand
         self.observed.demand = dict(stored)
         self.observed.unknown_plans = frozenset(self._observer.unknown_plans)
+        self.observed.inputs_until = self._observer.inputs_until
         self.observed.loaded_wh = loaded_wh = {
             zone: stored[zone, interval]
             for zone, interval in self.observed.requested.items()

@@ -17,9 +17,9 @@ from murmurate.publisher.protocol import BlockedCode, Outcome
 from murmurate.publisher.steps import Offer
 from tests.simulation import reference_chain_rules as reference
 from tests.simulation import sample_plans_and_keys as samples
-from tests.simulation.fault_schedule import violation
+from tests.simulation.fault_schedule import FaultSchedule, violation
 from tests.simulation.memory_stores import MemoryLog, ObservedRound, ShardRow, StateSession, describe_tile
-from tests.simulation.prediction_oracle import PredictionOracle
+from tests.simulation.prediction_oracle import PredictionOracle, stated_inputs
 
 _NOISE_CODES = {
     NoiseDistribution.LAPLACE: reference.LAPLACE,
@@ -39,11 +39,15 @@ class ZonePlace(NamedTuple):
 class Oracle:
     """Checks every save, claim, send, append and round. See `memory_stores.StoreObserver`."""
 
-    def __init__(self, noise: samples.CountedNoise, verify: samples.Verify, unknown_plans: set[str]) -> None:
+    def __init__(
+        self, faults: FaultSchedule, noise: samples.CountedNoise, verify: samples.Verify, unknown_plans: set[str]
+    ) -> None:
         self.log: MemoryLog
+        self.faults = faults
         self.noise = noise
         self.verify = verify
         self.unknown_plans = unknown_plans  # plans that no publisher can read
+        self.inputs_until = 0  # the interval until which late public values are known
         self.demand: dict[int, tuple[str, int]] = {}  # the zone and interval of each demand
         self.corrupted: dict[str, str] = {}  # shards that need not be finished, with the reason
         self.damaged: ShardHead | None = None  # a state's head that was never public
@@ -137,6 +141,8 @@ class Oracle:
         self._check_desired(observed, last, new)
         for row in new.table["zones"] if new.rows else ():
             self._check_row(observed, last, new, row)
+        if new.rows:
+            self._predictions.check_inputs(new, observed.inputs_until)
 
     def _follow(self, last: reference.Head | None, offer: Offer, kind: str) -> reference.Head:
         try:
@@ -244,8 +250,10 @@ class Oracle:
             violation("sent outside the slot", describe_tile(tile))
         if observed.log_seq[shard] >= seq:
             violation("sent although taken", describe_tile(tile), "but the log reported", observed.log_seq[shard])
-        if self._sent.setdefault((shard, seq), tile.hash) != tile.hash:
+        if (first := self._sent.setdefault((shard, seq), tile.hash)) != tile.hash:
             self.contested.add((shard, seq))
+            if stated_inputs(self._heads[first].header) != stated_inputs(self._heads[tile.hash].header):
+                self.faults.record("sent again with other inputs", describe_tile(tile))
         if observed.log_seq[shard] < observed.seen_seq[shard]:
             ends = observed.log_seq[shard]
             violation("sent to a log that lost tiles", describe_tile(tile), "but the log ends at", ends)

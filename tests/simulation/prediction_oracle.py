@@ -42,7 +42,9 @@ class PredictionOracle:
         expected_wh = terms.forecast_wh[interval % samples.SLOTS]
         if zone is not None:
             before = self._before(reference.NOTHING if last is None else last.hash, header["lead"], terms.zone)
-            expected_wh = round(prediction.expect_sum(zone, before.states, before.paid, interval, _inputs(header)))
+            expected_wh = round(
+                prediction.expect_sum(zone, before.states, before.paid, interval, stated_inputs(header))
+            )
         bound_wh, export_bound_wh = samples.silent_bounds(energy_wh)
         home = samples.HOMES
         if expected_wh < 0:
@@ -50,13 +52,20 @@ class PredictionOracle:
             return -(share * export_bound_wh // MICRO)
         return min(expected_wh * MICRO // (home.count * home.bound_wh), MICRO) * bound_wh // MICRO
 
+    def check_inputs(self, new: reference.Head, known_until: int) -> None:
+        """Check that a draft states what was known of the series that its prices need, as it was known."""
+        header, stated = new.header, stated_inputs(new.header)
+        terms = [samples.PLAN_BY_DIGEST[row["plan"]].terms for row in new.table["zones"]]
+        priced = [its.prediction for its in terms if new.rows[its.zone].kind != reference.WITHHELD]
+        for series in stated.keys() | {name for its in priced if its is not None for name in its.model.series.names}:
+            known = _public_values(series, header, known_until)
+            if stated.get(series, {}) != known:
+                violation("wrong input", series, stated.get(series), "but known was", known)
+
     def check_tile(self, new: reference.Head) -> None:
         """Check the rows of a release."""
         header, has_states = new.header, new.header["row"] != reference.LAYOUT
         terms = {row["zone"]: samples.PLAN_BY_DIGEST[row["plan"]].terms for row in new.table["zones"]}
-        for series, members in _inputs(header).items():
-            if members != _public_values(series, header):
-                violation("wrong input", series, members, "in", header["shard"], header["seq"])
         for zone, row in new.rows.items():
             facts = f"{zone} in {header['shard']}/{header['seq']}: {row}"
             if has_states:
@@ -75,14 +84,16 @@ class PredictionOracle:
     def _check_row(
         self, new: reference.Head, terms: ReleaseTerms, row: reference.Row, before: _Before, facts: str
     ) -> None:
-        interval, lead, inputs, zone = new.header["interval"], new.header["lead"], _inputs(new.header), terms.prediction
+        interval, lead, inputs, zone = (
+            new.header["interval"],
+            new.header["lead"],
+            stated_inputs(new.header),
+            terms.prediction,
+        )
         if row.due != tuple(before.due[1:]):
             violation("wrong prices due", facts, "but decided were", before.due)
         expected = before.states if row.kind == reference.WITHHELD else (0,) * prediction.STATES
         if row.kind != reference.WITHHELD and zone is not None:
-            known = {series for series in zone.model.series.names if _public_values(series, new.header)}
-            if known - inputs.keys():
-                violation("input not stated", facts, sorted(known))
             noisy_wh = row.noisy_wh if row.kind == reference.MEASURED else None
             if zone.read_meters:
                 expected = prediction.next_states(zone, before.states, noisy_wh, before.paid, interval, inputs)
@@ -93,12 +104,13 @@ class PredictionOracle:
             violation("wrong states", facts, "but they are", expected)
 
 
-def _inputs(header: reference.Header) -> prediction.Inputs:
+def stated_inputs(header: reference.Header) -> prediction.Inputs:
+    """Return the public values that a tile states."""
     stated: prediction.Inputs = header["extensions"].get("inputs", {})
     return stated
 
 
-def _public_values(series: str, header: reference.Header) -> dict[str, int]:
+def _public_values(series: str, header: reference.Header, known_until: int) -> dict[str, int]:
     at = {"now": header["interval"], "ahead": header["interval"] + header["lead"]}
-    values = {moment: samples.public_value(series, interval) for moment, interval in at.items()}
+    values = {moment: samples.public_value(series, interval, known_until) for moment, interval in at.items()}
     return {moment: value for moment, value in values.items() if value is not None}

@@ -1,8 +1,8 @@
 """Samples for the simulation: zones with plans, keys that sign fast, and noise that counts its draws.
 
 A published price can be decoded into its draw and its demand: the curves are one to one on whole Wh, draws are
-multiples of `DRAW_STEP_WH`, and each demand below `DRAW_STEP_WH` occurs once. A third of the plans predict prices:
-their rows hold the noised demand itself.
+multiples of `DRAW_STEP_WH`, and each demand, above zero or below, is smaller than half of it and occurs once. A third
+of the plans predict prices: their rows hold the noised demand itself.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class DecodablePlan:
         wh, rest = divmod(price_ticks - self.offset, self.factor)
         if self.terms.prediction is not None:
             wh, rest = noisy_wh, 0
-        return *divmod(wh - silent_wh, DRAW_STEP_WH), rest
+        draw, above_least = divmod(wh - silent_wh + DRAW_STEP_WH // 2, DRAW_STEP_WH)
+        return draw, above_least - DRAW_STEP_WH // 2, rest
 
 
 _CURVES = (
@@ -102,17 +103,18 @@ def _prediction(zone: str, number: int) -> ZonePrediction:
     return ZonePrediction(model, scale, gain, 0.01, response, 0.05, reads_meters)
 
 
-def public_value(series: str, interval: int) -> int | None:
-    """Return the value of a series in an interval [thousandths]. Some are not known."""
+def public_value(series: str, interval: int, known_until: int) -> int | None:
+    """Return the value of a series in an interval [thousandths]. Some are late, after `known_until`, and some never."""
     number = int(sha256(f"{series} {interval}".encode()).hexdigest()[:8], 16)
     low, high = {"air": (-10_000, 25_000), "sun": (-1000, 400_000), "region": (-300, 300)}[series]
-    return low + number // 8 % (high - low) if number % 8 else None
+    is_known = number % 8 > (4 if interval > known_until else 0)
+    return low + number // 8 % (high - low) if is_known else None
 
 
-def find_inputs(series: Collection[str], header: TileHeader, interval: int) -> Inputs:
+def find_inputs(series: Collection[str], header: TileHeader, interval: int, known_until: int) -> Inputs:
     """Return the public values of a tile, as the service finds them."""
     moments = interval, interval + header.lead
-    return {name: InputValue(*(public_value(name, at) for at in moments)) for name in sorted(series)}
+    return {name: InputValue(*(public_value(name, at, known_until) for at in moments)) for name in sorted(series)}
 
 
 def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:

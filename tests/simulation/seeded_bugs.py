@@ -37,6 +37,8 @@ _KEYS = "head.tile.key_in_force == change.before != change.after"
 _FORECAST = "(kind, NoiseCode.NONE, its.forecast_ticks[slot], *_NO_NOISE, *_LEFT_OPEN)"
 _MEASURED = "(RowKind.MEASURED, *noise, its.epsilon_micro[slot], its.rho_micro[slot], *_LEFT_OPEN)"
 _STEP = "predicted.step(rows, carried, tile.interval, lead)"
+_BOUNDS = " and its.not_hidden_reason(demand.bounds_at(row)) is None"
+_FILL = "fill_silent_meters(demand, share_micro)"
 _SHARES = "_silent_shares(tile.head, tile.interval, terms, inputs)"
 _ADVANCE = "zones, carried.states[at], interval, noisy_wh[at], measured[at], factor[at], self._inputs"
 _SURPRISE = "(noisy_wh / factor - expected) / usual"
@@ -273,7 +275,7 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
         ("one core for all", "[terms.core_wh[slot] for", "[plans[0][0].core_wh[slot] for"),
         ("one curve for all", "curve=curve,", "curve=next(iter(groups))[0],"),
         ("one distribution for all", "distribution=distribution,", "distribution=next(iter(groups))[1],"),
-        ("the bounds of a demand are not checked", " and its.not_hidden_reason(demand.bounds_at(row)) is None", ""),
+        ("the bounds of a demand are not checked", _BOUNDS, ""),
         ("the prices are swapped", "zip(drawn.price_ticks.tolist(),", "zip(drawn.price_ticks.tolist()[::-1],"),
         (
             "the demands are swapped",
@@ -305,6 +307,13 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
         ("inputs are not stated", ", layout, to_extensions(inputs))", ", layout)"),
         ("the inputs of another interval", "(series, header, tile.interval)", "(series, header, tile.interval - 1)"),
         ("the inputs of the first zone alone", "for its in terms if its and", "for its in terms[:1] if its and"),
+        (
+            "a tile written again states the inputs of its first draft",
+            "to_extensions(inputs))",
+            "to_extensions(vars(_write_release).setdefault(head.tile.hash, inputs)))",
+        ),
+        ("a demand below zero counts as zero", _FILL, f"{_FILL} + np.maximum(-demand.energy_wh, 0)"),
+        ("a demand below zero is not measured", _BOUNDS, f"{_BOUNDS} and demand.energy_wh[row] >= 0"),
         ("silent meters count nothing", "        if has_silent:\n", "        if False:\n"),
         ("the share of silent meters of another zone", _SHARES, f"{_SHARES}[::-1]"),
         ("the share of silent meters of another interval", _SHARES, _SHARES.replace("interval,", "interval + 1,")),

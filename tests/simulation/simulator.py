@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
 
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.public_log.tile import sign_tile
+from murmurate.prediction.public_inputs import Inputs
+from murmurate.public_log.tile import TileHeader, sign_tile
 from murmurate.publisher.desired_state import Change, DesiredState, NextTile, PlanChange, ShardOpening, ZoneOpening
 from murmurate.publisher.protocol import publish_round
 from murmurate.publisher.steps import Drafts, Step, WriteTiles
@@ -90,10 +91,11 @@ class Simulation:
         self.signers, self.verify = samples.sample_keyring(seed % REAL_SIGNATURES_EVERY == 0)
         self.noise = samples.CountedNoise()
         self.unknown_plans: set[str] = set()  # plans that no tile writer can load
-        self.oracle = Oracle(self.noise, self.verify, self.unknown_plans)
+        self.oracle = Oracle(self.faults, self.noise, self.verify, self.unknown_plans)
         self.log = (PutIfAbsentLog if below(3) == 0 else MemoryLog)(self.shards, self.oracle)
         self.oracle.log = self.log
         self.log.now = START_INTERVAL
+        self.oracle.inputs_until = START_INTERVAL - 1
         self.delayed: list[Callable[[], int]] = []
         self.dead_sessions: list[StateSession] = []  # of crashed publishers; their locks are still held
         self.states = [MemoryState("A", Snapshot(dict.fromkeys(self.shards, ShardRow()), {}))]
@@ -133,7 +135,7 @@ class Simulation:
             signers = {signer.public_key: signer for signer in self.signers[:keys]}
             noise = samples.TestOnlyCountedNoise(self.noise) if test_only else self.noise
             self._writers[keys, test_only] = TileWriter(
-                terms_for_plan=self.terms, signers=signers, noise=noise, find_inputs=samples.find_inputs
+                terms_for_plan=self.terms, signers=signers, noise=noise, find_inputs=self.find_inputs
             )
         return self._writers[keys, test_only]
 
@@ -175,11 +177,16 @@ class Simulation:
             key_change=Change(self.signers[keys - 1].public_key, self.signers[keys].public_key) if keys else None,
         )
 
+    def find_inputs(self, series: Collection[str], header: TileHeader, interval: int) -> Inputs:
+        """Return the public values of a tile that are known now."""
+        return samples.find_inputs(series, header, interval, self.oracle.inputs_until)
+
     def new_demand(self, zone: str, interval: int) -> int:
-        """Return a demand that no zone and interval had before [Wh]."""
+        """Return a demand that no zone and interval had before [Wh]. One of five is below zero: homes feed in."""
         self.demands_created += 1
-        self.oracle.demand[self.demands_created] = (zone, interval)
-        return self.demands_created
+        energy_wh = self.demands_created if self.demands_created % 5 else -self.demands_created
+        self.oracle.demand[energy_wh] = (zone, interval)
+        return energy_wh
 
     def pick(self, things: Any) -> Any:
         """Return one of the things by chance."""

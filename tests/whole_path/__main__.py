@@ -41,6 +41,7 @@ NEEDED = (  # what must be among the samples, or it was not tested
     "late readings",
     "repeated readings",
     "register readings",
+    "meters with two registers in measured rows",
     "clock changes",
     "pages and answers compared",
     "pages after a change to a stronger promise",

@@ -35,7 +35,7 @@ from murmurate.service.log_reader.zone_view import ZoneView
 from murmurate.service.public_api import app
 from murmurate.time_zones import LocalClock
 from tests.support import finite_leakage
-from tests.whole_path import simulated_history
+from tests.whole_path import simulated_history, simulated_world
 
 
 def moments_across_a_change_are_not_checked(plant: Callable[..., None]) -> None:
@@ -261,6 +261,12 @@ def a_price_without_meters_follows_the_demand(plant: Callable[..., None]) -> Non
     plant(tile_writer, "release_interval", telling)
 
 
+def registers_of_export_are_ignored(plant: Callable[..., None]) -> None:
+    """A home counts what it draws, and not what it feeds in."""
+    right = simulated_world.ingest_register_points
+    plant(simulated_world, "ingest_register_points", lambda *args: right(*args[:3]))
+
+
 def silent_meters_count_what_the_others_show(plant: Callable[..., None]) -> None:
     """The share of a silent meter is that of the meters that reported: natural, and a reading counts more than once."""
 
@@ -375,6 +381,7 @@ BUGS_OF_WORLDS = {
     "exact_share": silent_meters_are_expected_by_the_exact_demand,
     "public_measured": a_plan_that_reads_no_meter_is_measured,
     "public_follows": a_price_without_meters_follows_the_demand,
+    "export_ignored": registers_of_export_are_ignored,
     "zero_is_silent": a_reading_of_zero_counts_as_silent,
     "silent_mean": silent_meters_count_what_the_others_show,
     "silent_twice": silent_meters_count_more_than_their_bound,

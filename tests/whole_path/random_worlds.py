@@ -12,6 +12,7 @@ from tests.whole_path.habit_votes import learned_text
 from tests.whole_path.random_zones import CLOCK_CHANGES, FORECASTS, NORMAL_DAY, TIME_ZONES, SampleFile, SampleKind
 
 LOW, HIGH = -5, 1000  # what a meter shows that feeds in more than any bound, or that was manipulated [Wh]
+BOTH_WAYS_WH = 3  # what a home with two registers draws, and feeds in, besides what its meter shows
 VARIANTS = (0, 1)
 ARRIVALS = ("once", "silent", "repeated", "late")  # late: after its interval was closed
 
@@ -28,6 +29,12 @@ class WorldMeter:
     arrivals: tuple[str, ...]  # [interval]
     shown_wh: tuple[tuple[int, ...], tuple[int, ...]]  # [variant, interval]
     export_bound_wh: int = 0  # in both tables
+
+    def register_rises_wh(self, shown_wh: int) -> tuple[int, int]:
+        """Return what its registers of import and export rise. Where it may feed in, it does both in any interval."""
+        if not self.export_bound_wh:
+            return shown_wh, 0  # it has no register of export
+        return max(shown_wh, 0) + BOTH_WAYS_WH, max(-shown_wh, 0) + BOTH_WAYS_WH
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +201,7 @@ def _random_meter(
         household=household,
         bounds_wh=bounds,
         imputed_wh=0 if is_quiet else rng.randint(-export, bound),
-        is_register=not export and rng.random() < 0.3,
+        is_register=rng.random() < 0.3,
         arrivals=tuple(rng.choice(ARRIVALS) if rng.random() < 0.15 else "once" for _ in range(intervals)),
         shown_wh=(first, other if is_target else first),
         export_bound_wh=export,

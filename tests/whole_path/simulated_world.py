@@ -162,6 +162,7 @@ class RegisterMemory:
 
     def __init__(self) -> None:
         self._registers: dict = {}
+        self._energies: dict = {}
 
     def load_registers(self, meters):
         return {meter: self._registers[meter] for meter in meters if meter in self._registers}
@@ -169,6 +170,17 @@ class RegisterMemory:
     def store_registers(self, registers, *, now_s):
         del now_s
         self._registers |= registers
+
+    def pair_energies(self, energies):
+        for register, start_s, energy_wh in energies:
+            self._energies.setdefault((register, start_s), energy_wh)
+        halves = self._energies
+        intervals = sorted({(max(register, ~register), start_s) for register, start_s, _ in energies})
+        return [
+            (meter, start_s, halves[meter, start_s] - halves[~meter, start_s])
+            for meter, start_s in intervals
+            if (meter, start_s) in halves and (~meter, start_s) in halves
+        ]
 
 
 def aggregate_world(world: World) -> list[list[Demand]]:
@@ -287,16 +299,19 @@ def _ingest_registers(world: World, ingestor: ReadingIngestor, registers: Regist
 
     The second point completes the interval. An interval without the first one has no energy.
     """
-    step, points = world.interval_s, []
+    step, points, export_points = world.interval_s, [], []
     end = (world.first + number + 1) * step
     for meter_number, variant, _, meter in _landed_meters(world):
         if not meter.is_register or meter.bounds_wh[world.table_in_force(max(number, 0))] is None:
             continue
-        total_wh = 10**6 + sum(meter.shown_wh[variant][: number + 1])
+        rises_wh = [(0, 0), *map(meter.register_rises_wh, meter.shown_wh[variant][: number + 1])]
+        total_wh, fed_in_wh = (10**6 + sum(each) for each in zip(*rises_wh, strict=True))
         times = [end + step // 10]
         if number >= 0 and meter.arrivals[number] != "silent":
             times.insert(0, end - step // 10)
             times += times[-1:] if meter.arrivals[number] == "repeated" else []
         points += [(str(meter_number), RegisterReading(at, total_wh), end + step // 5) for at in times]
+        if meter.export_bound_wh:
+            export_points += [(str(meter_number), RegisterReading(at, fed_in_wh), end + step // 5) for at in times]
     if points:
-        ingest_register_points(ingestor, registers, points)
+        ingest_register_points(ingestor, registers, points, export_points)

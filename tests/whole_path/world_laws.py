@@ -222,7 +222,8 @@ def reading_wh(world: World, meter: WorldMeter, number: int, variant: int) -> in
     was_here = meter.bounds_wh[world.table_in_force(max(number - 1, 0))] is not None
     if arrival == "silent" or not was_here:
         return None
-    return max(shown, 0) * 10 // 8  # its two points are eight tenths of an interval apart
+    drawn_wh, fed_in_wh = meter.register_rises_wh(shown)
+    return max(drawn_wh, 0) * 10 // 8 - fed_in_wh * 10 // 8  # two points lie eight tenths of an interval apart
 
 
 def _count_contents(world: World, run: WorldRun, seen: Counter[str]) -> None:
@@ -252,6 +253,7 @@ def _count_contents(world: World, run: WorldRun, seen: Counter[str]) -> None:
             arrivals = Counter(meter.arrivals[release.number] for meter in present if not meter.is_register)
             seen["late readings"] += arrivals["late"]
             seen["repeated readings"] += arrivals["repeated"]
+            seen["meters with two registers in measured rows"] += is_measured * sum(each.is_register for each in fed_in)
             seen["register readings"] += sum(meter.is_register and meter not in silent for meter in present)
     in_force = [len({release.zones[zone].plan for release in run.releases}) for zone in range(len(world.zones))]
     seen["zones with two plans"] += sum(plans == 2 for plans in in_force)

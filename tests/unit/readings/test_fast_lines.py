@@ -163,7 +163,7 @@ endings = st.sampled_from(["\n", "\n", "\r\n"])
 
 
 @pytest.mark.slow
-@settings(max_examples=600)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(
     lines_of_values(lambda row: json.dumps(row, **compact), json_edits),
     endings,
@@ -184,7 +184,7 @@ def csv_text(delimiter):
 
 
 @pytest.mark.slow
-@settings(max_examples=600)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(st.data(), st.sampled_from(",;"), endings, st.booleans(), st.booleans())
 def test_csv_is_what_the_strict_reader_makes_of_it(data, delimiter, end, ended, mark):
     names, texts = data.draw(lines_of_values(csv_text(delimiter), csv_edits))
@@ -194,7 +194,7 @@ def test_csv_is_what_the_strict_reader_makes_of_it(data, delimiter, end, ended, 
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(
     st.sampled_from(
         [

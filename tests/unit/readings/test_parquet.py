@@ -170,7 +170,7 @@ VALID = [
 
 
 @pytest.mark.slow
-@settings(max_examples=600)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(
     st.sampled_from(VALID),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), max_size=6),

@@ -53,7 +53,7 @@ def test_a_right_log_holds_and_is_summed_up():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=300)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(data=st.data())
 def test_any_flipped_byte_is_found(form, data):
     documents, items = FORMS[form]
