@@ -19,7 +19,7 @@ from tests.simulation import reference_chain_rules as reference
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.fault_schedule import FaultSchedule, violation
 from tests.simulation.memory_stores import MemoryLog, ObservedRound, ShardRow, StateSession, describe_tile
-from tests.simulation.prediction_oracle import PredictionOracle, stated_inputs
+from tests.simulation.prediction_oracle import PredictionOracle
 
 _NOISE_CODES = {
     NoiseDistribution.LAPLACE: reference.LAPLACE,
@@ -55,7 +55,7 @@ class Oracle:
         self.contested: set[tuple[str, int]] = set()  # numbers for which different tiles were sent
         self.current: dict[str, reference.Head] = {}  # the head of each shard in the log
         self.places: dict[str, ZonePlace] = {}
-        self._sent: dict[tuple[str, int], str] = {}
+        self._sent: dict[tuple[str, int], Tile] = {}  # the first of each number
         self._heads: dict[str, reference.Head] = {}  # after each tile that follows the one that it names, by its hash
         self._tile_by_draw: dict[int, str] = {}
         self._decided: dict[tuple[str, int], str] = {}  # the tile of each zone and interval
@@ -250,9 +250,10 @@ class Oracle:
             violation("sent outside the slot", describe_tile(tile))
         if observed.log_seq[shard] >= seq:
             violation("sent although taken", describe_tile(tile), "but the log reported", observed.log_seq[shard])
-        if (first := self._sent.setdefault((shard, seq), tile.hash)) != tile.hash:
+        first = self._sent.setdefault((shard, seq), tile)
+        if first.hash != tile.hash:
             self.contested.add((shard, seq))
-            if stated_inputs(self._heads[first].header) != stated_inputs(self._heads[tile.hash].header):
+            if first.header.extensions.get("inputs") != tile.header.extensions.get("inputs"):
                 self.faults.record("sent again with other inputs", describe_tile(tile))
         if observed.log_seq[shard] < observed.seen_seq[shard]:
             ends = observed.log_seq[shard]

@@ -42,9 +42,7 @@ class PredictionOracle:
         expected_wh = terms.forecast_wh[interval % samples.SLOTS]
         if zone is not None:
             before = self._before(reference.NOTHING if last is None else last.hash, header["lead"], terms.zone)
-            expected_wh = round(
-                prediction.expect_sum(zone, before.states, before.paid, interval, stated_inputs(header))
-            )
+            expected_wh = round(prediction.expect_sum(zone, before.states, before.paid, interval, _inputs(header)))
         bound_wh, export_bound_wh = samples.silent_bounds(energy_wh)
         home = samples.HOMES
         if expected_wh < 0:
@@ -54,7 +52,7 @@ class PredictionOracle:
 
     def check_inputs(self, new: reference.Head, known_until: int) -> None:
         """Check that a draft states what was known of the series that its prices need, as it was known."""
-        header, stated = new.header, stated_inputs(new.header)
+        header, stated = new.header, _inputs(new.header)
         terms = [samples.PLAN_BY_DIGEST[row["plan"]].terms for row in new.table["zones"]]
         priced = [its.prediction for its in terms if new.rows[its.zone].kind != reference.WITHHELD]
         for series in stated.keys() | {name for its in priced if its is not None for name in its.model.series.names}:
@@ -87,7 +85,7 @@ class PredictionOracle:
         interval, lead, inputs, zone = (
             new.header["interval"],
             new.header["lead"],
-            stated_inputs(new.header),
+            _inputs(new.header),
             terms.prediction,
         )
         if row.due != tuple(before.due[1:]):
@@ -104,8 +102,7 @@ class PredictionOracle:
             violation("wrong states", facts, "but they are", expected)
 
 
-def stated_inputs(header: reference.Header) -> prediction.Inputs:
-    """Return the public values that a tile states."""
+def _inputs(header: reference.Header) -> prediction.Inputs:
     stated: prediction.Inputs = header["extensions"].get("inputs", {})
     return stated
 
