@@ -45,7 +45,7 @@ def read_secret(name: str, environment: Mapping[str, str]) -> str | None:
     if not file:
         return environment.get(name)
     if environment.get(name):
-        raise MurmurateError(f"{name}_FILE", f"set beside {name}", "set one of them, the file or what it has in it")
+        raise MurmurateError(f"{name}_FILE", f"set together with {name}", "set one of them, a file or a text")
     return read_text(Path(file)).removesuffix("\n").removesuffix("\r")
 
 

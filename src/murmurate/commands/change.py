@@ -116,7 +116,7 @@ def _promise_changes(
     Nothing where the plan after reads no meter.
     """
     entries: list[dict[str, object]] = []
-    if not after.reads_meters:  # what was promised for the prices so far holds, whatever this plan states
+    if not after.reads_meters:  # what was promised for the prices so far holds under any new plan
         return entries
     for digest in dict.fromkeys(row.plan for _, rows in by_shard.values() for row in rows):
         heads = [(head, row.zone) for head, rows in by_shard.values() for row in rows if row.plan == digest]

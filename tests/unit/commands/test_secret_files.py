@@ -28,7 +28,7 @@ def test_a_value_and_a_file_are_refused_without_showing_either(tmp_path):
     with pytest.raises(MurmurateError) as refused:
         read_secret("MURMURATE_STATE", both)
     assert str(refused.value) == (
-        "MURMURATE_STATE_FILE is set beside MURMURATE_STATE: set one of them, the file or what it has in it"
+        "MURMURATE_STATE_FILE is set together with MURMURATE_STATE: set one of them, a file or a text"
     )
 
 

@@ -29,7 +29,7 @@ class OperatorAccess:
         """Return the name of the operator who sends a request.
 
         The header counts if the proxy itself is connected, and must be there once. From any other address it is not
-        looked at. With it, name and secret are not looked at: a proxy may send those of its own.
+        looked at. With it, name and secret are not looked at: a proxy may send its own ones.
 
         Raises AuthError without valid name and secret, and HTTPException (403) for a user who is no operator, or for a
         change that another site has its reader's browser send.
