@@ -72,7 +72,8 @@ class MqttMeters:
 
     def _announce_exports(self) -> None:
         """Have every register of export known before any fault: until then its meter is one of import alone."""
-        at_s, (_, shown) = self._truth.first * STEP_S - 1, self._truth.register_wh(self._truth.first)
+        _, shown = self._truth.register_wh(self._truth.first)
+        at_s = min(self._truth.first * STEP_S - 1, int(self._operator.clock.now()))  # a later time would be refused
         for meter in EXPORTING:
             self._client.publish(*register_message(meter, at_s, int(shown[meter]), is_export=True), qos=1)
         assert wait_until(lambda: all(self._is_stored(at_s, ~meter) for meter in EXPORTING))
