@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings
+from murmurate.service.settings import EXAMPLE_SETTINGS, PROCESSES, load_settings
 from tests.support.operator_cli import DOCS, an_operator, documented_commands
 from tests.support.waiting import wait_until
 
@@ -111,14 +111,11 @@ def answers(address):
 
 
 def test_every_setting_of_the_example_is_one_that_is_read(tmp_path):
-    text = re.sub(
-        r"^# (?=\[|host|port|readings|notifications|openadr_events|title|timezone)",
-        "",
-        EXAMPLE_SETTINGS,
-        flags=re.MULTILINE,
-    )
+    text = re.sub(r"^# (?=\[|[a-z_]+ = )", "", EXAMPLE_SETTINGS, flags=re.MULTILINE)
     (tmp_path / "service.toml").write_text(text, encoding="utf-8")
     settings = load_settings(tmp_path / "service.toml")
     assert settings.mqtt is not None
+    assert settings.metrics.keys() == set(PROCESSES)
+    assert settings.operator_login is not None
     assert settings.display_of("harbour").timezone.key == "Europe/Lisbon"
     assert settings.display_of("elsewhere").timezone.key == "Europe/Zurich"

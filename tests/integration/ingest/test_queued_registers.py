@@ -48,7 +48,7 @@ def test_restarts_at_ten_places_of_an_interval_store_no_wrong_energy(registers):
         registers.play_unread(registers.interval_start(number) + 6 + tenth * STEP_S // 10)
         registers.start()
         numbers += play_whole_intervals(registers, 1)
-    check(registers, play_whole_intervals(registers))
+    check(registers, play_whole_intervals(registers, 8))  # after so many restarts a busy machine needs more of them
     whole = [registers.reported(number) == METERS for number in numbers]
     assert sum(whole) > len(whole) // 2  # on a busy machine a connection that is new may be lost once more
 
