@@ -134,13 +134,14 @@ def _broken_claims(world: World, run: WorldRun, public: dict[str, bytes], seen: 
     oldest = run.head.interval + world.lead - in_force.intervals + 1  # of the stretch that ends now
     current = run.releases[-1].zones[0].plan
     recent = {each.zones[0].plan for each in run.releases if world.first + each.number >= oldest} | {current}
-    if not any(_reads_meters(plans[number]) for number in recent):
+    recent = {number for number in recent if _reads_meters(plans[number])}  # others cost nothing
+    if not recent:
         return  # the page states that no meter is read
     weakest = max(windows[number].epsilon for number in recent)
     seen["pages after a change to a stronger promise"] += weakest > in_force.epsilon
     right = ceil(100 / (1 + exp(-float(weakest))))
-    if recent == {current}:
-        right = min(right, ceil(100 * plans[current]["promises"][0]["right_guesses"]))
+    if len(recent) == 1:
+        right = min(right, ceil(100 * plans[recent.pop()]["promises"][0]["right_guesses"]))
     for path in ("", "?lang=de", "/plan", "/plan?lang=de"):
         if f"{right}:{100 - right}" not in public[f"/zones/{world.zones[0].name}{path}"].decode():
             yield f"a page states a stronger promise than {weakest} for a stretch across a change: {path}"
