@@ -123,12 +123,15 @@ def play_day(folder: Path, goals: Goals) -> None:
     command = shlex.join((*PODMAN, *shared, WHOLE))
     os.environ["BASH_FUNC_murmurate%%"] = f'() {{ {command} "$@"; }}'  # noqa: SIM112  a function of bash
     keys = {home: signer.public_key for home, signer in SIGNERS.items()}
-    with harbour_operator(folder, speed=SPEED, keys=keys, first_s=DAY_S - LEAD * STEP_S, in_s=40.0) as operator:
+    with harbour_operator(folder, speed=SPEED, keys=keys, first_s=DAY_S - LEAD * STEP_S, in_s=120.0) as operator:
         operator.mqtt = "[mqtt]"
         services = [start_in_container(operator, part) for part in PARTS]
         private, _, public = services
         for service in (private, public):
             service.wait_for(service.is_ready)
+        # A broker keeps nothing for a client that has never been there: the first points of registers would be lost.
+        login = ("ops", operator.secrets["ops"])
+        private.wait_for(lambda: private.metrics(auth=login)["murmurate_mqtt_connected",])
         with closing(Feed(operator, private)) as feed:
             for number in range(INTERVALS):
                 feed.play(number)
