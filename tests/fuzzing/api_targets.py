@@ -30,6 +30,7 @@ _ADR = "/openadr3/3.1.0"
 _PATHS = (
     "/zones",
     "/zones/harbour/now",
+    "/zones/harbour/prices",
     "/zones/harbour/evcc",
     "/zones/harbour/days",
     "/zones/harbour/history.csv",
@@ -45,7 +46,7 @@ _PATHS = (
     "/shards",
 )
 _WORDS = (
-    *b"skip= limit= targets= active=true dateStart= dateEnd= programID= programName= & start= end=".split(),
+    *b"skip= limit= targets= active=true dateStart= dateEnd= programID= programName= & start= end= from= to=".split(),
     *b"start_timestamp= end_timestamp= after= 2026-01-01T00:00:00Z 2026-01-01 0001-01-01 9999-12-31 %00 %FF".split(),
     *b"+ %2B .. / ? %2F targetType=PROGRAM_NAME targetValues= 23:59:59-14:00 forecast=true".split(),
     *(b"\n", b"if-none-match: *", b"accept: text/html"),

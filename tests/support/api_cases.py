@@ -92,7 +92,7 @@ OPEN = [
     f"{ADR}/programs", f"{ADR}/programs/harbour-PT15M", f"{ADR}/events", f"{ADR}/events/harbour-PT15M-{WHOLE_DAYS[2]}",
     f"{ADR}/notifiers", f"{ADR}/notifiers/mqtt/topics/programs/harbour-PT15M/events", f"{ADR}/auth/server",
 ]  # fmt: skip
-OF_ZONE = ["now", "evcc", "days", f"days/{WHOLE_DAYS[0]}.json", "history.csv", "history.parquet", "log.jsonl"]
+OF_ZONE = ["now", "prices", "evcc", "days", f"days/{WHOLE_DAYS[0]}.json", "history.csv", "history.parquet", "log.jsonl"]
 PAGES = [*OPEN, *(f"/zones/{zone}/{what}" for zone in ZONES for what in OF_ZONE), "/zones/harbour/vse/v1/tariffs"]
 PRIVATE_PAGES = ["/healthz", "/readyz", "/openapi.json"]
 ROUTES = [("public", path, {"GET", "HEAD"}) for path in [*PAGES, "/zones/harbour/stream"]]

@@ -37,14 +37,29 @@ QUERY += [
     for query, status in (
         (f"start={_DAY1}&end={_DAY2}", 200), (f"start={_DAY1}", 200), (f"end={_DAY2}", 200),
         (f"start={WHOLE_DAYS[0]}T00:00:00%2B00:00", 200), (f"start={WHOLE_DAYS[0]}T00:00:00+00:00", 200),
-        (f"start={_DAY2}&end={_DAY1}", 400), (f"start={_DAY1}&end={_DAY1}", 400), ("start=2020-01-01T00:00:00Z", 404),
-        ("end=2030-01-01T00:00:00Z", 404), ("start=0001-01-01T00:00:00Z", 404), ("end=9999-12-31T23:59:59Z", 404),
-        ("start=0001-01-01T00:00:00%2B14:00", 404), ("end=9999-12-31T23:59:59-14:00", 404), ("start=2025-10-25", 400),
+        (f"start={_DAY2}&end={_DAY1}", 400), (f"start={_DAY1}&end={_DAY1}", 400), ("start=2020-01-01T00:00:00Z", 200),
+        ("end=2030-01-01T00:00:00Z", 404), ("start=0001-01-01T00:00:00Z", 200), ("end=9999-12-31T23:59:59Z", 404),
+        ("start=0001-01-01T00:00:00%2B14:00", 200), ("end=9999-12-31T23:59:59-14:00", 404), ("start=2025-10-25", 200),
+        ("start=2025-10-25&end=2025-10-26", 200), ("start=2025-10-26&end=2025-10-26", 400), ("end=2025-10-24", 404),
+        ("start=20251025", 400), ("start=2025-02-30", 400), ("start=0001-01-01", 400), ("start=9999-12-31", 400),
+        ("start=2025-W43-6", 400), ("start=2020-01-01&end=2021-01-01", 404),
         ("start=2025-10-25T00:00:00", 400), ("start=1761350400", 400), ("start=", 400), ("start=now", 400),
         ("start=%FF", 400), (f"start={LONG}", 400), (f"start={_DAY1}&start={_DAY1}", 400), ("begin=x", 400),
         (f"start={_DAY1}&x=1", 400),
     )
 ]  # fmt: skip
+QUERY += [
+    public(f"/zones/harbour/prices?{query}", status)
+    for query, status in (
+        (f"from={WHOLE_DAYS[0]}", 200), (f"to={_DAY1}", 400), (f"from={WHOLE_DAYS[0]}&to={WHOLE_DAYS[2]}", 200),
+        (f"from={_DAY2}&to={_DAY1}", 400), (f"from={TODAY}&to=2030-01-01", 200), ("from=2030-01-01", 400),
+        ("from=2030-01-01&to=2030-01-02", 200), ("from=2020-01-01&to=2020-01-02", 200),
+        ("from=0001-01-01T00:00:00Z", 200), ("to=9999-12-31T23:59:59Z", 200), ("from=x", 400), ("to=", 400),
+        ("start=2025-10-25", 400),
+    )
+]  # fmt: skip
+QUERY += [public(f"/zones/harbour{path}/") for path in ("", "/now", "/prices", "/history.csv", "/plan")]
+QUERY += [public("/zones/harbour//", 404), public("/zones/harbour%2F", 404), public("/zones/harbour/?x=1", 400)]
 QUERY += [
     public(f"/zones/harbour/evcc?{query}", status)
     for query, status in (
@@ -83,7 +98,7 @@ QUERY += [
 QUERY += [
     public(path, 404)
     for path in (
-        "/zones/", "/zones/nobody", "/zones/nobody/now", "/zones/harbour/", "/zones/Harbour/now", "/zones//now",
+        "/zones/", "/zones/nobody", "/zones/nobody/now", "/zones/nobody/", "/zones/Harbour/now", "/zones//now",
         "/zones/%00/now", "/zones/%FF/now", "/zones/%E2%82%AC/now", f"/zones/{LONG}/now", "/zones/harbour%2Fnow/now",
         "/zones/old+town/now", "/zones/nobody/stream", "/zones/nobody/log.jsonl", "/zones/nobody/history.csv",
         f"/zones/harbour/days/{TODAY}.json", f"/zones/old%20town/days/{TODAY}.json",

@@ -24,7 +24,7 @@ from tests.whole_path.simulated_world import WorldRun
 NO_DATABASE = "postgresql://nobody@127.0.0.1:1/none"
 OPENADR = "/openadr3/3.1.0"
 OF_SERVICE = ("/", "/?lang=de", "/zones", "/shards", f"{OPENADR}/programs", f"{OPENADR}/events")
-OF_ZONE = ("", "?lang=de", "/plan", "/plan?lang=de", "/now", "/evcc?forecast=true", "/days", "/history.csv")
+OF_ZONE = ("", "?lang=de", "/plan", "/plan?lang=de", "/now", "/prices", "/evcc?forecast=true", "/days", "/history.csv")
 
 
 def public_bytes(world: World, run: WorldRun) -> dict[str, bytes]:

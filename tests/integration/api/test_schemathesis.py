@@ -26,7 +26,12 @@ KNOWN = {
     "seq": [0, 9],
     "id": ["harbour-PT15M", f"old_20town-PT1H-{WHOLE_DAYS[2]}"],
 }
-_TOGETHER = {"/zones/{zone}/history.csv", "/zones/{zone}/history.parquet", "/zones/{zone}/vse/v1/tariffs"}
+_TOGETHER = {
+    "/zones/{zone}/history.csv",
+    "/zones/{zone}/history.parquet",
+    "/zones/{zone}/prices",
+    "/zones/{zone}/vse/v1/tariffs",
+}
 
 for kind, good in ((NDJSON, line()), ("application/jsonl", line()), (PARQUET, GOOD_PARQUET), (ATOM, feed())):
     schemathesis.openapi.media_type(kind, st.just(good) | st.binary(max_size=200))

@@ -23,6 +23,8 @@ OLD = {  # answers about intervals that are archived, or partly
     "history": f"/zones/{ZONE}/history.csv?start=2026-01-02T00:00:00Z&end=2026-01-03T00:00:00Z",
     "both": f"/zones/{ZONE}/history.csv?start=2026-01-04T00:00:00Z&end=2026-01-06T00:00:00Z",
     "day": f"/zones/{ZONE}/days/2026-01-02.json",
+    "prices": f"/zones/{ZONE}/prices?from=2026-01-02&to=2026-01-03",
+    "prices until now": f"/zones/{ZONE}/prices?from=2026-01-02",
     "tile": f"/tiles/{SHARD}/100",
     "log": f"/zones/{ZONE}/log.jsonl",
 }

@@ -66,6 +66,10 @@ def test_a_closed_zone_says_since_when_and_its_history_stays(log_dsn, writer, tm
         assert [int(line.split(",")[3]) for line in lines] == [paid[interval] for interval in sorted(paid)]
         assert client.get("/zones/harbour/history.parquet").status_code == 200
         assert client.get("/zones/harbour/evcc?forecast=true").json() == []
+        rows = client.get("/zones/harbour/prices").json()["prices"]
+        assert [(row["status"], round(row["value"] / view.tick)) for row in rows] == [
+            ("final", paid[n]) for n in sorted(paid)
+        ]
         assert client.get("/zones/harbour/vse/v1/tariffs").status_code == 404
         assert client.get("/readyz").status_code == client.get("/readyz?zone=harbour").status_code == 200
         log = client.get("/zones/harbour/log.jsonl").text.splitlines()

@@ -62,6 +62,24 @@ def test_the_day_has_every_quarter_hour_once(changed):
     assert [round(Fraction(row["price"]) / tick) for row in rows] == [row["price_ticks"] for row in rows]
 
 
+def test_prices_has_every_quarter_hour_of_today_and_tomorrow_and_calls_nothing_final_that_is_not(changed):
+    zone, day, count, first, ticks, tick, client = changed
+    document = client.get(f"/zones/{zone}/prices").raise_for_status().json()
+    next_day = (datetime.fromisoformat(day) + timedelta(days=1)).strftime("%Y-%m-%d")
+    both = client.get(f"/zones/{zone}/prices", params={"from": day}).raise_for_status().json()
+    today = client.get(f"/zones/{zone}/prices", params={"from": day, "to": next_day}).raise_for_status().json()
+    assert (document["currency"], document["timezone"]) == (ZONES[zone][0], ZONES[zone][1])
+    assert both == document
+    assert len(today["prices"]) == count
+    assert today["prices"] == document["prices"][:count]
+    rows = document["prices"]
+    assert [seconds(row["start"]) // STEP_S for row in rows] == list(range(first, first + count + 96))
+    assert all(one["end"] == other["start"] for one, other in pairwise(rows))
+    known = [ticks[n] for n in range(first, first + count + 96) if n in ticks]
+    assert [round(Fraction(row["value"]) / tick) for row in rows if row["status"] == "final"] == known
+    assert [row["status"] for row in rows] == ["final"] * len(known) + ["expected"] * (count + 96 - len(known))
+
+
 def test_openadr_has_the_same_day_in_quarter_hours_and_in_hours(changed):
     zone, day, count, first, ticks, tick, client = changed
     events = {one["id"]: one for one in client.get("/openadr3/3.1.0/events").raise_for_status().json()}

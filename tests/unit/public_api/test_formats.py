@@ -27,6 +27,7 @@ from murmurate.service.public_api.price_formats import (
     day_document,
     evcc_list,
     parquet_bytes,
+    prices_document,
     vse_tariffs,
 )
 
@@ -41,6 +42,12 @@ def whole_days(view: ZoneView) -> list[dict[str, Any]]:
 
 def from_day(view: ZoneView) -> Rows:
     return [(row["start"], row["price"]) for document in whole_days(view) for row in document["prices"]]
+
+
+def from_prices(view: ZoneView) -> Rows:
+    known = view.known_intervals
+    rows: Any = prices_document(view, range(known.start, known.stop + 5), view.start_s(known.stop))["prices"]
+    return [(row["start"], row["value"]) for row in rows if row["status"] == "final"]
 
 
 def from_now(view: ZoneView) -> Rows:
@@ -86,7 +93,7 @@ def from_parquet(view: ZoneView) -> Rows:
     return [(format_rfc3339(row["start"].timestamp()), row["price"]) for row in table.to_pylist()]
 
 
-FORMATS = [from_day, from_now, from_evcc, from_vse, from_openadr, from_csv, from_parquet]
+FORMATS = [from_day, from_prices, from_now, from_evcc, from_vse, from_openadr, from_csv, from_parquet]
 
 
 def by_start(view: ZoneView) -> dict[str, Price]:
@@ -102,7 +109,7 @@ def test_every_value_is_the_ticks_of_the_log(rows: Callable[[ZoneView], Rows], v
         assert (None if value is None else round(Fraction(value) / price.tick)) == price.ticks
 
 
-@pytest.mark.parametrize("rows", [from_evcc, from_vse, from_csv, from_parquet])
+@pytest.mark.parametrize("rows", [from_prices, from_evcc, from_vse, from_csv, from_parquet])
 @given(view=views(currency="CHF"))
 def test_no_price_of_the_view_is_lost(rows: Callable[[ZoneView], Rows], view: ZoneView) -> None:
     priced = {start for start, value in rows(view) if value is not None}
@@ -128,10 +135,24 @@ def test_a_price_is_never_a_whole_number_in_json(view: ZoneView, later: int) -> 
         *whole_days(view),
         current_price_document(view, now_s),
         evcc_list(view, now_s, forecast=True),
+        prices_document(view, range(view.known_intervals.start, view.last_decided + 9), now_s),
     ]
     documents += [vse_tariffs(view, view.last_decided, view.last_decided)] if view.prices else []
     for amount in amounts(json.loads(json.dumps([*documents, event_documents(view)]))):
         assert amount is None or type(amount) is float
+
+
+@given(views(), st.integers(min_value=-9, max_value=9), st.integers(min_value=0, max_value=9))
+def test_what_is_not_decided_is_expected_or_undecided_and_never_final(view: ZoneView, later: int, more: int) -> None:
+    current = view.last_decided + later
+    stretch = range(view.known_intervals.start, view.last_decided + 1 + more)
+    rows: Any = prices_document(view, stretch, view.start_s(current) + 0.5)["prices"]
+    assert [row["start"] for row in rows] == [format_rfc3339(view.start_s(n)) for n in stretch]
+    assert all(before["end"] == after["start"] for before, after in pairwise(rows))
+    for n, row in zip(stretch, rows, strict=True):
+        status = "final" if n <= view.last_decided else "undecided" if n <= current else "expected"
+        value = {"final": view.prices.get(n) and view.prices[n].value, "expected": view.expected_price(n)}.get(status)
+        assert (row["status"], row["value"]) == (status, value)
 
 
 @given(views())

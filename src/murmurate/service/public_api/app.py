@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from urllib.parse import quote, urlencode
 
@@ -25,7 +26,13 @@ from murmurate.service.log_reader.log_queries import TilesArchivedError
 from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.local_days import interval_start_end, intervals_of_day, is_day_complete, recent_days
+from murmurate.service.public_api.local_days import (
+    day_of_interval,
+    interval_start_end,
+    intervals_of_day,
+    is_day_complete,
+    recent_days,
+)
 from murmurate.service.public_api.log_api import LogApi
 from murmurate.service.public_api.openadr import OPENADR_BASE_PATH
 from murmurate.service.public_api.openadr_api import OpenAdrApi, post_anonymous_token
@@ -35,6 +42,7 @@ from murmurate.service.public_api.price_formats import (
     day_document,
     evcc_list,
     parquet_bytes,
+    prices_document,
     vse_tariffs,
     zone_entry,
 )
@@ -71,6 +79,7 @@ class PublicApi:
         paths: HandlersByPath = {
             "/zones": (self.get_zones, ("after", "limit")),
             "/zones/{zone}/now": (self.get_current_price, ()),
+            "/zones/{zone}/prices": (self.get_prices, ("from", "to")),
             "/zones/{zone}/evcc": (self.get_evcc_prices, ("forecast",)),
             "/zones/{zone}/days": (self.get_days, ()),
             "/zones/{zone}/days/{day}.json": (self.get_day, ()),
@@ -157,6 +166,23 @@ class PublicApi:
         end = interval_start_end(view, last)["end"]
         detail = f"the zone is closed: its last price {price} and ended at {end}; its history and its log stay"
         raise HTTPException(410, detail)
+
+    async def get_prices(self, request: Request) -> CachedResponse:
+        return CachedResponse.from_json(await self._prices_document(request, "from", "to"))
+
+    async def _prices_document(self, request: Request, start: str, end: str) -> dict[str, object]:
+        """Return the prices of the stretch between two query parameters; without them of today and tomorrow."""
+        view, now_s = self._zone_view(request), self.live_state.current_time()
+        stretch = _shown_stretch(request, view, view.interval_at(now_s), start, end)
+        decided = range(stretch.start, min(stretch.stop, view.last_decided + 1))
+        if stretch.stop > decided.stop:
+            await self.live_state.load_terms([view.plan_digest])
+
+        def make_document() -> dict[str, object]:
+            return prices_document(self._with_prices(view, decided) if decided else view, stretch, now_s)
+
+        threads = self.live_state.bulk_threads if request.query_params else self.live_state.lookup_threads
+        return await threads.run(make_document)
 
     async def get_evcc_prices(self, request: Request) -> CachedResponse:
         has_forecast = query_params.bool_param(request, "forecast")
@@ -263,23 +289,46 @@ class PublicApi:
 
 def _asked_stretch(request: Request, view: ZoneView, start: str, end: str) -> range:
     """Return the intervals from a start to an end; without them the last week. Only what is decided."""
-    start_s, end_s = query_params.time_param(request, start), query_params.time_param(request, end)
+    start_s, end_s = (query_params.time_param(request, name, view.display.timezone) for name in (start, end))
     if view.last_decided < view.first_priced:
         raise HTTPException(404, "there is no price yet")
     last = view.last_decided if end_s is None else int(-(-end_s // view.interval_s)) - 1
     usual = min(_WEEK_S // view.interval_s, MAX_HISTORY_INTERVALS)
-    first = max(view.first_priced, last + 1 - usual) if start_s is None else view.interval_at(start_s)
+    first = last + 1 - usual if start_s is None else view.interval_at(start_s)
     if first > last:
         raise HTTPException(400, "the end must be after the start")
-    if first < view.first_priced or last > view.last_decided:
+    first = max(view.first_priced, first)
+    if first > last or last > view.last_decided:
         first_s, stop_s = view.start_s(view.first_priced), view.start_s(view.last_decided + 1)
         raise HTTPException(404, f"there are prices from {format_rfc3339(first_s)} to {format_rfc3339(stop_s)}")
+    return _bounded_stretch(view, range(first, last + 1))
+
+
+def _shown_stretch(request: Request, view: ZoneView, current: int, start: str, end: str) -> range:
+    """Return the intervals from a start to an end; without them the local today and tomorrow. Decided or not.
+
+    It begins with the first price at the earliest. It ends a week ahead at the latest, or with the last price of a
+    closed zone.
+    """
+    start_s, end_s = (query_params.time_param(request, name, view.display.timezone) for name in (start, end))
+    today = day_of_interval(view, current)
+    first = intervals_of_day(view, today).start if start_s is None else view.interval_at(start_s)
+    tomorrow = intervals_of_day(view, today + timedelta(days=1))
+    stop = tomorrow.stop if end_s is None else int(-(-end_s // view.interval_s))
+    if first >= stop:
+        raise HTTPException(400, f"{end} must be after {start}; without them they are today and tomorrow")
+    limit = view.last_decided + 1 if view.closed else current + 1 + _WEEK_S // view.interval_s
+    return _bounded_stretch(view, range(max(first, view.first_priced), min(stop, limit)))
+
+
+def _bounded_stretch(view: ZoneView, stretch: range) -> range:
+    """Return a stretch that one response may hold. Raises HTTP 400 for a longer one."""
     longest = max(1, min(MAX_HISTORY_S // view.interval_s, MAX_HISTORY_INTERVALS))
-    if last - first + 1 > longest:
-        latest = format_rfc3339(view.start_s(first + longest))
+    if len(stretch) > longest:
+        latest = format_rfc3339(view.start_s(stretch.start + longest))
         detail = f"must be at most 31 days and {MAX_HISTORY_INTERVALS:,} intervals at once: from this start to {latest}"
-        raise HTTPException(400, f"{detail}; the header Link names the next stretch, and the log has all of them")
-    return range(first, last + 1)
+        raise HTTPException(400, f"{detail}; ask for the next stretch after it, or read the log, which has all of them")
+    return stretch
 
 
 def public_app(live_state: LiveState, extra_routes: list[Route] | None = None) -> ResponseCacheMiddleware:

@@ -31,7 +31,7 @@ def day_of_interval(view: ZoneView, interval: int) -> date:
 
 def _day_at(at_s: int, timezone: ZoneInfo) -> date:
     day = _date_at(at_s, timezone)
-    return day + _ONE_DAY if _day_start_s(day + _ONE_DAY, timezone) <= at_s else day
+    return day + _ONE_DAY if day_start_s(day + _ONE_DAY, timezone) <= at_s else day
 
 
 def intervals_of_day(view: ZoneView, day: date) -> range:
@@ -41,7 +41,7 @@ def intervals_of_day(view: ZoneView, day: date) -> range:
 
 def steps_of_day(timezone: ZoneInfo, day: date, step_s: int) -> range:
     """The same for steps of any length: step n is the time from n * step_s to (n + 1) * step_s [s of UTC]."""
-    begin_s, end_s = _day_start_s(day, timezone), _day_start_s(day + _ONE_DAY, timezone)
+    begin_s, end_s = day_start_s(day, timezone), day_start_s(day + _ONE_DAY, timezone)
     return range(-(-begin_s // step_s), -(-end_s // step_s))
 
 
@@ -69,7 +69,7 @@ def _days_between(oldest: int, first: int, last: int, interval_s: int, timezone:
 
 
 @lru_cache(maxsize=4096)
-def _day_start_s(day: date, timezone: ZoneInfo) -> int:
+def day_start_s(day: date, timezone: ZoneInfo) -> int:
     """The first moment of a local day [s of UTC].
 
     A midnight that the clock shows twice begins the day the first time. One that it never shows lies in a gap: its two

@@ -86,6 +86,33 @@ def current_price_document(view: ZoneView, now_s: float) -> dict[str, object] | 
     }
 
 
+def prices_document(view: ZoneView, intervals: range, now_s: float) -> dict[str, object]:
+    """Return the prices of a stretch that begins with the zone's first price at the earliest: past and future alike.
+
+    A row is `final` where the price is decided; null is one that was withheld. It is `expected` where the plan expects
+    a price, which is not billed. An interval that has begun without a price is `undecided` and null: it will be
+    withheld. A closed zone has final rows only.
+
+    Raises KeyError unless the view has each decided price of the stretch.
+    """
+    prices, undecided = view.prices, range(max(intervals.start, view.last_decided + 1), intervals.stop)
+    rows = [(n, prices[n].value, "final") for n in range(intervals.start, min(intervals.stop, view.last_decided + 1))]
+    if undecided and view.closed is None:
+        ticks, current = view.terms.expected_ticks(undecided, view.lead_intervals), view.interval_at(now_s)
+        rows += [
+            (n, float(own * view.tick), "expected") if n > current else (n, None, "undecided")
+            for n, own in zip(undecided, ticks, strict=True)
+        ]
+    return {
+        "zone": view.zone,
+        "currency": view.currency,
+        "unit": "kWh",
+        "timezone": view.display.timezone.key,
+        "interval_s": view.interval_s,
+        "prices": [{**interval_start_end(view, n), "value": value, "status": status} for n, value, status in rows],
+    }
+
+
 def day_document(view: ZoneView, day: date) -> dict[str, object]:
     """Return the prices of a local day: ticks for billing, a double for charts. It never changes.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import date, datetime
+from zoneinfo import ZoneInfo
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from murmurate.service.log_reader.zone_view import ZoneView, ZoneViews
+from murmurate.service.public_api.local_days import day_start_s
 from murmurate.types import ZONE_NAME_RULE, is_zone_name
 
 REPEATABLE_PARAMS = {"targets"}
@@ -55,27 +57,35 @@ def bool_param(request: Request, name: str) -> bool:
     return text == "true"
 
 
-def time_param(request: Request, name: str) -> float | None:
-    """A time with its zone [s of UTC]."""
+def time_param(request: Request, name: str, timezone: ZoneInfo) -> float | None:
+    """A time with its zone, or a day, which is its first moment in the time zone [s of UTC]."""
     text = request.query_params.get(name)
     if text is None:
         return None
     try:
+        if (day := find_day(text)) is not None:
+            return day_start_s(day, timezone)
         time = datetime.fromisoformat(text.replace(" ", "+"))  # a plus that was not escaped
         at_s = None if time.tzinfo is None else time.timestamp()
     except (ValueError, OverflowError):
         at_s = None
     if at_s is None:
-        raise HTTPException(400, f"{name} must be a time such as 2026-11-14T00:00:00Z")
+        raise HTTPException(400, f"{name} must be a time such as 2026-11-14T00:00:00Z, or a day such as 2026-11-14")
     return at_s
 
 
-def parse_day(text: str) -> date:
+def find_day(text: str) -> date | None:
+    """Return the day of a text such as 2026-11-14, or None for any other text."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        day = None
-    if day is None or day.isoformat() != text or not 1970 < day.year < 9000:
+        return None
+    return day if day.isoformat() == text and 1970 < day.year < 9000 else None
+
+
+def parse_day(text: str) -> date:
+    day = find_day(text)
+    if day is None:
         raise HTTPException(404, "must be a day such as 2026-11-14")
     return day
 

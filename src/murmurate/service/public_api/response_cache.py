@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ MAX_UNREAD_BYTES = 64 * 2**20  # of long bodies that clients have not read yet
 MAX_READ_S = 60.0  # for a client to read a body of at most a few MB
 
 _NOT_MODIFIED_HEADERS = {b"etag", b"cache-control", b"access-control-allow-origin", b"vary", b"refresh"}
+_ZONE_PATH_WITH_SLASH = re.compile(rb"/zones/.+/")
 CacheKey = tuple[bytes, bytes]  # path and query
 
 
@@ -162,12 +164,17 @@ class ResponseSender:
 
 
 class ResponseCacheMiddleware:
-    """Sends cached responses at once, before the app sees the request; the app makes the others."""
+    """Sends cached responses at once, before the app sees the request; the app makes the others.
+
+    An address of a zone with a slash at its end is the one without: no redirect has to name a host.
+    """
 
     def __init__(self, caches: tuple[ResponseCache, ...], sender: ResponseSender, inner: ASGIApp) -> None:
         self._caches, self._sender, self._inner = caches, sender, inner
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _ZONE_PATH_WITH_SLASH.fullmatch(scope["raw_path"]):
+            scope = {**scope, "path": scope["path"][:-1], "raw_path": scope["raw_path"][:-1]}
         if scope["type"] == "http" and scope["method"] == "GET":
             key, now_s = (scope["raw_path"], scope["query_string"]), time.time()
             for cache in self._caches:
