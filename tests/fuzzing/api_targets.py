@@ -14,6 +14,7 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.log_reader.follower import ChangedShard
 from murmurate.service.public_api.app import public_app
+from murmurate.service.public_api.client_formats import CLIENT_FORMATS
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import LOCAL_ADDRESSES, ServiceSettings
@@ -31,6 +32,7 @@ _PATHS = (
     "/zones",
     "/zones/harbour/now",
     "/zones/harbour/prices",
+    *(f"/zones/harbour{path}" for path in CLIENT_FORMATS),
     "/zones/harbour/evcc",
     "/zones/harbour/days",
     "/zones/harbour/history.csv",
@@ -47,6 +49,7 @@ _PATHS = (
 )
 _WORDS = (
     *b"skip= limit= targets= active=true dateStart= dateEnd= programID= programName= & start= end= from= to=".split(),
+    *b"period_from= period_to= page= page_size=1 before=07:00 hours=0.25 1763424000000 ID= SignalType=0".split(),
     *b"start_timestamp= end_timestamp= after= 2026-01-01T00:00:00Z 2026-01-01 0001-01-01 9999-12-31 %00 %FF".split(),
     *b"+ %2B .. / ? %2F targetType=PROGRAM_NAME targetValues= 23:59:59-14:00 forecast=true".split(),
     *(b"\n", b"if-none-match: *", b"accept: text/html"),

@@ -20,6 +20,7 @@ NDJSON, CSV, PARQUET, ATOM = (
 )
 FORM = "application/x-www-form-urlencoded"
 ZONES = ("harbour", "old%20town")
+OCTOPUS = "octopus/v1/products/murmurate/electricity-tariffs/murmurate-price/standard-unit-rates"
 
 
 class Case(NamedTuple):
@@ -93,7 +94,9 @@ OPEN = [
     f"{ADR}/notifiers", f"{ADR}/notifiers/mqtt/topics/programs/harbour-PT15M/events", f"{ADR}/auth/server",
 ]  # fmt: skip
 OF_ZONE = ["now", "prices", "evcc", "days", f"days/{WHOLE_DAYS[0]}.json", "history.csv", "history.parquet", "log.jsonl"]
+OF_ZONE += ["cheapest?hours=3", "evcc/api/tariff/grid?forecast=true", OCTOPUS]
 PAGES = [*OPEN, *(f"/zones/{zone}/{what}" for zone in ZONES for what in OF_ZONE), "/zones/harbour/vse/v1/tariffs"]
+PAGES += ["/zones/old%20town/midas/api/ValueData?SignalType=0"]
 PRIVATE_PAGES = ["/healthz", "/readyz", "/openapi.json"]
 ROUTES = [("public", path, {"GET", "HEAD"}) for path in [*PAGES, "/zones/harbour/stream"]]
 ROUTES += [("public", f"{ADR}/auth/token", {"POST"})]

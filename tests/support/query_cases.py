@@ -2,7 +2,8 @@
 
 from urllib.parse import quote
 
-from tests.support.api_cases import ADR, AUTHORIZATION, HAPPY, INPUT, METHODS, public
+from murmurate.service.public_api.client_formats import midas_rate_id
+from tests.support.api_cases import ADR, AUTHORIZATION, HAPPY, INPUT, METHODS, OCTOPUS, public
 from tests.support.api_servers import TODAY, WHOLE_DAYS
 
 _HISTORY = "/zones/harbour/history.csv"
@@ -58,6 +59,34 @@ QUERY += [
         ("start=2025-10-25", 400),
     )
 ]  # fmt: skip
+QUERY += [
+    public(f"/zones/harbour/cheapest?{query}", status)
+    for query, status in (
+        ("hours=0.25", 200), ("hours=3&before=23:00", 200), (f"hours=24&before={_DAY2}", 404), ("hours=900", 404),
+        ("", 400), ("hours=0", 400), ("hours=-1", 400), ("hours=1e1", 400), ("hours=0.1", 400), ("hours=%D9%A1", 400),
+        ("hours=1&before=25:00", 400), ("hours=1&before=7:00", 400), ("hours=1&after=07:00", 400), ("hours=1/4", 400),
+    )
+]  # fmt: skip
+QUERY += [
+    public(f"/zones/harbour/{OCTOPUS}?{query}", status)
+    for query, status in (
+        (f"period_from={_DAY1}&period_to={_DAY2}&page_size=50", 200), ("page=2&page_size=1", 200), ("page=9", 200),
+        ("page_size=0", 400), ("page_size=1501", 400), ("page=x", 400), ("page=0", 400), ("forecast=1", 400),
+        (f"period_from={WHOLE_DAYS[0]}T00:00:00.0000000Z", 200), ("period_from=2020-01-01&period_to=2020-01-02", 200),
+    )
+]  # fmt: skip
+QUERY += [
+    public(f"/zones/old%20town/midas/api/ValueData?{query}", status)
+    for query, status in (
+        ("SignalType=1", 200), ("SignalType=3", 200), ("SignalType=4", 400), ("", 400), ("ID=x", 400),
+        (f"ID={midas_rate_id('old town')}", 200), (f"ID={midas_rate_id('old town')}&QueryType=realtime", 200),
+        (f"ID={midas_rate_id('old town')}&QueryType=x", 400), ("LookupTable=Unit", 400),
+    )
+]  # fmt: skip
+QUERY += [
+    public("/zones/harbour/midas/api/ValueData?SignalType=0", 404),
+    public("/zones/harbour/awattar/v1/marketdata", 404),
+]
 QUERY += [public(f"/zones/harbour{path}/") for path in ("", "/now", "/prices", "/history.csv", "/plan")]
 QUERY += [public("/zones/harbour//", 404), public("/zones/harbour%2F", 404), public("/zones/harbour/?x=1", 400)]
 QUERY += [

@@ -144,6 +144,16 @@ def the_exact_demand_is_in_an_answer_of_the_api(plant: Callable[..., None]) -> N
     plant(app, "zone_entry", lambda view: right(view) | {"n": used.get(view.zone)})
 
 
+def the_exact_demand_is_in_the_formats_of_prices(plant: Callable[..., None]) -> None:
+    used, right = _note_demands(plant), app.choose_rows
+
+    def telling(document, **options):
+        rows = right(document, **options)["prices"]
+        return {**document, "prices": [row | {"value": row["value"] + used.get(document["zone"], 0)} for row in rows]}
+
+    plant(app, "choose_rows", telling)
+
+
 def _note_demands(plant: Callable[..., None]) -> dict[str, int]:
     """Return a table that always holds the last demand of each zone."""
     used: dict[str, int] = {}
@@ -371,6 +381,7 @@ BUGS_OF_WORLDS = {
     "A7": the_largest_bound_of_the_plan_hides_every_household,
     "header": the_exact_demand_is_in_the_signed_header,
     "answer": the_exact_demand_is_in_an_answer_of_the_api,
+    "formats": the_exact_demand_is_in_the_formats_of_prices,
     "half_predicted": predicted_zones_get_half_the_noise,
     "exact_noisy_wh": the_noised_demand_of_a_row_is_exact,
     "same_draw": all_zones_of_a_tile_get_the_same_draw,

@@ -14,6 +14,7 @@ from murmurate.service.log_reader.follower import ChangedShard
 from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.log_reader.zone_view import ShardView
 from murmurate.service.public_api.app import public_app
+from murmurate.service.public_api.client_formats import CLIENT_FORMATS
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import ServiceSettings
@@ -24,7 +25,9 @@ from tests.whole_path.simulated_world import WorldRun
 NO_DATABASE = "postgresql://nobody@127.0.0.1:1/none"
 OPENADR = "/openadr3/3.1.0"
 OF_SERVICE = ("/", "/?lang=de", "/zones", "/shards", f"{OPENADR}/programs", f"{OPENADR}/events")
+_WANTED = {"/cheapest": "hours=1", "/midas/api/ValueData": "SignalType=0"}
 OF_ZONE = ("", "?lang=de", "/plan", "/plan?lang=de", "/now", "/prices", "/evcc?forecast=true", "/days", "/history.csv")
+OF_ZONE += tuple(f"{path}?{_WANTED.get(path, 'forecast=true')}" for path in CLIENT_FORMATS)
 
 
 def public_bytes(world: World, run: WorldRun) -> dict[str, bytes]:

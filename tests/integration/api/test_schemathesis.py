@@ -11,6 +11,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig
 
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.service.public_api.client_formats import CLIENT_FORMATS
 from murmurate.service.web.responses import openapi_document
 from tests.support.api_cases import ATOM, CSV, GOOD_PARQUET, NDJSON, PARQUET, feed, line
 from tests.support.api_servers import TODAY, WHOLE_DAYS, ZONES, plan_of
@@ -26,12 +27,8 @@ KNOWN = {
     "seq": [0, 9],
     "id": ["harbour-PT15M", f"old_20town-PT1H-{WHOLE_DAYS[2]}"],
 }
-_TOGETHER = {
-    "/zones/{zone}/history.csv",
-    "/zones/{zone}/history.parquet",
-    "/zones/{zone}/prices",
-    "/zones/{zone}/vse/v1/tariffs",
-}
+_TOGETHER = {f"/zones/{{zone}}/{path}" for path in ("history.csv", "history.parquet", "prices", "vse/v1/tariffs")}
+_TOGETHER |= {f"/zones/{{zone}}{path}" for path in CLIENT_FORMATS}
 
 for kind, good in ((NDJSON, line()), ("application/jsonl", line()), (PARQUET, GOOD_PARQUET), (ATOM, feed())):
     schemathesis.openapi.media_type(kind, st.just(good) | st.binary(max_size=200))

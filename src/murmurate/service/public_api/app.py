@@ -25,6 +25,7 @@ from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.log_reader.log_queries import TilesArchivedError
 from murmurate.service.log_reader.zone_view import Price, ZoneView, format_rfc3339
 from murmurate.service.public_api import query_params
+from murmurate.service.public_api.client_formats import CLIENT_FORMATS, ClientFormat, Document, FormatQuery, choose_rows
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.local_days import (
     day_of_interval,
@@ -80,6 +81,10 @@ class PublicApi:
             "/zones": (self.get_zones, ("after", "limit")),
             "/zones/{zone}/now": (self.get_current_price, ()),
             "/zones/{zone}/prices": (self.get_prices, ("from", "to")),
+            **{
+                f"/zones/{{zone}}{path}": (partial(self.get_format, own), own.query_params)
+                for path, own in CLIENT_FORMATS.items()
+            },
             "/zones/{zone}/evcc": (self.get_evcc_prices, ("forecast",)),
             "/zones/{zone}/days": (self.get_days, ()),
             "/zones/{zone}/days/{day}.json": (self.get_day, ()),
@@ -168,21 +173,54 @@ class PublicApi:
         raise HTTPException(410, detail)
 
     async def get_prices(self, request: Request) -> CachedResponse:
-        return CachedResponse.from_json(await self._prices_document(request, "from", "to"))
+        """Return the prices between two times; without them of today and tomorrow."""
+        return await self._write_prices(request, "from", "to", lambda document, _: document)
 
-    async def _prices_document(self, request: Request, start: str, end: str) -> dict[str, object]:
-        """Return the prices of the stretch between two query parameters; without them of today and tomorrow."""
+    async def get_format(self, chosen: ClientFormat, request: Request) -> CachedResponse:
+        """Return the same prices in the format of another project."""
+        view = self._zone_view(request)
+        if chosen.currency not in {None, view.currency}:
+            raise HTTPException(404, f"this format is for prices in {chosen.currency}")
+        with_expected = chosen.names_expected or query_params.bool_param(request, "forecast")
+        url = f"{self.live_state.settings.base_url}{quote(request.scope['path'])}"
+
+        def write(document: Document, now_s: float) -> object:
+            start = format_rfc3339(view.start_s(view.interval_at(now_s)))
+            query = FormatQuery(url, dict(request.query_params), start)
+            return chosen.write(choose_rows(document, with_expected=with_expected), query)
+
+        return await self._write_prices(request, chosen.start, chosen.end, write, begins_now=chosen.begins_now)
+
+    async def _write_prices(
+        self,
+        request: Request,
+        start: str | None,
+        end: str | None,
+        write: Callable[[Document, float], object],
+        *,
+        begins_now: bool = False,
+    ) -> CachedResponse:
+        """Return what a function makes of the prices between two query parameters."""
         view, now_s = self._zone_view(request), self.live_state.current_time()
-        stretch = _shown_stretch(request, view, view.interval_at(now_s), start, end)
+        stretch = _shown_stretch(request, view, now_s, start, end, begins_now=begins_now)
         decided = range(stretch.start, min(stretch.stop, view.last_decided + 1))
         if stretch.stop > decided.stop:
             await self.live_state.load_terms([view.plan_digest])
 
-        def make_document() -> dict[str, object]:
-            return prices_document(self._with_prices(view, decided) if decided else view, stretch, now_s)
+        def make_response() -> CachedResponse | None:
+            known = self._with_prices(view, decided) if decided else view
+            document = prices_document(known, stretch, now_s)
+            try:
+                written = write(document, now_s)
+            except MurmurateError as error:
+                raise HTTPException(400, str(error)) from None
+            return None if written is None else CachedResponse.from_json(written)
 
         threads = self.live_state.bulk_threads if request.query_params else self.live_state.lookup_threads
-        return await threads.run(make_document)
+        response = await threads.run(make_response)
+        if response is None:
+            raise HTTPException(404, "there are too few prices; ask for a shorter or a later stretch")
+        return response
 
     async def get_evcc_prices(self, request: Request) -> CachedResponse:
         has_forecast = query_params.bool_param(request, "forecast")
@@ -304,18 +342,26 @@ def _asked_stretch(request: Request, view: ZoneView, start: str, end: str) -> ra
     return _bounded_stretch(view, range(first, last + 1))
 
 
-def _shown_stretch(request: Request, view: ZoneView, current: int, start: str, end: str) -> range:
-    """Return the intervals from a start to an end; without them the local today and tomorrow. Decided or not.
+def _shown_stretch(
+    request: Request, view: ZoneView, now_s: float, start: str | None, end: str | None, *, begins_now: bool
+) -> range:
+    """Return the intervals from a start to an end, decided or not; without them of the local today and tomorrow.
 
     It begins with the first price at the earliest. It ends a week ahead at the latest, or with the last price of a
     closed zone.
     """
-    start_s, end_s = (query_params.time_param(request, name, view.display.timezone) for name in (start, end))
+    start_s, end_s = (
+        None if name is None else query_params.time_param(request, name, view.display.timezone, now_s)
+        for name in (start, end)
+    )
+    current = view.interval_at(now_s)
     today = day_of_interval(view, current)
-    first = intervals_of_day(view, today).start if start_s is None else view.interval_at(start_s)
-    tomorrow = intervals_of_day(view, today + timedelta(days=1))
-    stop = tomorrow.stop if end_s is None else int(-(-end_s // view.interval_s))
-    if first >= stop:
+    first = current if begins_now else intervals_of_day(view, today).start
+    first = first if start_s is None else view.interval_at(start_s)
+    stop = intervals_of_day(view, today + timedelta(days=1)).stop
+    if end_s is not None:
+        stop = int(end_s // view.interval_s if begins_now else -(-end_s // view.interval_s))
+    if first >= stop and not begins_now:
         raise HTTPException(400, f"{end} must be after {start}; without them they are today and tomorrow")
     limit = view.last_decided + 1 if view.closed else current + 1 + _WEEK_S // view.interval_s
     return _bounded_stretch(view, range(max(first, view.first_priced), min(stop, limit)))

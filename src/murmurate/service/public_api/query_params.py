@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from datetime import time as clock_time
 from zoneinfo import ZoneInfo
 
 from starlette.exceptions import HTTPException
@@ -14,6 +15,8 @@ from murmurate.service.log_reader.zone_view import ZoneView, ZoneViews
 from murmurate.service.public_api.local_days import day_start_s
 from murmurate.types import ZONE_NAME_RULE, is_zone_name
 
+_MILLISECONDS = re.compile(r"[0-9]{13}")
+_CLOCK_TIME = re.compile(r"[0-9]{2}:[0-9]{2}")
 REPEATABLE_PARAMS = {"targets"}
 
 
@@ -57,14 +60,21 @@ def bool_param(request: Request, name: str) -> bool:
     return text == "true"
 
 
-def time_param(request: Request, name: str, timezone: ZoneInfo) -> float | None:
-    """A time with its zone, or a day, which is its first moment in the time zone [s of UTC]."""
+def time_param(request: Request, name: str, timezone: ZoneInfo, now_s: float | None = None) -> float | None:
+    """A time with its zone, milliseconds since 1970, or a day, which is its first moment there [s of UTC].
+
+    Where it is known what the time is, a time of the clock there is the next one.
+    """
     text = request.query_params.get(name)
     if text is None:
         return None
     try:
         if (day := find_day(text)) is not None:
             return day_start_s(day, timezone)
+        if _MILLISECONDS.fullmatch(text):
+            return int(text) / 1000
+        if now_s is not None and _CLOCK_TIME.fullmatch(text):
+            return _next_clock_time_s(clock_time.fromisoformat(text), timezone, now_s)
         time = datetime.fromisoformat(text.replace(" ", "+"))  # a plus that was not escaped
         at_s = None if time.tzinfo is None else time.timestamp()
     except (ValueError, OverflowError):
@@ -72,6 +82,15 @@ def time_param(request: Request, name: str, timezone: ZoneInfo) -> float | None:
     if at_s is None:
         raise HTTPException(400, f"{name} must be a time such as 2026-11-14T00:00:00Z, or a day such as 2026-11-14")
     return at_s
+
+
+def _next_clock_time_s(clock: clock_time, timezone: ZoneInfo, now_s: float) -> float:
+    """The first moment after now at which a clock there shows this time [s of UTC]."""
+    today = datetime.fromtimestamp(now_s, timezone).date()
+    days = (datetime.combine(today + timedelta(days=n), clock, timezone) for n in range(4))
+    moments = (day.replace(fold=fold).timestamp() for day in days for fold in (0, 1))
+    shown = (at_s for at_s in moments if datetime.fromtimestamp(at_s, timezone).time() == clock)
+    return min(at_s for at_s in shown if at_s > now_s)
 
 
 def find_day(text: str) -> date | None:
