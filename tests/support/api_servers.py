@@ -53,10 +53,10 @@ OVER_S = (LAST - 1) * STEP_S  # begin of an interval that is over, and not close
 METERS = "meter,zone,bound_wh,imputed_wh,id\n1,harbour,1000,300,h1\n2,harbour,1000,300,h2\n3,old town,1000,300,o1\n"
 
 
-def plan_of(zone: str) -> str:
+def plan_of(zone: str, currency: str = "") -> str:
     """A plan that takes no time to prove."""
     text = re.sub(r"^promise = .*$", 'promise = ["any 24 h: epsilon 3"]', EXAMPLE_ZONE_FILE, flags=re.MULTILINE)
-    text = text.replace('name = "harbour"', f'name = "{zone}"').replace('"EUR"', f'"{ZONES[zone][0]}"')
+    text = text.replace('name = "harbour"', f'name = "{zone}"').replace('"EUR"', f'"{currency or ZONES[zone][0]}"')
     return make_plan(parse_zone(text)).to_json()
 
 

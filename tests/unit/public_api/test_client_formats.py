@@ -139,6 +139,7 @@ def test_what_is_expected_is_there_on_request_alone(view: ZoneView, path: str, l
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CLIENT_FORMATS)
 @given(data=st.data())
 def test_each_answer_is_of_the_schema_that_the_document_of_the_api_names(path: str, data: st.DataObject) -> None:

@@ -143,6 +143,7 @@ def page_values(view: ZoneView, base_url: str, opening_key: str, language: Langu
         "base_url": base_url,
         "zone": view.zone,
         "zone_url": zone_url(view, base_url),
+        "currency": view.currency,
         "title": view.display.title or view.zone,
         "opening_key": opening_key,
         "key": view.key,
