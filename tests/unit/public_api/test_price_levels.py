@@ -1,5 +1,6 @@
 """Cheap and dear: the level of a price, and the cheapest and dearest hours ahead, against brute force."""
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.zone_views import seconds, view_of, views
 from tests.unit.public_api.test_pages import BASE, KEY, NOW_S, Parsed
 
 from murmurate.service.public_api.pages.zone_page import (
+    ChartFrame,
     PriceLevel,
     day_levels,
     known_prices,
@@ -90,12 +92,30 @@ def test_the_cheapest_hours_tomorrow_are_named_with_their_day_and_as_expected():
     row = html.partition("1 hour</th>")[2].partition("</td>")[0]
     assert "03:00–04:00" in row
     assert "tomorrow" in row
-    assert "expected, about 3.00" in row
+    assert "expected, about 3.0" in row
     german = zone_page(view, NOW_S + 6 * 3600, BASE, KEY, GERMAN)
     row = german.partition("1 Stunde</th>")[2].partition("</td>")[0]
-    assert "03:00–04:00 Uhr" in row
+    assert "03:00–04:00" in row
     assert "morgen" in row
-    assert "erwartet, etwa 3.00" in row
+    assert "erwartet, etwa 3.0" in row
+
+
+@settings(max_examples=15, deadline=None)
+@given(view=views())
+def test_lines_of_cheap_and_dear_prices_are_near_them_on_their_own_side(view):
+    """A line is 8 px from the nearest price of its run, below cheap ones and above dear ones."""
+    intervals = range(view.first_priced, view.last_decided + 4)
+    day = day_levels(view, intervals)
+    frame = ChartFrame(
+        intervals, float(min(day.prices.values(), default=0)) - 1, float(max(day.prices.values(), default=1))
+    )
+    for level, side in ((PriceLevel.CHEAP, 1), (PriceLevel.DEAR, -1)):
+        own = {n: float(day.prices[n]) for n, each in day.levels.items() if each is level}
+        lines = re.findall(r"M(\d+) ([\d.]+)H(\d+)", frame.level_lines(own, level))
+        runs = [range(intervals[0] + int(begin), intervals[0] + int(end)) for begin, _, end in lines]
+        assert sorted(n for run in runs for n in run) == sorted(own)
+        for run, (_, height, _) in zip(runs, lines, strict=True):
+            assert min(side * (float(height) - frame.y(own[n])) for n in run) == pytest.approx(8, abs=0.1)
 
 
 def test_intervals_longer_than_an_hour_have_only_windows_of_whole_intervals():

@@ -239,14 +239,6 @@ class ZoneView:
         return [(prices[n].ticks, prices[n].tick, prices[n].logged_s) for n in intervals]
 
     @property
-    def totals_micro(self) -> tuple[int, int]:
-        """What all releases cost: epsilon and rho, in millionths."""
-        if self.closed is not None:
-            return self.closed.total_epsilon_micro, self.closed.total_rho_micro
-        epsilon, rho = self.shard.head.totals[:, self.shard.table.position[self.zone]].tolist()
-        return epsilon, rho
-
-    @property
     def terms(self) -> ReleaseTerms:
         """What the plan says about each release."""
         return self.load_terms(self.row.plan)

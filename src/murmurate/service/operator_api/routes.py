@@ -38,6 +38,7 @@ from murmurate.service.watchdog import read_part_restarts
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page
 from murmurate.service.web.responses import problem_response
 from murmurate.service.web.text import METRICS_MEDIA_TYPE, format_cost, format_duration, format_metrics
+from murmurate.translations.language import ENGLISH
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ def operator_page(status: ServiceStatus) -> str:
     log_age = "never" if age_s == inf else "" if age_s < _LOG_AGE_WARNING_S else format_duration(age_s)
     return render_page(
         "operator.html",
+        ENGLISH,
         time=_format_time(status.now_s),
         log_age=log_age,
         tiles=_key_figures(status, report),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.resources import files
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from murmurate.translations.language import LANGUAGES, Language, preferred_language
 
 HTML_MEDIA_TYPE = "text/html; charset=utf-8"
 CONTENT_SECURITY_POLICY = (
@@ -42,6 +48,24 @@ _ENVIRONMENT.globals |= {
 }
 
 
-def render_page(template: str, **values: object) -> str:
+def render_page(template: str, language: Language, **values: object) -> str:
     """Return a page. Every value is text: a character that means something in HTML is escaped."""
-    return _ENVIRONMENT.get_template(template).render(**values)
+    others = [other for other in LANGUAGES.values() if other.code != language.code]
+    own = {"t": partial(html_text, language), "lang": language.code, "other_languages": others}
+    return _ENVIRONMENT.get_template(template).render(own | values)
+
+
+def html_text(language: Language, key: str, /, **values: object) -> Markup:
+    """Return a text as markup, with escaped values in the place of its placeholders."""
+    text = Markup(language.texts[key])  # noqa: S704  the files are part of the program
+    return text.format(**values) if values else text
+
+
+def requested_language(request: Request) -> Language:
+    """Return the language that the address names, otherwise the one that the browser prefers."""
+    code = request.query_params.get("lang")
+    if code is None:
+        return preferred_language(request.headers.get("accept-language", ""))
+    if code not in LANGUAGES:
+        raise HTTPException(400, f"lang must be one of {', '.join(LANGUAGES)}")
+    return LANGUAGES[code]

@@ -1,4 +1,4 @@
-"""Moments and prices as a resident reads them: by the clock on the wall, in cents, to the last digit of the log."""
+"""Moments and prices as a resident reads them: by the clock on the wall, in cents, rounded."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import floor, log10
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 from murmurate.planning.promise_text import EarlierPlan, PlanChanges, PromiseText, describe_promises
 from murmurate.service.log_reader.zone_view import Price, PriceKind, ZoneView, format_rfc3339
-from murmurate.translations.language import ENGLISH, LANGUAGES, Language
+from murmurate.translations.language import ENGLISH, Language
 
 KIND_WORDS = {kind: kind.value for kind in PriceKind}  # keys of translations
 _SUBUNITS = 100  # of each currency whose subunit the translations name
-_ABOUT_DIGITS = 3  # significant ones, of a price that is not final
+_ABOUT_DIGITS = 3  # significant ones
 
 
 def format_price(ticks: int, tick: Fraction) -> str:
@@ -40,11 +38,6 @@ def format_price(ticks: int, tick: Fraction) -> str:
 def _decimal_digits(tick: Fraction) -> int | None:
     """The digits after the point that write a number exactly; None: none do, up to 18."""
     return next((n for n in range(19) if 10**n % tick.denominator == 0), None)
-
-
-@lru_cache(maxsize=1024)
-def _multiply(tick: Fraction, units: int) -> Fraction:
-    return tick * units
 
 
 def local_datetime(view: ZoneView, at_s: float) -> datetime:
@@ -105,13 +98,20 @@ class PriceFormat:
             return cls(language, view.currency, view.currency, 1)
         return cls(language, name, short, _SUBUNITS)
 
-    def exact(self, price: Price | None) -> str | None:
-        """To the last digit; none where there is no price."""
+    def final(self, price: Price | None) -> tuple[str, str] | None:
+        """The price of the log for programs, and rounded for people; none where there is no price."""
         if price is None or price.ticks is None:
             return None
-        return self.decimal(format_price(price.ticks, _multiply(price.tick, self.units)))
+        return format_price(price.ticks, price.tick), self.rounded(price.ticks * price.tick)
 
-    def about(self, price: Fraction) -> str:
+    def rounded(self, price: Fraction | float) -> str:
+        """To a tenth of a cent, from 100 cents on to a whole one; without cents to three significant digits."""
+        number = float(price * self.units)
+        if self.units == 1:
+            return self.about(price)
+        return self.decimal(f"{number:z.{1 if abs(number) < 99.95 else 0}f}")
+
+    def about(self, price: Fraction | float) -> str:
         """To three significant digits."""
         return self.decimal(format_about(price * self.units))
 
@@ -119,7 +119,7 @@ class PriceFormat:
         return self.language.decimal(digits)
 
 
-def format_about(value: Fraction) -> str:
+def format_about(value: Fraction | float) -> str:
     """Return a number to three significant digits; whole numbers are not rounded further.
 
     >>> [format_about(Fraction(text)) for text in ("8.1249", "12.36", "-0.01234", "1234.5", "0")]
@@ -139,12 +139,12 @@ def zone_url(view: ZoneView, base_url: str) -> str:
 def page_values(view: ZoneView, base_url: str, opening_key: str, language: Language) -> dict[str, object]:
     """What the templates of a zone's pages share."""
     return {
-        **language_values(language),
         "base_url": base_url,
         "zone": view.zone,
         "zone_url": zone_url(view, base_url),
         "currency": view.currency,
-        "title": view.display.title or view.zone,
+        "title": view.display.title or language.plain("zone.name", zone=view.zone),
+        "has_title": bool(view.display.title),
         "opening_key": opening_key,
         "key": view.key,
     }
@@ -159,17 +159,6 @@ def promise_text(view: ZoneView, now_s: float, language: Language) -> PromiseTex
 
     earlier = tuple(EarlierPlan(view.load_terms(plan), end) for plan, end in view.earlier_plans)
     return describe_promises(view.terms, language, PlanChanges(earlier, view.interval_at(now_s), format_start))
-
-
-def language_values(language: Language) -> dict[str, object]:
-    others = [other for other in LANGUAGES.values() if other.code != language.code]
-    return {"t": partial(html_text, language), "lang": language.code, "other_languages": others}
-
-
-def html_text(language: Language, key: str, /, **values: object) -> Markup:
-    """Return a text as markup, with escaped values in the place of its placeholders."""
-    text = Markup(language.texts[key])  # noqa: S704  the files are part of the program
-    return text.format(**values) if values else text
 
 
 def format_error(view: ZoneView, unit: PriceFormat) -> dict[str, str] | None:

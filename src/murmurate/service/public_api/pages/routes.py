@@ -12,7 +12,6 @@ from fractions import Fraction
 from math import ceil
 from urllib.parse import quote
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -27,7 +26,6 @@ from murmurate.service.public_api.pages.formatting import (
     TimeLabel,
     format_about,
     format_day,
-    language_values,
     local_datetime,
     page_values,
     promise_text,
@@ -36,8 +34,8 @@ from murmurate.service.public_api.pages.formatting import (
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
 from murmurate.service.public_api.pages.zone_page import zone_page
 from murmurate.service.public_api.response_cache import CACHE_CONTROL_SHORT, CachedResponse
-from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page
-from murmurate.translations.language import ENGLISH, LANGUAGES, Language, preferred_language
+from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page, requested_language
+from murmurate.translations.language import ENGLISH, Language
 
 MAX_LISTED_ZONES = 1000
 _REFRESH_DELAY_S = 2.0  # the live state has seen the next interval by then
@@ -61,10 +59,10 @@ def zones_page(
         kind = "" if price is None else KIND_WORDS[price.kind]
         end = TimeLabel(end_s, local_datetime(view, end_s).strftime("%H:%M"))
         title, url = view.display.title or view.zone, zone_url(view, base_url)
-        rows.append((title, url, unit.short_unit, unit.exact(price), view.closed is not None, kind, end))
+        rows.append((title, url, unit.short_unit, unit.final(price), view.closed is not None, kind, end))
     return render_page(
         "zones.html",
-        **language_values(language),
+        language,
         base_url=base_url,
         zones=rows,
         after=f"after={quote(after, safe='')}&" if after else "",
@@ -79,7 +77,6 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
     language = unit.language
     begin = local_datetime(view, view.start_s(view.interval_at(now_s)))
     moment = language.plain("date.moment", day=format_day(begin.date(), language), clock=f"{begin:%H:%M}")
-    costs = zip("ερ", view.totals_micro, strict=True)
     households = []
     for kind in terms.households:
         protection = "secret" if not kind.public_share else "public" if kind.public_share == 1 else "partly"
@@ -89,6 +86,7 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         households.append((kind.kind, language.whole(kind.count), counted, protection))
     return render_page(
         "plan.html",
+        language,
         **page_values(view, base_url, opening_key, language),
         unit=unit.unit,
         digest=view.plan_digest,
@@ -99,7 +97,6 @@ def plan_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
         is_predicted=terms.prediction is not None,
         planned_error=unit.decimal(f"{100 * terms.prediction.predicted_error:.0f}") if terms.prediction else None,
         reads_meters=terms.reads_meters,
-        cost_so_far=", ".join(f"{name} = {unit.decimal(f'{cost / 1e6:.6f}')}" for name, cost in costs if cost),
         households=households,
         is_net=any(kind.export_bound_wh for kind in terms.households),
         noise=_noise_cost(view, now_s, unit) if terms.reads_meters else None,
@@ -127,8 +124,8 @@ def _noise_cost(view: ZoneView, now_s: float, unit: PriceFormat) -> dict[str, st
     return {
         "reach": unit.decimal(format_about(Fraction(reach_wh, 1000))),  # [kWh]
         "price": None if moved is None else unit.about(Fraction(moved)),  # by which a price moves at most
-        "low": unit.about(int(ticks.min()) * tick),  # the range of expected prices
-        "high": unit.about(int(ticks.max()) * tick),
+        "low": unit.rounded(int(ticks.min()) * tick),  # the range of expected prices
+        "high": unit.rounded(int(ticks.max()) * tick),
     }
 
 
@@ -143,7 +140,11 @@ class HtmlPages:
     async def get_zones_page(self, request: Request) -> ASGIApp:
         """It is cached under the address that names its language, as its own links do."""
         query_params.check_query_params(request, ("after", "lang"))
-        live_state, after, language = self._live_state, request.query_params.get("after", ""), _language(request)
+        live_state, after, language = (
+            self._live_state,
+            request.query_params.get("after", ""),
+            requested_language(request),
+        )
         named_after = f"after={quote(after, safe='')}&" if after else ""
         cache, key = live_state.volatile_cache, (b"/", f"{named_after}lang={language.code}".encode())
         ready = cache.find(key, time.time())
@@ -174,7 +175,7 @@ class HtmlPages:
     async def _zone_response(self, request: Request, make_page: MakePage) -> tuple[CachedResponse, ZoneView, float]:
         query_params.check_query_params(request, ("lang",))
         state, threads = self._live_state, self._live_state.lookup_threads
-        view, language = query_params.zone_param(request, state.views), _language(request)
+        view, language = query_params.zone_param(request, state.views), requested_language(request)
         await state.load_terms([view.plan_digest])
         opening_key = self._opening_keys.get(view.zone)
         if opening_key is None:
@@ -205,16 +206,6 @@ def page_routes(live_state: LiveState) -> list[Route]:
         "/zones/{zone}/plan": pages.get_plan_page,
     }
     return [Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]
-
-
-def _language(request: Request) -> Language:
-    """Return the language that the address names, otherwise the one that the browser prefers."""
-    code = request.query_params.get("lang")
-    if code is None:
-        return preferred_language(request.headers.get("accept-language", ""))
-    if code not in LANGUAGES:
-        raise HTTPException(400, f"lang must be one of {', '.join(LANGUAGES)}")
-    return LANGUAGES[code]
 
 
 def _html_response(html: str, expires_s: float, language: Language) -> CachedResponse:

@@ -39,7 +39,7 @@ from murmurate.units import SECONDS_PER_DAY
 
 CHART_HEIGHT_PX, PLOT_TOP_PX, PLOT_BOTTOM_PX = 300, 34, 270  # [px] of all, and where the plot begins and ends
 PLOT_LEFT_MARGIN_PX = 48  # [px] that the style sheet leaves to the left, for the price labels
-LEVEL_LINE_DISTANCE_PX = 2  # [px] from the edge of the plot: cheap at the bottom, dear at the top
+LEVEL_LINE_DISTANCE_PX = 8  # [px] from the line of prices: cheap below it, dear above
 LEVEL_DISTANCE = Fraction(1, 10)  # from the mean of the day, from which a price is called cheap or dear
 WINDOW_HOURS = (1, 2, 3)
 _SECONDS_PER_HOUR = 3600
@@ -186,10 +186,15 @@ class ChartFrame:
             path += f"{upper}{lower}Z"
         return path
 
-    def level_line(self, levels: Mapping[int, PriceLevel], level: PriceLevel, y: int) -> str:
-        """A line below or above the intervals that have a level."""
-        runs = _runs(n for n in self.intervals if levels.get(n) is level)
-        return "".join(f"M{run[0] - self.intervals[0]} {y}H{run[-1] + 1 - self.intervals[0]}" for run in runs)
+    def level_lines(self, prices: Mapping[int, float], level: PriceLevel) -> str:
+        """A level line for each run of intervals that have a level: below cheap prices, above dear ones."""
+        path = ""
+        for run in _runs(prices):
+            heights = [self.y(prices[n]) for n in run]
+            is_cheap = level is PriceLevel.CHEAP
+            y = max(heights) + LEVEL_LINE_DISTANCE_PX if is_cheap else min(heights) - LEVEL_LINE_DISTANCE_PX
+            path += f"M{run[0] - self.intervals[0]} {y:.1f}H{run[-1] + 1 - self.intervals[0]}"
+        return path
 
 
 def _runs(intervals: Iterable[int]) -> list[list[int]]:
@@ -216,6 +221,9 @@ def price_chart(
     edges = [edge for pair in band.values() for edge in pair]
     shown = [*final.values(), *(level for _, level in expected), *edges]
     low, high = min(shown, default=0.0), max(shown, default=1.0)
+    by_level: dict[PriceLevel | None, dict[int, float]] = {level: {} for level in PriceLevel}
+    for n, price in (*final.items(), *expected):
+        by_level[levels[n]][n] = price
     room = 0.04 * (high - low) or max(abs(high), 1e-9) * 0.5
     frame = ChartFrame(intervals, low - room, high + room)
     middle_x = frame.x(current + 0.5)
@@ -225,8 +233,8 @@ def price_chart(
         "final_count": len(final),
         "fallback_count": len(fallback),
         "withheld_count": len(known) - len(final),
-        "lowest": unit.decimal(f"{min(final.values(), default=0):g}"),  # of the final prices
-        "highest": unit.decimal(f"{max(final.values(), default=0):g}"),
+        "lowest": unit.rounded(min(final.values(), default=0) / units),  # of the final prices
+        "highest": unit.rounded(max(final.values(), default=0) / units),
         "grid": _grid_lines(frame, unit),
         "hours": _hour_labels(frame, view),
         "band_path": frame.band(band),
@@ -234,8 +242,8 @@ def price_chart(
         "final_path": frame.steps(final.items()),
         "fallback_path": "".join(frame.steps([one]) for one in fallback),
         "fallback_dots": [frame.dot(n, level) for n, level in fallback],
-        "cheap_path": frame.level_line(levels, PriceLevel.CHEAP, PLOT_BOTTOM_PX - LEVEL_LINE_DISTANCE_PX),
-        "dear_path": frame.level_line(levels, PriceLevel.DEAR, PLOT_TOP_PX + LEVEL_LINE_DISTANCE_PX),
+        "cheap_path": frame.level_lines(by_level[PriceLevel.CHEAP], PriceLevel.CHEAP),
+        "dear_path": frame.level_lines(by_level[PriceLevel.DEAR], PriceLevel.DEAR),
         "withheld_x": [f"{frame.x(price.interval):.3f}" for price in known if price.value is None],
         "current_x": f"{frame.x(current):.3f}" if current in intervals else None,
         "current_dot": frame.dot(current, final[current]) if current in final else None,
@@ -267,16 +275,15 @@ def nice_step(min_step: float) -> float:
     return next(float(f"{by * whole:.3g}") for by in (1, 2, 2.5, 5, 10) if by * whole >= min_step * 0.999999)
 
 
-def _hour_labels(frame: ChartFrame, view: ZoneView) -> list[tuple[str, str, str, bool]]:
-    """Return every third hour and the end of the day: x, label, anchor, and whether a phone leaves it out."""
+def _hour_labels(frame: ChartFrame, view: ZoneView) -> list[tuple[str, str, bool]]:
+    """Return every third hour and the end of the day: x, label, and whether a phone leaves it out."""
     labels = []
     for interval in frame.intervals[:-1]:
         at = local_datetime(view, view.start_s(interval))
         if at.minute == 0 and at.hour % 3 == 0:
-            x = frame.x(interval)
-            labels.append((f"{x:.3f}", f"{at:%H:%M}", "start" if x < 2 else "middle", bool(at.hour % 6)))
+            labels.append((f"{frame.x(interval):.3f}", f"{at:%H:%M}", bool(at.hour % 6)))
     end = local_datetime(view, view.start_s(frame.intervals[-1] + 1))
-    return [*labels, ("100", f"{end:%H:%M}", "end", False)]
+    return [*labels, ("100", f"{end:%H:%M}", False)]
 
 
 def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, language: Language = ENGLISH) -> str:
@@ -292,9 +299,9 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
     recent = view.prices
     known = [recent[n] for n in intervals if n in recent]
     name = clock_label_formatter(view, intervals)
-    final = [(name(p.interval), unit.exact(p), levels.levels.get(p.interval), KIND_WORDS[p.kind]) for p in known]
+    final = [(name(p.interval), unit.final(p), levels.levels.get(p.interval), KIND_WORDS[p.kind]) for p in known]
     undecided = [n for n in intervals if view.is_expected(n)]
-    expected = [(name(n), unit.about(levels.prices[n]), levels.levels[n], "expected") for n in undecided]
+    expected = [(name(n), unit.rounded(levels.prices[n]), levels.levels[n], "expected") for n in undecided]
     kinds = {price.kind for price in known}
     day = {
         "name": format_day(today, unit.language),
@@ -308,6 +315,7 @@ def zone_page(view: ZoneView, now_s: float, base_url: str, opening_key: str, lan
     band = noise_band(view.terms, known, lead=view.lead_intervals, since=view.row.since) if has_band else {}
     return render_page(
         "zone.html",
+        language,
         **page_values(view, base_url, opening_key, language),
         unit=unit,
         now=_current_price(view, at, levels, unit),
@@ -342,7 +350,7 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
         meaning = f"kind.{kind}_predicted_meaning" if is_predicted else f"kind.{kind}_meaning"
         published = TimeLabel(price.logged_s, local_datetime(view, price.logged_s).strftime("%H:%M"))
     if following is None and view.closed is None:
-        next_expected = unit.about(view.expected_ticks(at + 1) * view.tick)
+        next_expected = unit.rounded(view.expected_ticks(at + 1) * view.tick)
 
     def moment(interval: int) -> str:
         """When an interval begins, as a time on a day."""
@@ -351,7 +359,7 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
         return unit.language.plain("date.clock_on_day", clock=f"{begins:%H:%M}", day=named_day)
 
     return {
-        "price": unit.exact(price),
+        "price": unit.final(price),
         "kind": kind,
         "meaning": meaning,  # key of what its kind means
         "level": None if level is None else level.value,
@@ -361,7 +369,7 @@ def _current_price(view: ZoneView, at: int, day: DayLevels, unit: PriceFormat) -
         "measured_start": measured_then[0],
         "measured_end": measured_then[1],
         "published": published,
-        "next_price": unit.exact(following),
+        "next_price": unit.final(following),
         "next_expected": next_expected,  # where the next price is not decided
         "first_price_from": moment(view.first_priced) if at < view.first_priced else None,
         "closed_until": None if view.closed is None else moment(view.last_decided + 1),  # the last price is paid
@@ -381,7 +389,7 @@ def _hour_windows(view: ZoneView, at: int, unit: PriceFormat) -> list[tuple[int,
             "day": "tomorrow" if local_datetime(view, view.start_s(first)).date() >= tomorrow else "today",
             "start": name(first),
             "end": name(end),
-            "mean": unit.about(window.mean),
+            "mean": unit.rounded(window.mean),
             "is_final": window.is_final,
         }
 
