@@ -31,9 +31,10 @@ from murmurate.service.log_reader.price_columns import PriceColumns
 from murmurate.service.log_reader.zone_view import ShardView, ZoneView
 from murmurate.service.operator_api.routes import operator_page
 from murmurate.service.operator_api.status import ServiceStatus, service_status
-from murmurate.service.public_api.pages.routes import plan_page
+from murmurate.service.public_api.pages.routes import plan_page, zones_page
 from murmurate.service.public_api.pages.zone_page import zone_page
-from murmurate.service.settings import ZoneDisplay
+from murmurate.service.settings import ServiceSettings, ZoneDisplay
+from murmurate.service.worker.zone_warnings import warn_of_household_counts
 from murmurate.translations.language import ENGLISH, GERMAN
 from murmurate.units import IntArray
 
@@ -43,6 +44,7 @@ NOW_S = datetime(2026, 11, 14, 14, 20, tzinfo=ZURICH).timestamp()
 STEP_S, LEAD = 900, 2
 MIDNIGHT = int(datetime(2026, 11, 14, tzinfo=ZURICH).timestamp()) // STEP_S
 FORECAST, WITHHELD = 27, 38  # intervals of the local day
+IN_DOCS = ("zone", "zone-german", "plan", "plan-german", "operator")
 BASE_URL = "https://prices.example.ch"
 SIGNER = Ed25519Signer(bytes(32))
 
@@ -119,7 +121,7 @@ def town_zones(terms: ReleaseTerms) -> dict[str, ZoneView]:
 def operator_facts(zones: dict[str, ZoneView]) -> ServiceStatus:
     reasons = {"oerlikon": "the log has lost tiles up to 141: repair it first"}
     report: dict[str, object] = {"interval_s": STEP_S, "up_to_date": 4, "blocked": 1, "unfinished": 0}
-    report["reasons"] = reasons
+    report |= {"reasons": reasons, "warnings": warn_of_household_counts({"hoengg": 40_000}, {"hoengg": 26_300})}
     clients = [
         ApiClient(id="head-end-1", zones=frozenset(zones)),
         ApiClient(id="control-room", zones=frozenset(), is_operator=True),
@@ -133,8 +135,24 @@ def operator_facts(zones: dict[str, ZoneView]) -> ServiceStatus:
         grace_s=60,
         reading_counts=counts,
         heartbeat=(238.0, report),
+        worker_beat=(4.0, {"damaged_files": 0, "oldest_readings_age_s": 600_000.0}),
         clients=clients,
     )
+
+
+def make_pages() -> dict[str, str]:
+    """Every page in every language: the English one by its name, the German one with `-german`."""
+    zones = town_zones(town())
+    view, facts = zones["seefeld"], operator_facts(zones)
+    pages = {}
+    for end, language in (("", ENGLISH), ("-german", GERMAN)):
+        pages |= {
+            f"zones{end}": zones_page(zones.values(), NOW_S, BASE_URL, language=language),
+            f"zone{end}": zone_page(view, NOW_S, BASE_URL, view.key, language),
+            f"plan{end}": plan_page(view, NOW_S, BASE_URL, view.key, language),
+            f"operator{end}": operator_page(facts, ServiceSettings(), language),
+        }
+    return pages
 
 
 def shoot(html: Path, png: Path, *, width: int, dark: bool) -> None:
@@ -167,21 +185,14 @@ def crop_first_screen(page: Path, png: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Pictures of the pages, from a made-up day.")
-    parser.add_argument("--dark", type=Path, help="Into this folder, as at night.")
+    parser.add_argument("--dark", type=Path, help="All pages into this folder, as at night.")
     asked = parser.parse_args()
     folder: Path = asked.dark or IMAGES
     folder.mkdir(parents=True, exist_ok=True)
-    zones = town_zones(town())
-    seefeld = zones["seefeld"]
-    pages = {
-        "zone": zone_page(seefeld, NOW_S, BASE_URL, seefeld.key, ENGLISH),
-        "zone-german": zone_page(seefeld, NOW_S, BASE_URL, seefeld.key, GERMAN),
-        "plan": plan_page(seefeld, NOW_S, BASE_URL, seefeld.key, ENGLISH),
-        "plan-german": plan_page(seefeld, NOW_S, BASE_URL, seefeld.key, GERMAN),
-        "operator": operator_page(operator_facts(zones)),
-    }
     with tempfile.TemporaryDirectory() as made:
-        for name, html in pages.items():
+        for name, html in make_pages().items():
+            if not asked.dark and name not in IN_DOCS:
+                continue
             file = Path(made) / f"{name}.html"
             file.write_text(html, encoding="utf-8")
             for device, width in (("desktop", 1280), ("phone", 390)):

@@ -34,7 +34,7 @@ PUBLIC = (
     "/readyz",
     "/nowhere",
 )
-PRIVATE = ("/operator", "/metrics", "/openapi.json", "/healthz", "/readyz", "/nowhere")
+PRIVATE = ("/operator", "/operator?lang=de", "/metrics", "/openapi.json", "/healthz", "/readyz", "/nowhere")
 
 
 def secrets_of(feed):

@@ -88,7 +88,8 @@ def show_status(
     attention = [*found.unread, *(item for item in listed if item.about not in unknown)]
     remedy = "start it with murmurate serve, or read its last messages"
     attention += [AttentionItem(name, words, remedy) for name, words in ports.items() if words != "ready"]
-    document = status_document(status, settings, ports, found.landing, [item._asdict() for item in attention])
+    named = [{"about": item.about, "problem": item.problem, "remedy": item.remedy} for item in attention]
+    document = status_document(status, settings, ports, found.landing, named)
     if found.shards:
         _add_errors(document, {each.zone: each.square_units for each in status.zones}, databases.log.dsn)
     if as_json:

@@ -1,6 +1,7 @@
 """The languages of pages and terminal: texts in `*.toml` next to this file, and which one a browser asks for.
 
-A text has `{placeholders}`. Those of the tables `promise`, `basis` and `limits` are plain; the others may be HTML.
+A text has `{placeholders}`. Those of the tables `promise`, `basis`, `limits` and `attention` are plain; the others
+may be HTML.
 """
 
 from __future__ import annotations

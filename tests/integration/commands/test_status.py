@@ -46,7 +46,7 @@ def test_status_of_a_service_that_is_down(opened):
     assert "1 of 1 up to date" in shown
     assert "1 measured" in shown
     assert "head-end (harbour)" in shown
-    assert "worker: has never run" in shown
+    assert "worker: The worker has never run." in shown
     assert "does not answer" in shown
     found = document(opened, "murmurate status service.toml", 1)
     assert [item["about"] for item in found["attention"]] == ["worker", "private", "public"]
@@ -77,7 +77,7 @@ def test_a_zone_that_stands_still_or_has_no_measurement_needs_attention(opened):
     assert "behind" not in late.replace("intervals_behind", "")
     opened.write("later.toml", f"[clock]\nsimulated_s = {opened.made_s + 86_400}\nwall_s = {opened.made_s}\n")
     found = document(opened, "murmurate status later.toml", 1)
-    assert ("zones", "1 of 1 are behind") in {
+    assert ("zones", "Zones behind: 1 of 1") in {
         (item["about"], item["problem"].split(",")[0]) for item in found["attention"]
     }
 
@@ -102,7 +102,7 @@ def test_a_log_whose_clock_is_behind_is_the_reason_and_not_a_slow_database(opene
     state.record_heartbeat(WORKER_BEAT, WorkerFigures(clock_difference_s={"state": -0.3, "log": 70.0}).to_report())
     state.close()
     found = document(opened, "murmurate status", 1)
-    assert ("clock", "of the worker is 70 s ahead of the log's") in {
+    assert ("clock", "The clock of the worker is 70 s ahead of that of the database log.") in {
         (item["about"], item["problem"]) for item in found["attention"]
     }
     assert found["worker"]["clock_difference_s"] == {"state": -0.3, "log": 70.0}

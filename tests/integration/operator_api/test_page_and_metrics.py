@@ -136,7 +136,7 @@ def test_the_page_says_how_far_each_zone_is(api):
         assert row[1] == "1 behind"
         assert row[3:7] == ["2", "0", "1", "1"]  # measured, public, fallback, no price
         assert row[8:] == [api.plan[:8], OLD_KEY.public_key[:8]]
-    for words in ("0 of 2", "1,602", "Needs an operator", "a <b> reason", "in 5 min"):
+    for words in ("0 of 2", "1,602", "Needs attention", "a <b> reason", "in 5 min"):
         assert words in page.text
     api.writer.write()
     until_shown(api, "2 of 2")
@@ -232,7 +232,7 @@ def test_a_log_out_of_reach_leaves_the_page_and_says_so(unread_api):
     unread_api.operator_api._log_reader = BackgroundLogReader("postgresql://nobody@127.0.0.1:1/none")
     answer = fetch(unread_api, "/operator")
     assert answer.status_code == 200
-    assert "The log is not read yet" in answer.text
+    assert "The public log is not read yet" in answer.text
     assert "1,602" in answer.text
 
 
@@ -242,7 +242,7 @@ def test_a_log_that_takes_its_time_does_not_hold_the_page(unread_api, log_dsn):
         begun = time.monotonic()
         page = fetch(unread_api, "/operator").text
         assert time.monotonic() - begun < 30  # a page that waits for the lock comes after the server's 60 s
-        assert "The log is not read yet" in page
+        assert "The public log is not read yet" in page
     until_shown(unread_api, "0 of 2")
 
 
@@ -270,8 +270,13 @@ def facts(shards, broken=None):
 
 def test_two_hundred_zones_are_shown_within_a_second():
     shards = shards_of(100, 100)
-    assert work_of(lambda: (operator_page(facts(shards)), format_metrics(status_metrics(facts(shards))))) < 35
-    page, text = operator_page(facts(shards)), format_metrics(status_metrics(facts(shards)))
+    assert (
+        work_of(
+            lambda: (operator_page(facts(shards), ServiceSettings()), format_metrics(status_metrics(facts(shards))))
+        )
+        < 35
+    )
+    page, text = operator_page(facts(shards), ServiceSettings()), format_metrics(status_metrics(facts(shards)))
     assert sum(len(row) == 10 for row in Parsed(page).rows) == 200
     assert len(samples(text)) > 200 * 7
 
@@ -286,8 +291,8 @@ def test_zones_that_need_an_operator_come_first_and_the_page_ends():
     assert [zone.intervals_behind for zone in found.zones[:11]] == [0] * 4 + [3] * 6 + [0]
     assert len(found.zones) == MAX_STATUS_ZONES
     assert (found.zone_count, found.up_to_date_count, found.broken_zone_count) == (1010, MAX_STATUS_ZONES, 4)
-    page = Parsed(operator_page(found)).text
-    assert "10 zones more" in page
+    page = Parsed(operator_page(found, ServiceSettings())).text
+    assert "Zones not shown: 10." in page
     assert "shard 1" in page
     assert "is out of order" in page
 
@@ -295,7 +300,7 @@ def test_zones_that_need_an_operator_come_first_and_the_page_ends():
 def test_a_shard_whose_log_never_made_sense_is_told_too():
     found = facts(shards_of(1), {"quay": "has no <first> tile"})
     assert (found.zone_count, found.up_to_date_count) == (1, 1)
-    assert "has no <first> tile" in Parsed(operator_page(found)).text
+    assert "has no <first> tile" in Parsed(operator_page(found, ServiceSettings())).text
     assert samples(format_metrics(status_metrics(found)))["murmurate_shards_broken",] == 1
 
 

@@ -129,7 +129,7 @@ def test_what_lasts_and_needs_an_operator_is_in_readiness_and_on_the_page(privat
         )
     broker = "MQTT broker is not connected: no readings come over MQTT; start the broker"
     assert_warned(private, broker)
-    assert "harbour has 2 meters" in page_text(private)
+    assert "harbour : has 2 meters" in page_text(private)
     assert "meter table" not in fetch(private, "/readyz").text
     (private.root / "meters.csv").unlink()
     assert_warned(private, broker, "meter table is not there: put it back")
@@ -150,7 +150,8 @@ def assert_warned(private, *warnings):
     assert answer.status_code == 200
     for warning in warnings:
         assert f"warning: {warning}" in answer.text
-        assert warning in page
+        about = next(name for name in ("meter table", "MQTT broker") if warning.startswith(name))
+        assert f"{about} :{warning.removeprefix(about)}" in page
 
 
 def test_no_answer_without_a_login_depends_on_how_many_meters_a_zone_has(private):

@@ -62,7 +62,7 @@ def test_it_is_said_before_a_restart_with_its_cause_after_it_and_opening_again_m
     assert worker_setup.kinds() == ["measured"] * 2 + ["withheld"]
     found = attention(worker_setup)
     assert found.keys() == {"harbour", "last price"}
-    assert found["last price"][0] == "of the zone is withheld"
+    assert found["last price"][0] == "The last price was withheld."
     assert "too late" not in found["last price"][1]
     assert "plan" in found["last price"][1]
 

@@ -306,5 +306,9 @@ def test_a_forecast_from_a_sample_is_stated_with_what_its_households_spent():
 
 def test_what_the_terminal_shows_has_no_markup():
     for language in LANGUAGES.values():
-        plain = [text for key, text in language.texts.items() if key.startswith(("promise.", "basis.", "limits."))]
+        plain = [
+            text
+            for key, text in language.texts.items()
+            if key.startswith(("promise.", "basis.", "limits.", "attention."))
+        ]
         assert not [text for text in plain if re.search(r"[<>&]", text)]

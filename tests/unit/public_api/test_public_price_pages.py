@@ -134,7 +134,7 @@ def test_status_operator_page_and_metrics_count_the_kind(capsys):
     printed = capsys.readouterr().out
     assert "the last of each zone: 1 public" in printed
     assert "Nothing needs attention." in printed
-    page = Parsed(operator_page(status))
+    page = Parsed(operator_page(status, ServiceSettings()))
     (row,) = (row for row in page.rows if row and row[0] == "hill")
     assert row[3:7] == ["0", "24", "0", "0"]  # measured, public, fallback, no price
     metrics = format_metrics(status_metrics(status))

@@ -1,6 +1,6 @@
 """The operator's page and metrics: what was released, what it cost, what needs an operator. Never a demand.
 
-This module computes what is shown; `web/templates/operator.html` holds the text and the markup.
+This module computes what is shown; `web/templates/operator.html` holds the markup, `translations` the text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import accumulate
-from math import inf
 
 import psycopg
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -25,7 +24,7 @@ from murmurate.service.auth import AuthStore, scope_for_zones
 from murmurate.service.clock_comparison import clock_difference_metric
 from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
 from murmurate.service.log_reader.zone_view import PriceKind
-from murmurate.service.operator_api.attention import WORKER_SILENT_S
+from murmurate.service.operator_api.attention import WORKER_SILENT_S, find_attention
 from murmurate.service.operator_api.operator_access import OperatorAccess
 from murmurate.service.operator_api.status import BackgroundLogReader, ServiceStatus, ZoneStatus, service_status
 from murmurate.service.settings import ServiceSettings
@@ -35,21 +34,20 @@ from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT, 
 from murmurate.service.storage.server_checks import read_database_bytes
 from murmurate.service.storage.session import TransactionSource
 from murmurate.service.watchdog import read_part_restarts
-from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page
+from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page, requested_language
 from murmurate.service.web.responses import problem_response
 from murmurate.service.web.text import METRICS_MEDIA_TYPE, format_cost, format_duration, format_metrics
-from murmurate.translations.language import ENGLISH
+from murmurate.translations.language import ENGLISH, Language
 
 logger = logging.getLogger(__name__)
 
 _MAX_SCOPES = 5
-_MAX_REASONS = 100
-_LOG_AGE_WARNING_S = 10.0
 _HALF_DAY_S = 43_200
 _OPERATOR_HEADERS = {"cache-control": "no-store", "x-frame-options": "DENY"}
 # /readyz needs no login, and the warning of a zone may count its meters: one more or less is a household that moved
 _ZONES_NEED_OPERATOR = "need an operator: log in at /operator, which names them and the remedy"
 _OUTCOMES = ("accepted", "late", "refused")
+_SHOWN_KINDS = (PriceKind.MEASURED, PriceKind.PUBLIC, PriceKind.FALLBACK, PriceKind.WITHHELD)
 _RELEASE_GAUGES = {  # member of the report of the last release: metric, help
     "up_to_date": ("murmurate_shards_up_to_date", "Shards up to date at the last release."),
     "blocked": ("murmurate_shards_blocked", "Shards that need an operator at the last release."),
@@ -73,32 +71,22 @@ _DATABASES = ("state", "log")
 _UNFINISHED = ".part"  # how the name of a dump ends that is still being written
 
 
-def operator_page(status: ServiceStatus) -> str:
-    """Return the page of one moment: what was released, what it cost, what needs an operator."""
-    report = {} if status.heartbeat is None else status.heartbeat[1]
-    listed = [report.get(member) for member in ("reasons", "warnings")]
-    reasons = dict(status.ingest_warnings)
-    for each in listed:
-        reasons |= {str(name): str(reason) for name, reason in each.items()} if isinstance(each, Mapping) else {}
-    broken = {f"shard {shard}": reason for shard, reason in status.broken_shards.items()}
-    clients = []  # each with its scope, of a few zones, and what else it may do; never a secret
+def operator_page(status: ServiceStatus, settings: ServiceSettings, language: Language = ENGLISH) -> str:
+    """Return the page of one moment: what needs an operator, what was released, what it cost."""
+    clients = []  # each with its scope, of a few zones, and how many more it has; never a secret
     for client in status.clients:
         some = sorted(client.zones)[:_MAX_SCOPES]
         more = len(client.zones) - len(some)
-        permissions = [f"and {more:,} zones more"] if more else []
-        permissions += ["see this page and the metrics"] if client.is_operator else []
-        clients.append((client.id, scope_for_zones(some), permissions))
-    age_s = status.log_age_s  # of the page's copy of the log
-    log_age = "never" if age_s == inf else "" if age_s < _LOG_AGE_WARNING_S else format_duration(age_s)
+        clients.append((client.id, scope_for_zones(some), more and language.whole(more), client.is_operator))
     return render_page(
         "operator.html",
-        ENGLISH,
+        language,
         time=_format_time(status.now_s),
-        log_age=log_age,
-        tiles=_key_figures(status, report),
-        blocked=[*sorted(broken.items()), *sorted(reasons.items())][:_MAX_REASONS],
-        zones=[(zone, *_zone_cells(zone, status.now_s)) for zone in status.zones],
-        more_zones=status.zone_count - len(status.zones),
+        attention=find_attention(status, settings, language),
+        tiles=_key_figures(status, language),
+        figures=_more_figures(status, language),
+        zones=[(zone, *_zone_cells(zone, status.now_s, language)) for zone in status.zones],
+        more_zones=language.whole(more) if (more := status.zone_count - len(status.zones)) else None,
         clients=clients,
     )
 
@@ -107,47 +95,60 @@ def _format_time(at_s: float) -> str:
     return f"{datetime.fromtimestamp(int(at_s), UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _key_figures(status: ServiceStatus, report: Mapping[str, object]) -> list[tuple[str, str, bool]]:
-    """Return names, values, and whether a value is bad."""
+def _key_figures(status: ServiceStatus, language: Language) -> list[tuple[str, str, bool]]:
+    """Return the names of translations, values, and whether a value is bad."""
+    due, release, beat = status.next_deadline_s, status.heartbeat, status.worker_beat
+    counts = {"part": language.whole(status.up_to_date_count), "all": language.whole(status.zone_count)}
 
-    def count(name: str, members: Mapping[str, object], member: str) -> tuple[str, str, bool]:
-        number = members.get(member, 0)
-        return name, f"{number:,}" if isinstance(number, int) else "unknown", bool(number)
+    def relative(key: str, seconds: float) -> str:
+        return language.plain(key, duration=format_duration(seconds, language))
 
-    due, beat, restarts = status.next_deadline_s, status.worker_beat, sum(status.part_restarts.values())
-    released = "none yet" if status.heartbeat is None else f"{format_duration(status.heartbeat[0])} ago"
-    is_late = status.zone_count != status.up_to_date_count
-    tiles = [
-        ("Zones up to date", f"{status.up_to_date_count:,} of {status.zone_count:,}", is_late),
-        ("Last release", released, False),
-        ("Next deadline", "none" if due is None else f"in {format_duration(due - status.now_s)}", False),
-        count("Shards blocked", report, "blocked"),
-        count("Zones blocked", report, "blocked_zones"),
-        count("Shards not finished in time", report, "unfinished"),
+    return [
+        ("up_to_date", language.plain("operator.part_of", **counts), status.zone_count != status.up_to_date_count),
+        (
+            "last_release",
+            relative("operator.ago", release[0]) if release else language.plain("operator.none_yet"),
+            False,
+        ),
+        (
+            "next_deadline",
+            language.plain("operator.none") if due is None else relative("operator.ahead", due - status.now_s),
+            False,
+        ),
+        (
+            "worker",
+            relative("operator.ago", beat[0]) if beat else language.plain("operator.never"),
+            beat is None or beat[0] > WORKER_SILENT_S,
+        ),
     ]
-    if beat is None:
-        tiles.append(("Worker", "not started yet", True))
-    else:
-        oldest_s = beat[1].get("oldest_readings_age_s")
-        oldest = format_duration(oldest_s) if isinstance(oldest_s, int | float) else "unknown"
-        tiles += [
-            ("Worker", f"alive {format_duration(beat[0])} ago", beat[0] > WORKER_SILENT_S),
-            count("Damaged files", beat[1], "damaged_files"),
-            ("Oldest readings", oldest, False),
-            ("Processes restarted", f"{restarts:,}", restarts > 0),
-        ]
-    names = {"accepted": "Readings accepted", "late": "Readings late", "refused": "Readings refused"}
-    return [*tiles, *((name, f"{status.reading_counts.get(key, 0):,}", False) for key, name in names.items())]
 
 
-def _zone_cells(zone: ZoneStatus, now_s: float) -> tuple[str, ...]:
-    """Return its state, until when it is decided, the prices of the last 24 hours by kind, and its cost."""
-    state = f"{zone.intervals_behind:,} behind" if zone.intervals_behind else "up to date"
+def _more_figures(status: ServiceStatus, language: Language) -> list[tuple[str, str]]:
+    """Return the names of translations, and values."""
+    release, beat = ((found or (0.0, {}))[1] for found in (status.heartbeat, status.worker_beat))
+    numbers = {name: release.get(name, 0) for name in ("blocked", "blocked_zones", "unfinished")}
+    numbers |= {"damaged_files": beat.get("damaged_files"), "restarts": sum(status.part_restarts.values())}
+    numbers |= {name: status.reading_counts.get(name, 0) for name in _OUTCOMES}
+    unknown, oldest_s = language.plain("operator.unknown"), beat.get("oldest_readings_age_s")
+    oldest = unknown
+    if isinstance(oldest_s, int | float):
+        oldest = language.plain("operator.ago", duration=format_duration(oldest_s, language))
+    shown = ((name, language.whole(value) if isinstance(value, int) else unknown) for name, value in numbers.items())
+    return [*shown, ("oldest_readings", oldest)]
+
+
+def _zone_cells(zone: ZoneStatus, now_s: float, language: Language) -> tuple[str, bool, str, tuple[str, ...], str]:
+    """Return its state, whether that is bad, until when it is decided, the prices of a day by kind, and its cost."""
+    state = language.plain("operator.state_current")
+    if zone.is_broken:
+        state = language.plain("operator.state_broken")
+    elif zone.intervals_behind:
+        state = language.plain("operator.state_behind", count=language.whole(zone.intervals_behind))
     end = _format_time(zone.decided_end_s)
     end = end[11:] if abs(zone.decided_end_s - now_s) < _HALF_DAY_S else end  # the hour alone where the day is clear
-    kinds = (PriceKind.MEASURED, PriceKind.PUBLIC, PriceKind.FALLBACK, PriceKind.WITHHELD)
-    counts = (f"{zone.releases_by_kind.get(kind, 0):,}" for kind in kinds)
-    return "log broken" if zone.is_broken else state, end, *counts, format_cost(zone.epsilon_micro, zone.rho_micro)
+    counts = tuple(language.whole(zone.releases_by_kind.get(kind, 0)) for kind in _SHOWN_KINDS)
+    cost = format_cost(zone.epsilon_micro, zone.rho_micro, language)
+    return state, zone.is_broken or bool(zone.intervals_behind), end, counts, cost
 
 
 def _labelled(
@@ -374,7 +375,8 @@ class OperatorApi:
 
     async def get_page(self, request: Request) -> Response:
         user = await self.operators.authenticate(request)
-        page = await self._render_in_thread(operator_page)
+        language = requested_language(request)
+        page = await self._render_in_thread(lambda status: operator_page(status, self.settings, language))
         logger.info("operator page shown", extra={"user": user})
         return Response(page, 200, _OPERATOR_HEADERS | HTML_HEADERS, HTML_MEDIA_TYPE)
 

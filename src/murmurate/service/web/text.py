@@ -9,6 +9,8 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from murmurate.translations.language import ENGLISH, Language
+
 METRICS_MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -28,16 +30,17 @@ def format_metrics(*groups: Iterable[Metric]) -> str:
     return generate_latest(registry).decode()
 
 
-def format_cost(epsilon_micro: int, rho_micro: int) -> str:
+def format_cost(epsilon_micro: int, rho_micro: int, language: Language = ENGLISH) -> str:
     """
     >>> format_cost(1_250_000, 0), format_cost(0, 40), format_cost(0, 0)
-    ('ε = 1.250000', 'ρ = 0.000040', 'nothing')
+    ('ε = 1.250000', 'ρ = 0.000040', 'ε = 0')
     """
     micro = {"ε": epsilon_micro, "ρ": rho_micro}
-    return " and ".join(f"{name} = {value / 1e6:,.6f}" for name, value in micro.items() if value) or "nothing"
+    costs = (f"{name} = {language.decimal(f'{value / 1e6:.6f}')}" for name, value in micro.items() if value)
+    return language.plain("promise.and").join(costs) or "ε = 0"
 
 
-def format_duration(seconds: float) -> str:
+def format_duration(seconds: float, language: Language = ENGLISH) -> str:
     """
     >>> format_duration(42.4), format_duration(238), format_duration(7300), format_duration(200_000)
     ('42 s', '4 min', '2 h', '2 days')
@@ -46,4 +49,6 @@ def format_duration(seconds: float) -> str:
         return f"{max(0.0, seconds):.0f} s"
     if seconds < 90 * 60:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h" if seconds < 36 * 3600 else f"{seconds / 86_400:.0f} days"
+    if seconds < 36 * 3600:
+        return f"{seconds / 3600:.0f} h"
+    return language.plain("promise.days", count=f"{seconds / 86_400:.0f}")
