@@ -178,8 +178,8 @@ COMMANDS = {
     ),
     "client": LazyCommand(
         "client.manage_clients",
-        "Manage the clients that may send readings. Adding a client again replaces its secret.",
-        "murmurate client add head-end --zone harbour",
+        "Manage the clients that may send readings. `grant` and `revoke` keep the secret; adding again replaces it.",
+        "murmurate client add head-end --zone harbour; another zone later: murmurate client grant head-end --zone quay",
         READINGS,
     ),
     "status": LazyCommand(

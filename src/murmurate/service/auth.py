@@ -96,6 +96,26 @@ class AuthStore:
             connection.execute(query, (client.id, _digest(secret), sorted(client.zones), client.is_operator))
         return secret
 
+    def change_zones(
+        self, client_id: str, *, granted: Collection[str] = (), revoked: Collection[str] = ()
+    ) -> ApiClient | None:
+        """Give zones to a client, or take them from it. Its secret and its tokens stay. Returns it; None if not there.
+
+        Raises MurmurateError if nothing would be left that the client may do.
+        """
+        query = """
+            UPDATE access.client SET zones = ARRAY(
+                SELECT DISTINCT zone FROM unnest(zones || %s::text[]) AS zone WHERE zone <> ALL (%s::text[])
+                ORDER BY zone
+            ) WHERE id = %s RETURNING zones, operator"""
+        with self._session.transaction() as connection:
+            row = connection.execute(query, (sorted(granted), sorted(revoked), client_id)).fetchone()
+            if row is None:
+                return None
+            if not any(row):
+                raise MurmurateError("client", client_id, f"has no other zone: murmurate client remove {client_id}")
+        return ApiClient(id=client_id, zones=frozenset(row[0]), is_operator=row[1])
+
     def remove_client(self, client_id: str) -> bool:
         """Remove a client and its tokens. Returns whether there was one."""
         with self._session.transaction() as connection:

@@ -30,7 +30,9 @@ def run(operator):  # noqa: F811
     def run_command(line, status=0):
         found = json.loads(operator.run(f"murmurate {line} --json 2> errors.txt", status=status))
         name = next(name for name in COMMANDS if f"{line} ".startswith(f"{name} "))
-        assert found.keys() == documented_keys(name) or line.startswith(("client list", "client remove"))
+        assert found.keys() == documented_keys(name) or line.startswith(
+            ("client list", "client remove", "client grant", "client revoke")
+        )
         return found
 
     return run_command
@@ -48,6 +50,10 @@ def test_a_script_gets_what_the_page_names(operator, run):  # noqa: F811
     assert opened["first_measured"] == begin
     assert run("client add head-end --zone harbour")["client_secret"]
     assert "client_secret" not in json.dumps(run("client list"))
+    assert run("client add boss --operator")["zones"] == []
+    assert run("client grant boss --zone harbour")["zones"] == ["harbour"]
+    assert run("client revoke boss --zone harbour")["zones"] == []
+    assert "is not open" in operator.run("murmurate client grant boss --zone hill", status=2)
     assert run("client remove head-end")["removed"]
     operator.store_demand(begin_s // STEP_S, begin_s // STEP_S + 20)
     assert run("step release")["up_to_date"] == 1
