@@ -10,6 +10,7 @@ import pytest
 
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState
 from murmurate.service.landing.interval_manifest import is_closing, manifest_of
+from murmurate.service.landing.layout import interval_name
 from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT
 from murmurate.service.worker import interval_worker
 from tests.support.interval_workers import FIRST_S, GRACE_S, HOMES
@@ -129,6 +130,8 @@ def test_nothing_that_the_worker_logs_or_reports_with_its_heartbeat_shows_a_dema
     worker_setup.report(1, homes=10)  # also where the quorum is missed
     worker_setup.at(1, GRACE_S)
     assert {"aggregated", "released"} <= {event for event, _ in worker_setup.logged}
+    named = {facts["interval"] for _, facts in worker_setup.logged if "interval" in facts}  # a time, not a number
+    assert named == {interval_name(FIRST_S + number * STEP_S) for number in (0, 1)}
     at_s, report = worker_setup.worker.context.state.heartbeats()[WORKER_HEARTBEAT]
     assert (at_s > 0, report["up_to_date"]) == (True, 1)
     logged = json.dumps([worker_setup.logged, report])

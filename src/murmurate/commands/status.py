@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from http.client import HTTPConnection, HTTPException
@@ -245,9 +245,17 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def print_status(document: Mapping[str, Any], settings: ServiceSettings) -> None:
-    """The page: a few lines on the service, its zones, and last what needs a person."""
-    stdout.print(f"Read from the databases at {document['now']}; the service need not run for this.", style="dim")
-    for name, words in _summary_lines(document):
+    """The page: a few lines on the service, its zones, and last what needs a person. All times are of one clock."""
+    clock = settings.display_of("").timezone
+
+    def local(text: str, layout: str = "%a %H:%M") -> str:
+        return datetime.fromisoformat(text).astimezone(clock).strftime(layout)
+
+    now = local(document["now"], "%a %d %b %Y, %H:%M:%S")
+    stdout.print(
+        f"{now}, {clock.key}, as all times here. Read from the databases: the service need not run.", style="dim"
+    )
+    for name, words in _summary_lines(document, local):
         stdout.print(f"{name:<10}{words}")
     zones = document["zone_list"]
     if zones:
@@ -259,8 +267,7 @@ def print_status(document: Mapping[str, Any], settings: ServiceSettings) -> None
             if zone["price"] is not None:
                 price = f"{format_cents(zone['price'], zone['currency'])} {price_unit(zone['currency'])}"
             behind = f"{zone['intervals_behind']:,} behind" if zone["state"] == "behind" else zone["state"]
-            clock = settings.display_of(zone["zone"]).timezone
-            until = datetime.fromisoformat(zone["decided_until"]).astimezone(clock).strftime("%a %H:%M")
+            until = local(zone["decided_until"])
             age = "" if zone["published_s"] is None else _ago(zone["published_s"])
             error = zone["error"]
             off = "" if error is None else f"{100 * error['low']:.0f} to {100 * error['high']:.0f} %"
@@ -278,7 +285,7 @@ def print_status(document: Mapping[str, Any], settings: ServiceSettings) -> None
         stdout.print(f"    {item['remedy']}")
 
 
-def _summary_lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _summary_lines(document: Mapping[str, Any], local: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     zones, feed, worker = document["zones"], document["feed"], document["worker"]
     yield "Zones", f"{zones['up_to_date']:,} of {zones['open']:,} up to date"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in zones["last_price"].items() if count)
@@ -289,7 +296,7 @@ def _summary_lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Feed", "no reading is expected"
     else:
         share, quorum = 100 * feed["reported"] / max(feed["expected"], 1), 100 * feed["quorum"]
-        counts = f"{feed['reported']:,} of {feed['expected']:,} readings of the interval of {feed['interval']}"
+        counts = f"{feed['reported']:,} of {feed['expected']:,} readings of the interval of {local(feed['interval'])}"
         yield "Feed", f"{counts} ({share:.1f} %; quorum {quorum:.0f} %)"
     clients = [
         f"{name} ({zones[0] if len(zones) == 1 else f'{len(zones):,} zones'})"
@@ -305,7 +312,7 @@ def _summary_lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         age = "" if landing["oldest_s"] is None else f", the oldest began {_ago(landing['oldest_s'])}"
         yield "Landing", f"readings of {landing['intervals']:,} intervals{age}"
     if document["next_deadline"] is not None:
-        yield "Deadline", f"the next is at {document['next_deadline']}"
+        yield "Deadline", f"the next is at {local(document['next_deadline'])}"
 
 
 def _ago(seconds: float) -> str:

@@ -1,6 +1,9 @@
 """`murmurate status` over real databases: what it shows of a service that is down, and never a demand."""
 
 import json
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -43,6 +46,10 @@ def document(operator, line, status):  # noqa: F811
 def test_status_of_a_service_that_is_down(opened):
     shown = opened.run("murmurate status service.toml", status=1)
     assert "the service need not run" in shown
+    assert shown.count("Europe/Zurich") == 1  # one clock, named once
+    assert not re.search(r"\d{2}Z|UTC", shown)
+    local = datetime.fromtimestamp(opened.made_s, ZoneInfo("Europe/Zurich"))
+    assert f"{local:%a %d %b %Y, %H:%M}" in shown
     assert "1 of 1 up to date" in shown
     assert "1 measured" in shown
     assert "head-end (harbour)" in shown
@@ -53,6 +60,8 @@ def test_status_of_a_service_that_is_down(opened):
     assert all(item["problem"] and item["remedy"] for item in found["attention"])
     (zone,) = found["zone_list"]
     assert (zone["zone"], zone["kind"], zone["state"]) == ("harbour", "measured", "up to date")
+    decided = datetime.fromisoformat(zone["decided_until"]).astimezone(ZoneInfo("Europe/Zurich"))
+    assert re.search(rf"up to date +{decided:%a %H:%M}", shown)
     assert zone["price"] > 0
     assert zone["last_24_hours"]["measured"] > 0
 

@@ -281,7 +281,7 @@ class IntervalWorker:
         warnings = self._warnings() | zone_warnings
         self._note_oldest_readings(now)
         report: dict[str, object] = {
-            "until": until,
+            "interval": interval_name(until * self.landing.interval_s),
             "up_to_date": len(outcome.up_to_date),
             "blocked": len(outcome.blocked),
             "unfinished": len(outcome.unfinished),
