@@ -159,8 +159,15 @@ def _fetch(address: str) -> bytes:
 def _fetch_prices(address: str, zone: str, day: date | None) -> ZonePrices:
     """Return what a server says, without a check: the last week or one day, and after it what the plan expects."""
     try:
-        time_zone = load_time_zone(json.loads(_fetch(f"{address}/days"))["timezone"])
-        rows = _read_csv(_fetch(f"{address}/history.csv"))
+        about = json.loads(_fetch(f"{address}/days"))
+        time_zone = load_time_zone(about["timezone"])
+        try:
+            rows = _read_csv(fetch_bytes(f"{address}/history.csv"))
+        except MurmurateError as error:
+            first = about.get("first_price")
+            if "Not Found" in error.allowed:
+                raise _no_price_yet(zone, None if first is None else _parse_time(first), time_zone) from None
+            raise
         interval_s = rows[0].end_s - rows[0].start_s
         intervals = range(0) if day is None else steps_of_day(time_zone, day, interval_s)
         if intervals and intervals[0] * interval_s < rows[0].start_s:
@@ -176,6 +183,15 @@ def _fetch_prices(address: str, zone: str, day: date | None) -> ZonePrices:
     except (KeyError, TypeError, ValueError, RecursionError):
         raise MurmurateError("source", address, _NO_SERVICE) from None
     return ZonePrices(zone, rows[0].currency, time_zone, interval_s, tuple(rows), is_verified=False)
+
+
+def _no_price_yet(zone: str, first_s: int | None, time_zone: ZoneInfo) -> MurmurateError:
+    first = "it was closed before it had one"
+    if first_s is not None:
+        first = (
+            f"its first is paid from {datetime.fromtimestamp(first_s, time_zone):%a %d %b %Y, %H:%M} ({time_zone.key})"
+        )
+    return MurmurateError(f"zone {zone}", "without a price yet", first)
 
 
 def _read_csv(data: bytes) -> list[ShownPrice]:
@@ -202,7 +218,7 @@ def _read_log(source: str, zone: str, plan_files: list[Path], key: str | None, n
     """Return the prices of a zone in a log, once the log was verified; after them what the last plan expects."""
     logged = read_verified_zone(source, zone, plan_files, key)
     if not logged.releases:
-        raise MurmurateError(f"zone {zone}", "without a price", "it has just been opened; wait for its first interval")
+        raise _no_price_yet(zone, logged.first_paid_s, ZoneInfo("UTC"))
     plans = {digest: DemandTerms.from_json(text) for digest, text in logged.plans.items()}
 
     def price_at(interval: int, step_s: int, plan: DemandTerms, ticks: int | None, kind: str) -> ShownPrice:
@@ -242,7 +258,7 @@ def find_cheapest(prices: Iterable[ShownPrice], from_s: float = float("-inf")) -
 
 
 def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
-    """Print one line for each interval, by the clock of the zone, with a bar from the cheapest to the dearest."""
+    """Print one line for each interval, by the clock of the zone, with a bar from zero to the price."""
     when = f"the last {len(found.prices):,} prices" if day is None else f"{day:%A}, {day.day} {day:%B %Y}"
     stdout.print(f"{found.zone}: {when}, {found.time_zone.key}, in {price_unit(found.currency)}", style="bold")
     offsets = {found.local(price.start_s).utcoffset() for price in (found.prices[0], found.prices[-1])}
@@ -253,18 +269,18 @@ def print_prices(found: ZonePrices, day: date | None, now_s: float) -> None:
 
     cheapest = find_cheapest(found.prices)
     values = [price.price for price in found.prices if price.price is not None]
-    low, high = min(values, default=0.0), max(values, default=0.0)
+    low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
+    zero = round(_BAR_WIDTH * -low / (high - low)) if high > low else 0  # where bars begin
     block = "█" if stdout.encoding.lower().startswith("utf") else "#"
     for price in found.prices:
-        amount, length, mark = "withheld", 0, ""
+        amount, bar, mark = "withheld", "", ""
         if price.price is not None:
             amount = format_cents(price.price, found.currency)
-            share = (price.price - low) / (high - low) if high > low else 0.0
-            length = 1 + round((_BAR_WIDTH - 1) * share) if high > low else _BAR_WIDTH // 2
+            end = zero + round(_BAR_WIDTH * price.price / (high - low)) if high > low else 0
+            bar = " " * min(zero, end) + block * abs(end - zero)
             mark = "cheap" if price.start_s // _HOUR_S * _HOUR_S in cheapest else ""
         now = "<- now" if price.start_s <= now_s < price.end_s else ""
-        bar = f"{block * length:<{_BAR_WIDTH}}"
-        line = f"{label(price.start_s)}  {amount:>8}  {bar}  {price.kind:<9} {mark:<5} {now}"
+        line = f"{label(price.start_s)}  {amount:>8}  {bar:<{_BAR_WIDTH}}  {price.kind:<9} {mark:<5} {now}"
         stdout.print(line.rstrip(), style="green" if mark else "dim" if price.kind == EXPECTED else None)
     if cheapest:
         stdout.print(f"Cheapest hours: {', '.join(map(label, cheapest))}.")

@@ -35,6 +35,7 @@ class LoggedZone(NamedTuple):
 
     releases: list[LoggedRelease]  # ascending intervals
     plans: dict[str, str]  # text of each plan that a release names, by digest
+    first_paid_s: int | None = None  # when the first price of the zone is paid [s of UTC]; None: no tile has the zone
 
 
 def read_zone_history(source: LogSource, zone: str, plans: Iterable[str] = ()) -> LoggedZone:
@@ -43,7 +44,7 @@ def read_zone_history(source: LogSource, zone: str, plans: Iterable[str] = ()) -
     `plans` are further documents.
     """
     tables, by_digest, found = TableStore(), dict[str, str](), dict[int, LoggedRelease]()
-    texts = [*plans]
+    texts, first_paid_s = [*plans], None
     for item in read_items(source, ItemKind.ZONE_TABLE, ItemKind.PLAN):
         if item.kind is ItemKind.PLAN:
             texts.append(item.data.decode())
@@ -61,12 +62,15 @@ def read_zone_history(source: LogSource, zone: str, plans: Iterable[str] = ()) -
         except READ_ERRORS:  # of a shard without the zone: the others were verified
             continue
         table = line_table(tile) if is_line else tables.find_table(tile.header.table)
-        release = find_release(tile, table, zone) if isinstance(table, ZoneTable) else None
-        if release is not None:
+        row = table.find_row(zone) if isinstance(table, ZoneTable) else None
+        if row is None or not isinstance(table, ZoneTable):
+            continue
+        first_paid_s = first_paid_s or (row.since + tile.header.lead) * tile.header.interval_s
+        if (release := find_release(tile, table, zone)) is not None:
             found.setdefault(release.header.interval, release)
     releases = [found[interval] for interval in sorted(found)]
     named = {release.plan for release in releases}
-    return LoggedZone(releases, {digest: text for digest, text in by_digest.items() if digest in named})
+    return LoggedZone(releases, {digest: text for digest, text in by_digest.items() if digest in named}, first_paid_s)
 
 
 class ReleaseRun(NamedTuple):

@@ -1,6 +1,7 @@
 """A zone that was closed: what was decided is still paid, nothing is promised after it, and its history stays."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from tests.support.api_servers import STEP_S, plan_of, public_process
@@ -8,6 +9,8 @@ from tests.support.openadr_schema import errors_in
 from tests.support.postgres_stores import ShardWriter
 from tests.support.waiting import wait_until
 
+from murmurate.commands.prices import show_prices
+from murmurate.errors import MurmurateError
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.log_reader.zone_view import format_rfc3339
 from murmurate.service.operator_api.attention import find_attention
@@ -43,6 +46,17 @@ def test_a_zone_closed_under_a_running_process_keeps_its_prices_until_they_end(l
         assert client.get("/zones/old%20town/now").json()["next_price"] is not None
         assert len(client.get("/zones/harbour/evcc?forecast=true").json()) == 1
         assert "closed for ever" in client.get("/zones/harbour?lang=en").text
+
+
+def test_a_zone_without_a_price_yet_says_when_its_first_one_is_paid(log_dsn):
+    made = ShardWriter(log_dsn, {"harbour": plan_of("harbour")}, first=FIRST, lead=LEAD)
+    made.write()
+    made.close()
+    with public_process(log_dsn, FIRST * STEP_S) as (client, _):
+        first = datetime.fromtimestamp((FIRST + LEAD) * STEP_S, UTC)
+        assert datetime.fromisoformat(client.get("/zones/harbour/days").json()["first_price"]) == first
+        with pytest.raises(MurmurateError, match=f"its first is paid from {first:%a %d %b %Y, %H:%M} "):
+            show_prices(f"{client.base_url}/zones/harbour")
 
 
 def test_a_closed_zone_says_since_when_and_its_history_stays(log_dsn, writer, tmp_path):

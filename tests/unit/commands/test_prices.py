@@ -2,12 +2,16 @@
 
 import json
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.sample_logs import FIRST, OLD, OTHER, PLAN, UNKNOWN_SIGNER, edit_rows, log
 
-from murmurate.commands.prices import EXPECTED, ShownPrice, find_cheapest, show_prices
+from murmurate.commands.prices import EXPECTED, ShownPrice, ZonePrices, find_cheapest, print_prices, show_prices
 from murmurate.errors import MurmurateError
+from murmurate.operations.console import stdout
 
 HOUR_S, LEAD = 3600, 2
 DAY = datetime(2024, 10, 4, tzinfo=UTC)  # on which the log begins, in UTC: interval 480,000 is its hour 0
@@ -57,6 +61,28 @@ def test_json_holds_the_last_prices_and_their_kinds(source, capsys):
     assert document["prices"][0]["start"] == "2024-10-04T02:00:00Z"
     assert document["prices"][0]["price"] == pytest.approx(0.2)
     assert document["prices"][6]["price"] is None
+
+
+@given(values=st.lists(st.none() | st.floats(-0.5, 0.5).map(lambda value: round(value, 5)), min_size=1, max_size=24))
+def test_a_bar_runs_from_zero_and_is_as_long_as_its_price(values):
+    prices = [
+        ShownPrice(n * HOUR_S, (n + 1) * HOUR_S, value, None, None, "EUR", "measured") for n, value in enumerate(values)
+    ]
+    with stdout.capture() as printed:
+        print_prices(ZonePrices("harbour", "EUR", ZoneInfo("UTC"), HOUR_S, tuple(prices), is_verified=False), None, 0)
+    bars = [line[21:51] for line in printed.get().splitlines() if line[6:7] == ":"]
+    known = [value for value in values if value is not None]
+    width = max(0.0, *known, 0.0) - min(0.0, *known, 0.0) or 1.0
+    zero = round(30 * -min(0.0, *known, 0.0) / width)
+    for value, bar in zip(values, bars, strict=True):
+        below, above = (len(part.strip()) for part in (bar[:zero], bar[zero:]))
+        assert abs((above or -below) - 30 * (value or 0.0) / width) <= 0.51
+
+
+def test_a_zone_that_was_just_opened_says_when_its_first_price_is_paid(tmp_path):
+    opened = copy_of(log(measured=0).cut(1), tmp_path / "log.jsonl")
+    with pytest.raises(MurmurateError, match=r"its first is paid from Fri 04 Oct 2024, 02:00 \(UTC\)"):
+        show_prices(opened, zone="harbour")
 
 
 def test_the_clock_of_another_place_shows_its_own_day(source, capsys):

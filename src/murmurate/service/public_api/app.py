@@ -232,8 +232,14 @@ class PublicApi:
     def get_days(self, request: Request) -> CachedResponse:
         view = self._zone_view(request)
         days = [day.isoformat() for day in recent_days(view) if is_day_complete(view, day)]
+        has_none = view.closed is not None and view.last_decided < view.first_priced  # it was closed before
         return CachedResponse.from_json(
-            {"zone": view.zone, "timezone": view.display.timezone.key, "recent_complete_days": days}
+            {
+                "zone": view.zone,
+                "timezone": view.display.timezone.key,
+                "first_price": None if has_none else format_rfc3339(view.start_s(view.first_priced)),
+                "recent_complete_days": days,
+            }
         )
 
     async def get_day(self, request: Request) -> CachedResponse:
