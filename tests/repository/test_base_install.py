@@ -179,6 +179,14 @@ def test_every_command_works_or_names_its_extra(base, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+def test_an_extra_is_installed_from_the_copy_of_the_repository_that_the_package_came_from(tmp_path):
+    """Before a release no index has the name."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    subprocess.run([*pip, tmp_path, ROOT], check=True, env=without_settings())
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from murmurate.errors import install_command as of"
+    assert run(sys.executable, "-c", f"{code}; print(of('lab'))").stdout == f'pip install "{ROOT}[lab]"\n'
+
+
 def test_every_public_name_loads_and_noise_names_its_extra(base):
     done = run(base, "-c", USE_PUBLIC_NAMES)
     assert done.stdout == 'opendp is not installed: run pip install "murmurate[plan]"\n', done.stderr

