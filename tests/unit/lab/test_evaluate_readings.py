@@ -132,12 +132,15 @@ def test_the_page_says_what_was_done_to_the_readings(foreign, tmp_path):
         "% of the mean import, which is the demand where it is above zero",
         "the noise is that of twice the bound",
         "forecast from exact sums of the file",
-        "the machines cost 13.200 EUR",
+        "At 201 homes, the size of the file, the private price is",
+        f"the machines cost {1320 / 201:.3f} EUR",
+        "murmurate plan may say otherwise for the same homes",
     ):
         assert words in page, words
     assert "public forecast" not in page
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    (size,) = results["sizes"]
+    size, own = results["sizes"]
+    assert (size["homes"], own["homes"], own["zones"]) == (100, 201, 1)
     (promise,) = size["promises"]
     assert promise["export_bound_wh"] == promise["bound_wh"] > 0
     assert (size["running_cost"], results["source"]["left_out"], results["source"]["filled"]) == (13.2, 1, 20)
@@ -251,5 +254,6 @@ def test_a_foreign_file_is_refused_with_the_command_that_imports_it(tmp_path):
 
 def test_zones_larger_than_the_file_are_refused():
     assert choose_sizes(210, (50, 210)) == (50, 210)
+    assert choose_sizes(210, (50,)) == (50, 210)
     with pytest.raises(ReadingError, match="must be at most 210"):
         choose_sizes(210, (100, 300))

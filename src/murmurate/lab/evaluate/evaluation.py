@@ -149,6 +149,11 @@ class Evaluation:
     feeds_in: bool  # readings count down to minus the bound
 
     @property
+    def main_size(self) -> int:
+        """The size that sentences are about: that of the file, or the one in the middle."""
+        return self.sizes[-1 if self.own_readings else len(self.sizes) // 2]
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(self.comparisons)
 

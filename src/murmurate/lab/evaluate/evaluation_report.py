@@ -149,7 +149,7 @@ def _add_way_tables(report: Report, evaluation: Evaluation) -> None:
     )
     report.add_text(explained, brief=False, muted=True)
     names = ("price made from", "error", "±", "loss, EUR", "step, ct/kWh", "bill, EUR")
-    shown = evaluation.sizes[len(evaluation.sizes) // 2]
+    shown = evaluation.main_size
     for homes, of_size in evaluation.comparisons.items():
         rows, kinds = [], []
         for way in Way:
@@ -256,6 +256,18 @@ def homes_sentences(evaluation: Evaluation) -> list[str]:
     if first[homes].value_of_data == 0.0:
         few = f"At {homes:,} homes even exact data add nothing to forecast and regional load: join zones."
     sentences = [f"{kept} {share} at {homes:,} homes." if enough else few]
+    if evaluation.own_readings:
+        own = first[evaluation.main_size].results
+        private, forecast, exact = (100 * own[way].error for way in (Way.PRIVATE, Way.FORECAST, Way.EXACT))
+        of_file = (
+            f"At {evaluation.main_size:,} homes, the size of the file, the private price is {private:.1f} % off, the "
+            f"forecast alone {forecast:.1f} % and a prediction from exact demand {exact:.1f} %."
+        )
+        otherwise = (
+            "murmurate plan may say otherwise for the same homes: it computes without readings, from the forecast, the "
+            "bound and the promise of its zone file and with usual deviations."
+        )
+        sentences = [of_file, *sentences, otherwise]
     others = {
         Way.EXACT_ECHO: "an echo of exact demand, which has no noise at all but prices the demand of half an hour ago",
         Way.REGIONAL_LOAD: "a public forecast with regional load, which needs no release of the zone",
@@ -281,7 +293,7 @@ def money_sentence(evaluation: Evaluation) -> str:
 
     Next to it what the machines cost.
     """
-    homes = evaluation.sizes[len(evaluation.sizes) // 2]
+    homes = evaluation.main_size
     compared = evaluation.comparisons[homes][0]
     rival, private, exact = (compared.strongest_rival, *(compared.results[way] for way in (Way.PRIVATE, Way.EXACT)))
     gain, running = rival.loss - private.loss, _MACHINES_A_YEAR / homes
@@ -299,7 +311,7 @@ def promise_sentences(evaluation: Evaluation) -> list[str]:
     if len(evaluation.promises) == 1:
         return []
     first, *_, last = _strongest_first(evaluation)
-    homes = evaluation.sizes[len(evaluation.sizes) // 2]
+    homes = evaluation.main_size
     strong, weak = (evaluation.comparisons[homes][number].results[Way.PRIVATE] for number in (first, last))
     names = [evaluation.promises[number].short for number in (first, last)]
     cost = (

@@ -259,7 +259,7 @@ def _zone_shocks(rng: np.random.Generator, intervals: int, shock_factor: float, 
 
 
 def choose_sizes(households: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """The sizes that are wanted, or those of which there are two zones or more, and that of the whole file.
+    """The sizes that are wanted, or those of which there are two zones or more; and always that of the whole file.
 
     Raises ReadingError if a zone would have more homes than there are.
 
@@ -269,7 +269,8 @@ def choose_sizes(households: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
     if max(wanted, default=0) > households:
         found = f"{max(wanted):,} homes, with readings of {households:,} households"
         raise ReadingError("sizes", found, f"must be at most {households:,}; leave --sizes out to see which do")
-    return wanted or (*(size for size in _USUAL_SIZES if 2 * size <= households), households)
+    sizes = wanted or tuple(size for size in _USUAL_SIZES if 2 * size <= households)
+    return (*sizes, *((households,) if households not in sizes else ()))
 
 
 def region_of_readings(
