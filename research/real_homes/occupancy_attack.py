@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.audit import adversary
+from murmurate.adversaries import adversary
 from murmurate.lab.audit.attack_result import Estimate, estimate_auc
 from murmurate.prediction.calendar import DayType
 from murmurate.units import BoolArray, FloatArray, IntArray

@@ -10,7 +10,7 @@ import pytest
 from research.paper.simulated_zones import sample_paper_zone, simulate_day
 from tests.support.paper_interpretations import paper_interpretation
 
-from murmurate.audit.adversary import auc, auc_bound, filtered_log_odds, public_log_ratio, smoothed_log_odds
+from murmurate.adversaries.adversary import auc, auc_bound, filtered_log_odds, public_log_ratio, smoothed_log_odds
 from murmurate.household.occupancy import occupancy_probability
 
 FIRST, TEN, LAST = 24, 40, 72  # 6:00, 10:00 and 18:00: the morning does not depend on the night, nor 16:00 on the noon

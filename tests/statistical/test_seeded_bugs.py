@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.support.epsilon_bound import epsilon_lower_bound
 
-from murmurate.audit.adversary import emission_log_likelihood, max_log_odds_shift, smoothed_log_odds
+from murmurate.adversaries.adversary import emission_log_likelihood, max_log_odds_shift, smoothed_log_odds
 from murmurate.household.occupancy import ModelClass, OccupancyChains, OccupancyModel
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.calibration import laplace_scale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from murmurate.audit.event_search import bound_epsilon_below, count_values
+from murmurate.adversaries.event_search import bound_epsilon_below, count_values
 from murmurate.units import IntArray
 
 

@@ -17,7 +17,7 @@ from murmurate.planning.zone_file import EXAMPLE_FORECAST, EXAMPLE_ZONE_FILE, pa
 with optional_imports():
     import numpy as np
 
-    from murmurate.audit.adversary import auc_bound
+    from murmurate.adversaries.adversary import auc_bound
     from murmurate.lab.report import Report, make_console
     from murmurate.operations.plan_files import load_plan_file, read_forecast_file, read_meter_summary
     from murmurate.operations.registry_entry import write_registry_entry

@@ -8,8 +8,8 @@ import pytest
 from research.paper.algorithm1 import run_algorithm_1
 from tests.support.audited_zone import attacks, plan, weaker
 
-from murmurate.audit import adversary
-from murmurate.audit.adversary import auc
+from murmurate.adversaries import adversary
+from murmurate.adversaries.adversary import auc
 from murmurate.household.consumption import TableConsumption
 from murmurate.household.occupancy import ModelClass
 from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, estimate_auc

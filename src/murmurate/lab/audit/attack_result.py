@@ -1,8 +1,8 @@
 """The result of one attack, the bounds that a plan claims, and whether the result exceeds them.
 
 A verdict against a plan is wrong with probability at most `failure`. It uses exact binomial bounds for an epsilon
-(`audit.event_search`) and Hoeffding's bound for an AUC. Each attack gets a share of the error probability, so that the
-probability of any wrong verdict in a run is below `FAMILYWISE_ERROR_RATE`. A posterior shift is exact.
+(`adversaries.event_search`) and Hoeffding's bound for an AUC. Each attack gets a share of the error probability, so
+that the probability of any wrong verdict in a run is below `FAMILYWISE_ERROR_RATE`. A posterior shift is exact.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from murmurate.audit.adversary import auc_bound, max_log_odds_shift, refutes_auc_bound
-from murmurate.audit.event_search import CellCounts, bound_epsilon_below, log_ratio_bound
+from murmurate.adversaries.adversary import auc_bound, max_log_odds_shift, refutes_auc_bound
+from murmurate.adversaries.event_search import CellCounts, bound_epsilon_below, log_ratio_bound
 from murmurate.lab.audit.simulated_zone import AuditScenario, noise_log_pmf
 from murmurate.planning.privacy_cost import kind_leakage, kind_losses
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent

@@ -20,8 +20,8 @@ from itertools import combinations
 
 import numpy as np
 
-from murmurate.audit import adversary
-from murmurate.audit.event_search import count_residues, count_values, log_ratio_bound
+from murmurate.adversaries import adversary
+from murmurate.adversaries.event_search import count_residues, count_values, log_ratio_bound
 from murmurate.household.occupancy import log_joint_chain
 from murmurate.lab.audit.attack_result import (
     FAMILYWISE_ERROR_RATE,

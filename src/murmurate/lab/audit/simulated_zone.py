@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from murmurate.adversaries import adversary
+from murmurate.adversaries.adversary import LogPmf
 from murmurate.aggregation import aggregate
-from murmurate.audit import adversary
-from murmurate.audit.adversary import LogPmf
 from murmurate.errors import PrivacyError
 from murmurate.household.consumption import EMPTY_PRICE_HISTORY, TableConsumption
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability, sample_occupancy

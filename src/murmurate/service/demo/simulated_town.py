@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmurate.audit.adversary import emission_log_likelihood, filtered_log_odds
+from murmurate.adversaries.adversary import emission_log_likelihood, filtered_log_odds
 from murmurate.household.occupancy import OccupancyModel, occupancy_probability
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.planning.zone import HouseholdKind, Zone

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.support.epsilon_bound import epsilon_lower_bound
 
-from murmurate.audit.adversary import auc_bound
-from murmurate.audit.event_search import (
+from murmurate.adversaries.adversary import auc_bound
+from murmurate.adversaries.event_search import (
     bound_epsilon_below,
     clopper_pearson_lower,
     clopper_pearson_upper,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from murmurate.audit.adversary import auc, auc_bound, refutes_auc_bound
+from murmurate.adversaries.adversary import auc, auc_bound, refutes_auc_bound
 
 scores = st.lists(st.integers(-4, 4) | st.floats(allow_nan=False), min_size=1, max_size=12)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from murmurate.audit.adversary import (
+from murmurate.adversaries.adversary import (
     auc,
     differencing_score,
     emission_log_likelihood,

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from murmurate.audit.event_search import as_sample
+from murmurate.adversaries.event_search import as_sample
 from murmurate.errors import ModelError
 from murmurate.units import BoolArray, FloatArray, IntArray, as_int64_array
 
