@@ -109,6 +109,21 @@ def install_command(extra: str) -> str:
     return f'pip install "murmurate[{extra}]"'
 
 
+def require_members(field: str, value: object, protocol: str, *members: str) -> None:
+    """Raise MurmurateError unless a value has each of these methods and attributes of a protocol.
+
+    >>> require_members("noise", 3, "NoiseSampler", "draw")
+    Traceback (most recent call last):
+    murmurate.errors.MurmurateError: noise is of type int, without draw: must have draw: see help(mm.NoiseSampler)
+    """
+    if isinstance(value, type):
+        raise MurmurateError(field, f"the class {value.__name__}", f"must be an object: write {value.__name__}(..)")
+    lacking = [member for member in members if not hasattr(value, member)]
+    if lacking:
+        found = f"of type {type(value).__name__}, without {' and '.join(lacking)}"
+        raise MurmurateError(field, found, f"must have {' and '.join(members)}: see help(mm.{protocol})")
+
+
 def require_extra(extra: str, *modules: str) -> None:
     """Raise MissingExtraError with the command to run, unless each of these modules is installed.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from murmurate.errors import PrivacyError, ReadingError
+from murmurate.errors import PrivacyError, ReadingError, require_members
 from murmurate.pricing.rate import RateCurve
 from murmurate.privacy.noise import NoiseDistribution, NoiseSampler
 from murmurate.types import Demand, Release
@@ -36,7 +36,8 @@ def protect(
         demand_wh: Demand, whole numbers [Wh, release].
         scale_wh: Scale of the noise, one number or one for each demand [Wh]. `SystemNoise` needs at least 1 Wh.
         curve: The rate curve.
-        noise: `SystemNoise()` for a price that is published, `SeededNoise(seed)` for tests and simulations.
+        noise: `SystemNoise()` for a price that is published, `SeededNoise(seed)` for tests and simulations, or your own
+            `NoiseSampler`.
         distribution: Distribution of the noise.
         core_wh: Core of Huber noise, one number or one for each demand [Wh]; None for the other distributions.
         inelastic_wh: Public demand that is added after the noise, one number or one for each demand [Wh].
@@ -46,7 +47,9 @@ def protect(
 
     Raises:
         ReadingError: A demand is not a whole number of Wh that fits in 64 bits.
-        PrivacyError: A scale or core has the wrong shape or is out of range, or a core is missing or superfluous.
+        PrivacyError: A scale, core or noise has the wrong shape or is out of range, or a core is missing or
+            superfluous.
+        MurmurateError: `noise` lacks a method of `NoiseSampler`.
         TariffError: `inelastic_wh` is not a whole number of Wh.
 
     Example:
@@ -61,7 +64,11 @@ def protect(
     cores = None
     if core_wh is not None:
         cores = _broadcast_to_demand(as_int64_array(core_wh, "core_wh", PrivacyError), demand.shape, "core")
-    noisy_wh = demand + noise.draw(distribution, scales, cores)
+    require_members("noise", noise, "NoiseSampler", "test_only", "draw")
+    drawn = as_int64_array(noise.draw(distribution, scales, cores), "noise", PrivacyError)
+    if drawn.shape != demand.shape:
+        raise PrivacyError("noise", f"shaped {drawn.shape}", f"must be one draw per demand: {demand.shape}")
+    noisy_wh = demand + drawn
     return Release(
         price_ticks=curve.price_ticks(noisy_wh, inelastic_wh),
         tick=curve.tick,

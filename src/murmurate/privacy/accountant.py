@@ -14,7 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from murmurate.errors import PrivacyError
+from murmurate.errors import PrivacyError, require_members
 from murmurate.privacy.divergence import PrivacyCurve
 from murmurate.units import FloatArray
 
@@ -143,8 +143,12 @@ class PrivacyEvent:
     """The release of one interval, as the worst of its privacy curves.
 
     Attributes:
-        curves: Privacy curves, such as `HuberCurve` or `GaussianCurve`: one for each household or kind that the release
-            protects. An event without curves costs nothing (a forecast).
+        curves: Privacy curves, such as `HuberCurve`, `GaussianCurve` or your own `PrivacyCurve`: one for each household
+            or kind that the release protects. An event without curves costs nothing (a forecast).
+
+    Raises:
+        PrivacyError: `curves` is one curve and no tuple.
+        MurmurateError: A curve lacks a method of `PrivacyCurve`.
 
     Example:
         >>> import murmurate as mm
@@ -154,6 +158,12 @@ class PrivacyEvent:
     """
 
     curves: tuple[PrivacyCurve, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.curves, tuple):
+            raise PrivacyError("curves", f"of type {type(self.curves).__name__}", "must be a tuple: (curve,) for one")
+        for number, curve in enumerate(self.curves):
+            require_members(f"curves[{number}]", curve, "PrivacyCurve", "max_loss", "bounded", "delta")
 
     @property
     def max_loss(self) -> float:
@@ -231,7 +241,7 @@ class PldAccountant:
             The epsilon at `delta`, rounded upwards, no unit.
 
         Raises:
-            PrivacyError: `delta` is out of range.
+            PrivacyError: `delta` is out of range, or `events` are not pairs.
 
         Example:
             >>> import murmurate as mm
@@ -255,6 +265,9 @@ class PldAccountant:
 
         Returns:
             The delta at `epsilon`, rounded upwards.
+
+        Raises:
+            PrivacyError: `events` are not pairs.
 
         Example:
             >>> import murmurate as mm
@@ -280,6 +293,9 @@ class PldAccountant:
         Returns:
             The probability, rounded upwards.
 
+        Raises:
+            PrivacyError: `events` are not pairs.
+
         Example:
             >>> import murmurate as mm
             >>> day = [(mm.PrivacyEvent((mm.HuberCurve(1000, 20_000.0, 0),)), 96)]
@@ -300,13 +316,17 @@ class PldAccountant:
         Returns:
             True if the budget is kept.
 
+        Raises:
+            PrivacyError: `events` are not pairs.
+
         Example:
             >>> import murmurate as mm
             >>> day = [(mm.PrivacyEvent((mm.HuberCurve(1000, 20_000.0, 0),)), 96)]
             >>> mm.PldAccountant().within_budget(day, 2.5, 1e-6), mm.PldAccountant().within_budget(day, 1.0, 1e-6)
             (True, False)
         """
-        return PureDpAccountant().within_budget(events, epsilon, delta) or self.delta(events, epsilon) <= delta
+        costly = _nonzero_events(events)
+        return PureDpAccountant().within_budget(costly, epsilon, delta) or self.delta(costly, epsilon) <= delta
 
     def _compose_events(self, events: EventCounts) -> LossDistribution:
         reaches = [event.max_loss for event, _ in events]
@@ -322,6 +342,13 @@ class PldAccountant:
 
 
 def _nonzero_events(events: EventCounts) -> EventCounts:
+    """Return the events that cost something. Raises PrivacyError for anything but pairs of an event and a number."""
+    allowed = "must be pairs of a PrivacyEvent and how often it happens, such as [(event, 96)]"
+    if isinstance(events, PrivacyEvent):
+        raise PrivacyError("events", "one PrivacyEvent", allowed)
+    for number, pair in enumerate(events):
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], PrivacyEvent):
+            raise PrivacyError(f"events[{number}]", f"of type {type(pair).__name__}", allowed)
     return [(event, count) for event, count in events if event.max_loss > 0 and count > 0]
 
 

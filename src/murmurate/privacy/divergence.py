@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -138,6 +139,12 @@ def huber_variance(scale_wh: Any, core_wh: Any) -> FloatArray:
     return np.array([variances[pair] for pair in pairs]).reshape(scale.shape)
 
 
+def check_shift(shift_wh: int) -> None:
+    """Raise PrivacyError unless the difference of two demands is a whole number, 0 or more [Wh]."""
+    if not isinstance(shift_wh, Integral) or isinstance(shift_wh, bool) or shift_wh < 0:
+        raise PrivacyError("shift_wh", shift_wh, "must be a whole number of Wh, 0 or more")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HuberCurve:
     """The privacy curve delta(epsilon) of Huber noise, for two demands that differ by `shift_wh`.
@@ -168,8 +175,7 @@ class HuberCurve:
 
     def __post_init__(self) -> None:
         HuberDistribution(self.scale_wh, self.core_wh)
-        if int(as_int64_array(self.shift_wh, "shift_wh", PrivacyError)) < 0:
-            raise PrivacyError("shift_wh", self.shift_wh, "must be at least 0 Wh")
+        check_shift(self.shift_wh)
 
     @property
     def max_loss(self) -> float:
@@ -266,19 +272,58 @@ class SecretPair:
 
 
 class PrivacyCurve(Protocol):
-    """delta as a function of epsilon, for one pair of worlds and both directions of telling them apart."""
+    """The privacy curve delta(epsilon) of one noise, for one pair of demands. `PrivacyEvent` takes any object like it.
+
+    delta(epsilon) is the largest sum over y of max(P(y) - e^epsilon Q(y), 0), where P and Q are the distributions of
+    the output for the one demand and the other, in both orders. A curve may lie above, never below.
+
+    Attributes:
+        max_loss: The epsilon beyond which delta is below 1e-15.
+        bounded: Whether no output has a larger loss than `max_loss`. A promise without a delta needs it.
+
+    Example:
+        >>> import murmurate as mm
+        >>> import numpy as np
+        >>> class RandomisedResponse:
+        ...     bounded = True
+        ...
+        ...     def __init__(self, epsilon):
+        ...         self.max_loss = epsilon
+        ...
+        ...     def delta(self, epsilon):
+        ...         right = 1 / (1 + np.exp(-self.max_loss))  # probability of the true answer
+        ...         return np.maximum(right - np.exp(epsilon) * (1 - right), np.maximum(1 - np.exp(epsilon), 0))
+        >>> week = [(mm.PrivacyEvent((RandomisedResponse(0.1),)), 7)]
+        >>> round(mm.PldAccountant().epsilon(week, 1e-6), 2)
+        0.7
+    """
 
     @property
     def max_loss(self) -> float:
-        """The epsilon beyond which delta is negligible (below 1e-15)."""
+        """The epsilon beyond which delta is below 1e-15."""
         ...
 
     @property
     def bounded(self) -> bool:
-        """Whether no output at all has a loss beyond `reach`; pure promises need it."""
+        """Whether no output has a larger loss than `max_loss`. A promise without a delta needs it."""
         ...
 
-    def delta(self, epsilon: FloatArray) -> FloatArray: ...
+    def delta(self, epsilon: FloatArray) -> FloatArray:
+        """Return delta at each epsilon, rounded upwards.
+
+        Args:
+            epsilon: Privacy losses, any shape, negative ones too, no unit.
+
+        Returns:
+            The probability delta, in the shape of `epsilon`. It never increases.
+
+        Example:
+            >>> import murmurate as mm
+            >>> import numpy as np
+            >>> mm.HuberCurve(1000, 2000.0, 0).delta(np.array([0.0, 0.5])).round(4).tolist()
+            [0.2212, 0.0]
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -292,6 +337,9 @@ class GaussianCurve:
         shift_wh: Difference of the two demands, a whole number, 0 or more [Wh].
         sigma_wh: Standard deviation of the noise, positive [Wh].
 
+    Raises:
+        PrivacyError: A number is out of range or not whole.
+
     Example:
         >>> import murmurate as mm
         >>> import numpy as np
@@ -301,6 +349,11 @@ class GaussianCurve:
 
     shift_wh: int
     sigma_wh: float
+
+    def __post_init__(self) -> None:
+        check_shift(self.shift_wh)
+        if not 0 < self.sigma_wh < np.inf:
+            raise PrivacyError("sigma_wh", self.sigma_wh, "must be a positive number of Wh")
 
     @property
     def max_loss(self) -> float:

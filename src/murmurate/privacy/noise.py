@@ -55,13 +55,48 @@ class NoiseDistribution(Enum):
 
 
 class NoiseSampler(Protocol):
-    """A source of noise: one integer per scale."""
+    """A source of noise: `protect` takes any object like it. `SystemNoise` and `SeededNoise` are two.
+
+    A plan is proven for the distributions of `NoiseDistribution`. `audit` attacks any noise, and proves none.
+
+    Attributes:
+        test_only: Whether the noise can be repeated, from a seed for example. Such a release must not be published.
+
+    Example:
+        >>> import murmurate as mm
+        >>> import numpy as np
+        >>> class NoNoise:
+        ...     test_only = True
+        ...
+        ...     def draw(self, distribution, scale_wh, core_wh=None):
+        ...         return np.zeros(scale_wh.shape, np.int64)
+        >>> curve = mm.RateCurve.affine(alpha="0.001", beta="0.08", tick="0.00001")
+        >>> mm.protect([177_250], scale_wh=6000, curve=curve, noise=NoNoise()).noisy_wh.tolist()
+        [177250]
+    """
 
     @property
-    def test_only(self) -> bool: ...
+    def test_only(self) -> bool:
+        """Whether the noise can be repeated. Such a release must not be published."""
+        ...
 
     def draw(self, distribution: NoiseDistribution, scale_wh: FloatArray, core_wh: IntArray | None = None) -> IntArray:
-        """One independent draw [Wh] per entry of `scale_wh` [Wh]; Huber noise takes a core [Wh] for each as well."""
+        """Draw noise, independently for each scale.
+
+        Args:
+            distribution: Distribution that the plan asks for.
+            scale_wh: Scale b, any shape [Wh].
+            core_wh: Core c of Huber noise, in the same shape [Wh]; None for the other distributions.
+
+        Returns:
+            Whole numbers, one for each entry of `scale_wh` [Wh].
+
+        Example:
+            >>> import murmurate as mm
+            >>> import numpy as np
+            >>> mm.SeededNoise(7).draw(mm.NoiseDistribution.LAPLACE, np.array([2000.0, 4000.0])).shape
+            (2,)
+        """
         ...
 
 

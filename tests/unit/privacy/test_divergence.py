@@ -249,7 +249,10 @@ def test_two_releases_cost_what_the_product_of_the_lattices_costs(case):
         (lambda: HuberDistribution(0.0, 3), "scale_wh is 0.0: must be a positive number of Wh"),
         (lambda: HuberDistribution(math.nan, 3), "scale_wh is nan: must be a positive number of Wh"),
         (lambda: HuberDistribution(5.0, -1), "core_wh is -1: must be at least 0 Wh"),
-        (lambda: HuberCurve(-1, 5.0, 1), "shift_wh is -1: must be at least 0 Wh"),
+        (lambda: HuberCurve(-1, 5.0, 1), "shift_wh is -1: must be a whole number of Wh, 0 or more"),
+        (lambda: HuberCurve(1000.5, 5.0, 1), "shift_wh is 1000.5: must be a whole number of Wh"),
+        (lambda: GaussianCurve(1000.5, 3.0), "shift_wh is 1000.5: must be a whole number of Wh"),
+        (lambda: GaussianCurve(1000, 0.0), "sigma_wh is 0.0: must be a positive number of Wh"),
         (lambda: huber_variance(5.0, 1.5), "core_wh is float64: must be whole numbers"),
     ],
 )
