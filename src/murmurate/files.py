@@ -28,12 +28,12 @@ _SENTENCES[errno.EPERM] = _SENTENCES[errno.EACCES]
 _SENTENCES[errno.EDQUOT] = _SENTENCES[errno.ENOSPC]
 
 
-def read_text(path: Path) -> str:
+def read_text(path: os.PathLike[str]) -> str:
     """Return the text of a file. Raises MurmurateError if it is not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise _encoding_error(path) from None
+        raise _encoding_error(Path(path)) from None
 
 
 def read_secret(name: str, environment: Mapping[str, str]) -> str | None:

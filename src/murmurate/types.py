@@ -340,6 +340,9 @@ class Release:
     scale_wh: FloatArray  # [release] scale of the noise
     test_only: bool
 
+    def __repr__(self) -> str:
+        return f"Release({_count(self.price_ticks.size, 'price')}{', test_only' if self.test_only else ''})"
+
     def prices(self) -> list[Fraction]:
         """Return the prices as exact fractions [money/kWh, release]."""
         return [int(ticks) * self.tick for ticks in self.price_ticks]

@@ -10,30 +10,46 @@ In state s of a group, member m is home iff bit m of s is set. `initial` is the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from murmurate.errors import ModelError
-from murmurate.units import BoolArray, FloatArray, IntArray, as_int64_array, raise_where
+from murmurate.time_zones import LocalClock, local_clock, parse_slot
+from murmurate.units import QUARTER_HOURS_PER_DAY, BoolArray, FloatArray, IntArray, as_int64_array, raise_where
 
 _SUM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OccupancyChains:
-    """Groups of k households, each group one Markov chain on its 2^k joint states.
+    """Groups of k households, each group one Markov chain on its 2^k joint states. A household kind needs k = 1.
 
     `kind` lets many groups share one column of probabilities: group c uses ``initial[:, kind[c]]``.
 
-    >>> OccupancyChains.independent(initial=[0.5, 0.5], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
-    Chains(2 groups of 1, 1 period)
-    >>> transition = [[[[0.6], [0.3]], [[0.0], [1.0]]]]
-    >>> OccupancyChains(members=[[0]], initial=[[1.0], [0.0]], transition=transition, period=[0], kind=[0])
-    Traceback (most recent call last):
-    murmurate.errors.ModelError: sum of transition[0, 0, :, 0] is 0.9: rows must sum to 1
+    Attributes:
+        members: Household numbers [member, group].
+        initial: Prior of the first interval [state, kind]. A `HouseholdKind` replaces it by the periodic one.
+        transition: Probability to go from one state to another, into an interval [period, from, to, kind]. State 0 of a
+            single household is away, state 1 home.
+        period: Which row of `transition` leads into each interval [interval of the day, in standard time].
+        kind: Which column of `initial` and `transition` a group has [group].
+
+    Raises:
+        ModelError: The arrays do not fit each other, or are no probabilities.
+
+    Example:
+        >>> import murmurate as mm
+        >>> mm.OccupancyChains.independent(initial=[0.5, 0.5], arrive=[[0.1, 0.0]], leave=[[0.2, 0.3]])
+        OccupancyChains(2 groups of 1, 1 period)
+        >>> transition = [[[[0.6], [0.3]], [[0.0], [1.0]]]]
+        >>> mm.OccupancyChains(members=[[0]], initial=[[1.0], [0.0]], transition=transition, period=[0], kind=[0])
+        Traceback (most recent call last):
+        murmurate.errors.ModelError: sum of transition[0, 0, :, 0] is 0.9: rows must sum to 1
     """
 
     members: IntArray  # [member, group] household numbers
@@ -43,12 +59,84 @@ class OccupancyChains:
     kind: IntArray  # [group] -> last axis of initial and transition
 
     @classmethod
+    def from_periods(
+        cls,
+        periods: Mapping[str, str],
+        arrive: Mapping[str, float],
+        leave: Mapping[str, float],
+        *,
+        time_zone: str | LocalClock = "UTC",
+        intervals_per_day: int = QUARTER_HOURS_PER_DAY,
+    ) -> OccupancyChains:
+        """Return the chain of one household from its periods of the day, as a zone file describes it.
+
+        Args:
+            periods: The local time "HH:MM" at which each period starts, by its name.
+            arrive: The chance to come home at some point during a period, by its name, 0 or more and below 1.
+            leave: The chance to leave at some point during a period, by its name, 0 or more and below 1.
+            time_zone: Name of the time zone of the hours, such as Europe/Zurich.
+            intervals_per_day: Number of intervals of a day; 96 are quarter hours.
+
+        Returns:
+            The chain, by standard time.
+
+        Raises:
+            ModelError: A time is not the start of an interval, a period has no chance, or a chance is out of range.
+
+        Example:
+            >>> import murmurate as mm
+            >>> hours = {"day": "08:00", "night": "20:00"}
+            >>> chain = mm.OccupancyChains.from_periods(hours, {"day": 0, "night": 0.9}, {"day": 0.9, "night": 0})
+            >>> chain, chain.transition_at(40)[1, 0].round(4).tolist()
+            (OccupancyChains(1 group of 1, 2 periods), [0.0468])
+        """
+        day = intervals_per_day
+        clock = local_clock(time_zone) if isinstance(time_zone, str) else time_zone
+        begins = {name: parse_slot("periods", str(start), day) for name, start in periods.items()}
+        if len(set(begins.values())) != len(begins) or not begins:
+            raise ModelError("periods", sorted(begins.values()), "must be at least one, each with a different start")
+        names = sorted(begins, key=begins.__getitem__)
+        local = np.searchsorted([begins[name] for name in names], np.arange(day), side="right") - 1
+        calendar = np.roll(local % len(names), -clock.slot_shifts(day)[0])  # on standard time
+        chances = {}
+        for key, by_period in (("arrive", arrive), ("leave", leave)):
+            if set(by_period) != set(names):
+                raise ModelError(key, sorted(by_period), f"must name each period once: {', '.join(names)}")
+            numbers = [by_period[name] for name in names]
+            if not all(isinstance(number, Real) and 0 <= number < 1 for number in numbers):
+                raise ModelError(key, numbers, "must be chances, 0 or more and below 1")
+            per_period = np.array(numbers, np.float64)
+            chances[key] = per_interval_probability(per_period, np.bincount(calendar))[:, None]
+        return cls.independent(initial=[0.5], arrive=chances["arrive"], leave=chances["leave"], period=calendar)
+
+    @classmethod
     def independent(
         cls, *, initial: Any, arrive: Any, leave: Any, period: Any = (0,), kind: Any = None, first_household: int = 0
     ) -> OccupancyChains:
-        """Build single households from Pr[S=1] [kind], and Pr[0->1] and Pr[1->0] [period, kind].
+        """Return households that do not depend on each other, from the probabilities of an interval.
 
-        The households are numbered from `first_household`.
+        Args:
+            initial: Pr[home] in the first interval [kind].
+            arrive: Pr[home | away in the interval before] [period, kind].
+            leave: Pr[away | home in the interval before] [period, kind].
+            period: Which row of `arrive` and `leave` leads into each interval [interval of the day, in standard time].
+            kind: Which column a household has [household]; None: one household of each.
+            first_household: Number of the first household.
+
+        Returns:
+            One group for each household.
+
+        Raises:
+            ModelError: The arrays do not fit each other, or are no probabilities.
+
+        Example:
+            >>> import murmurate as mm
+            >>> import numpy as np
+            >>> hour = np.arange(24)
+            >>> arrive = np.where(hour >= 17, 0.6, 0.02)  # any function of the hour
+            >>> mm.OccupancyChains.independent(initial=[0.5], arrive=arrive[:, None], leave=0.1 - 0 * arrive[:, None],
+            ...                                period=hour)
+            OccupancyChains(1 group of 1, 24 periods)
         """
         start, come, go = (np.asarray(p, np.float64) for p in (initial, arrive, leave))
         kinds = _household_numbers(0, len(start)) if kind is None else as_int64_array(kind, "kind", ModelError)
@@ -90,13 +178,27 @@ class OccupancyChains:
         return len(self.members)
 
     def transition_at(self, interval: int) -> FloatArray:
-        """Return the transition [from, to, kind] from `interval` - 1 to `interval`. Days repeat."""
+        """Return the transition into an interval. Days repeat.
+
+        Args:
+            interval: Number of the interval, from 0.
+
+        Returns:
+            The probability to go from one state to another [from, to, kind].
+
+        Example:
+            >>> import murmurate as mm
+            >>> chain = mm.OccupancyChains.independent(initial=[0.5], arrive=[[0.1]], leave=[[0.2]])
+            >>> chain.transition_at(95)[..., 0].tolist()
+            [[0.9, 0.1], [0.2, 0.8]]
+        """
         transition: FloatArray = self.transition[self.period[interval % len(self.period)]]
         return transition
 
     def __repr__(self) -> str:
-        periods = len(self.transition)
-        return f"Chains({len(self.kind)} groups of {self.group_size}, {periods} period{'' if periods == 1 else 's'})"
+        counts = {"group": len(self.kind), "period": len(self.transition)}
+        groups, periods = (f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items())
+        return f"OccupancyChains({groups} of {self.group_size}, {periods})"
 
 
 @lru_cache(maxsize=8)

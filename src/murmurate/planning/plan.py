@@ -12,11 +12,13 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from murmurate.errors import PrivacyError
+from murmurate.files import read_text
 from murmurate.planning.household_bounds import MeterSummary
 from murmurate.planning.noise_search import PlanProgress, noise_candidates
 from murmurate.planning.plan_prediction import check_stated_prediction, make_zone_prediction
@@ -37,7 +39,7 @@ from murmurate.prediction.zone_prediction import ZonePrediction
 from murmurate.privacy.noise import NoiseDistribution
 from murmurate.privacy.promise import AbsenceGuessBound, HabitGuessBound, MomentPromise
 from murmurate.time_zones import LocalClock
-from murmurate.units import FloatArray, IntArray
+from murmurate.units import WH_PER_KWH, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +69,11 @@ class Plan:
     absence: AbsenceGuessBound
     habits: tuple[HabitGuessBound, ...] = ()
     prediction: ZonePrediction | None = None
+
+    def __repr__(self) -> str:
+        rms_kwh = math.sqrt(mean_variance(self.noise)) / WH_PER_KWH
+        promises = "; ".join(f"{cost.promise}, spends {cost.spent:.3g}" for cost in self.costs)
+        return f"Plan({self.zone.name}: {self.distribution.value} noise, rms {rms_kwh:.3g} kWh; {promises})"
 
     @property
     def reads_meters(self) -> bool:
@@ -153,7 +160,13 @@ class Plan:
         return document
 
     def to_json(self) -> str:
-        """Return the text of `plan.json`: the document and its digest. Equal plans give equal texts."""
+        """Return the text of `plan.json`: the document and its digest. Equal plans give equal texts.
+
+        Raises PrivacyError for a zone made in Python: without its zone file a reader cannot prove the plan again.
+        """
+        if not self.zone.source_text:
+            allowed = "must be the zone file, from which a reader proves the plan again: see parse_zone"
+            raise PrivacyError("source_text", "empty", allowed)
         document = self.to_document()
         document["digest"] = compute_plan_digest(document)
         return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
@@ -263,20 +276,21 @@ def _check_provable(zone: Zone) -> None:
         raise PrivacyError("public hours", f"of {', '.join(partly)}", allowed)
 
 
-def load_plan(text: str) -> Plan:
+def load_plan(text: str | PathLike[str]) -> Plan:
     """Return the plan of a `plan.json`, after checking its digest and proving it again.
 
     The zone, the noise, and the offsets of the time zone are taken from the file. Everything else is computed again and
     must agree, numbers to a millionth (another machine may round the last digits differently).
 
     Args:
-        text: The content of `plan.json`, as `Plan.to_json` or `murmurate plan` wrote it.
+        text: The content of `plan.json`, as `Plan.to_json` or `murmurate plan` wrote it, or its path.
 
     Returns:
         The plan.
 
     Raises:
         PrivacyError: The text is not a plan, a byte was changed, or the noise does not keep a promise.
+        OSError: The file of this path cannot be read.
 
     Example:
         >>> import murmurate as mm
@@ -290,7 +304,7 @@ def load_plan(text: str) -> Plan:
         murmurate.errors.PrivacyError: digest is ...: must be the digest of the plan: the file was changed
     """
     try:
-        document: dict[str, Any] = json.loads(text)
+        document: dict[str, Any] = json.loads(read_text(text) if isinstance(text, PathLike) else text)
         meters = {
             (kind["meters"], kind["name"]): MeterSummary(
                 kind["count"], kind["bound_wh"], kind.get("export_bound_wh", 0)

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 
 from murmurate.errors import MeterError, ModelError, MurmurateError, PrivacyError, TariffError, ZoneFileError
+from murmurate.files import read_text
 from murmurate.habits.private_counts import name_estimates
-from murmurate.household.occupancy import OccupancyChains, per_interval_probability
+from murmurate.household.occupancy import OccupancyChains
 from murmurate.planning.household_bounds import MeterSummary
-from murmurate.planning.zone import HouseholdKind, LearnedHabits, PredictedDemand, Zone, sum_consumption_moments
-from murmurate.prediction.forecast_sources import forecast_from_day
+from murmurate.planning.zone import HouseholdKind, LearnedHabits, PredictedDemand, Zone, forecast_from_occupancy
 from murmurate.prediction.public_forecast import PublicForecast
 from murmurate.prediction.public_inputs import InputSeries
 from murmurate.pricing.rate import RateCurve, Segment
@@ -99,7 +100,7 @@ def _reject_forecast_file(name: str) -> PublicForecast:
 
 
 def parse_zone(
-    text: str,
+    text: str | PathLike[str],
     read_meters: ReadMeters = _reject_meters_file,
     *,
     read_forecast: ReadForecast = _reject_forecast_file,
@@ -107,11 +108,11 @@ def parse_zone(
 ) -> Zone:
     """Return the zone that a zone file describes: a tariff, households and promises in TOML.
 
-    `docs/how-to/zone-file.md` describes the format; `EXAMPLE_ZONE_FILE` is an example. No file is opened and no clock
-    is read.
+    `docs/how-to/zone-file.md` describes the format; `EXAMPLE_ZONE_FILE` is an example. No other file is opened and no
+    clock is read.
 
     Args:
-        text: The zone file.
+        text: The text of the zone file, or its path, such as `Path("zone.toml")`.
         read_meters: Returns the number of households and their largest bound [Wh] for the name of a file of meters, a
             zone and a kind. Without it, a zone file that names such a file is refused.
         read_forecast: Returns the public forecast for the name of a forecast file. Without it, a zone file that names
@@ -123,6 +124,7 @@ def parse_zone(
 
     Raises:
         ZoneFileError: The text is not TOML, or a value is missing or not allowed. It names the line of the first error.
+        OSError: The file of this path cannot be read.
 
     Example:
         >>> import murmurate as mm
@@ -130,6 +132,12 @@ def parse_zone(
         >>> zone.name, zone.household_count, [str(promise) for promise in zone.promises]
         ('harbour', 801, ['any 24 h: epsilon 1, delta 1e-06', 'any moment, habits known: 1'])
     """
+    if isinstance(text, PathLike):
+        try:
+            return parse_zone(read_text(text), read_meters, read_forecast=read_forecast, read_clock=read_clock)
+        except ZoneFileError as error:
+            error.file = fspath(text)
+            raise
     reader = TomlReader(text)
     top = reader.read_table((), _ALLOWED_KEYS[""])
     minutes = reader.get(top, (), "interval_minutes", int, 15)
@@ -196,28 +204,12 @@ def _read_rate_curve(reader: TomlReader) -> RateCurve:
 def _read_chains(reader: TomlReader, path: tuple[Any, ...], day: int, clock: LocalClock) -> OccupancyChains:
     """Read the occupancy chain of a household: periods by start, and the chance to arrive or leave in each."""
     table = reader.read_table(path, _ALLOWED_KEYS["occupancy"])
-    starts = reader.require(table, path, "periods", dict)
-    with reader.locate_errors(path, "periods"):
-        begins = {name: parse_slot("periods", str(start), day) for name, start in starts.items()}
-        if len(set(begins.values())) != len(begins) or not begins:
-            raise ModelError("periods", sorted(begins.values()), "must be at least one, each with a different start")
-    names = sorted(begins, key=begins.__getitem__)
-    local = np.searchsorted([begins[name] for name in names], np.arange(day), side="right") - 1
-    calendar = np.roll(local % len(names), -clock.slot_shifts(day)[0])  # on standard time
-    chances = {}
-    for key in ("arrive", "leave"):
-        by_period = reader.require(table, path, key, dict)
-        with reader.locate_errors(path, key):
-            if set(by_period) != set(names):
-                raise ModelError(key, sorted(by_period), f"must name each period once: {', '.join(names)}")
-            per_period = np.array([float(by_period[name]) for name in names])
-            if not ((per_period >= 0) & (per_period < 1)).all():
-                raise ModelError(key, per_period.tolist(), "must be chances, 0 or more and below 1")
-            chances[key] = per_interval_probability(per_period, np.bincount(calendar))
-    with reader.locate_errors(path, "arrive"):
-        return OccupancyChains.independent(
-            initial=[0.5], arrive=chances["arrive"][:, None], leave=chances["leave"][:, None], period=calendar
-        )
+    given = {key: reader.require(table, path, key, dict) for key in ("periods", "arrive", "leave")}
+    try:
+        return OccupancyChains.from_periods(**given, time_zone=clock, intervals_per_day=day)
+    except ModelError as error:
+        with reader.locate_errors(path, error.field):
+            raise
 
 
 def _read_household_kind(
@@ -436,10 +428,7 @@ def _read_source(
     if "from" in table:
         if table["from"] != "occupancy":
             raise MurmurateError("from", repr(table["from"]), "must be 'occupancy', or give a file instead")
-        mean_wh = sum_consumption_moments(kinds, day)[0] / sum(kind.count for kind in kinds)
-        local_wh = np.roll(mean_wh, clock.slot_shifts(day)[0])
-        made = forecast_from_day(local_wh, source="the occupancy models of the zone file", time_zone=clock.name)
-        return PublicForecast.from_document(made.to_document())  # rounded, as in a plan
+        return forecast_from_occupancy(kinds, clock)
     forecast = read_forecast(reader.require(table, _FORECAST, "file", str))
     if forecast.demand.slots_per_day != day or forecast.time_zone != clock.name:
         found = f"of {forecast.demand.slots_per_day} intervals a day, on clocks of {forecast.time_zone}"

@@ -104,7 +104,7 @@ def test_a_class_of_models_is_a_list_of_names():
         ('"always"', '"8-20"', "line 34: public is '8': must be the start of an interval"),
         ('"always"', '["08:00-08:00"]', "line 34: public is '08:00-08:00': must be hours such as"),
         ("uniform_to = 600", 'uniform_to = "abc"', "line 24: home is not readable: must have the form"),
-        ("morning = 0.98", 'morning = "often"', "line 16: arrive is not readable: must have the form"),
+        ("morning = 0.98", 'morning = "often"', "line 16: arrive is ['often', 0.05, 0.99, 0.01]: must be chances"),
         ('alpha = "0.0002"', 'segments = [[0, "1"]]', "line 8: segments is not readable: must have the form"),
         (
             'beta = "0.08"',
