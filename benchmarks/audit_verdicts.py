@@ -19,9 +19,8 @@ import numpy as np
 from tests.support.audited_zone import plan, weaker
 
 from benchmarks.goals import Goals, read_options
-from murmurate.lab.audit.attack_result import AttackResult
+from murmurate.lab.audit.attack import AttackResult, Mechanism, NoiseSource
 from murmurate.lab.audit.run_attacks import audit_samples_needed, run_audit
-from murmurate.lab.audit.simulated_zone import Mechanism, NoiseSource
 from murmurate.planning.plan import Plan
 from murmurate.privacy.noise import SeededNoise
 from murmurate.release import protect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from murmurate.units import BoolArray, FloatArray, IntArray
 
 _TWO_SIDED_95 = 1.959964

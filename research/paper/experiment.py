@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.errors import MurmurateError
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from murmurate.lab.evaluate.parallel import run_tasks
 from murmurate.privacy.calibration import (
     MAX_EPSILON,

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from murmurate import __version__
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from research.paper.experiment import (
     PAPER_BLOWFISH_RMSRE,
     PAPER_NAIVE_RMSRE,

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title, style_axes
 from murmurate.units import WH_PER_KWH
 from research.real_homes.homes_report import DayExample

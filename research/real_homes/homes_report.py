@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from murmurate import __version__
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from murmurate.units import BoolArray, FloatArray, IntArray
 from research.data_sets.homes_data import HomesData
 from research.real_homes.occupancy_attack import AttackEstimate, OccupancyAttack, attack_occupancy

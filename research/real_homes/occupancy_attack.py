@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from murmurate.adversaries import adversary
-from murmurate.lab.audit.attack_result import Estimate, estimate_auc
+from murmurate.lab.audit.attack import Estimate
+from murmurate.lab.audit.attack_verdict import estimate_auc
 from murmurate.prediction.calendar import DayType
 from murmurate.units import BoolArray, FloatArray, IntArray
 from research.data_sets.homes_data import HomesData

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from murmurate.lab.report import Report
 from research.real_homes.figures import draw_attack_figure_of_homes, draw_day_figure, draw_error_figure
 from research.real_homes.homes_report import HomesReport, report_numbers

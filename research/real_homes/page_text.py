@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from murmurate.units import WH_PER_KWH
 from research.real_homes.homes_report import HomesReport
 from research.real_homes.occupancy_attack import MIN_STATE_INTERVALS, OccupancyAttack

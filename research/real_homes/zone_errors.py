@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 from murmurate.lab.evaluate.corrected_zones import CorrectedZones
 from murmurate.lab.evaluate.public_knowledge import expect_readings
 from murmurate.planning.bound_choice import find_least_error

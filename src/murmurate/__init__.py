@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from murmurate import errors
     from murmurate.aggregation import aggregate
+    from murmurate.household.occupancy import OccupancyChains
+    from murmurate.lab.audit.attack import Attack, AttackResult, Observation
+    from murmurate.lab.audit.plan_audit import audit
     from murmurate.planning.plan import Plan, load_plan, make_plan, prove_plan
     from murmurate.planning.utility import plan_utility
-    from murmurate.planning.zone import Zone
+    from murmurate.planning.zone import HouseholdKind, Zone
     from murmurate.planning.zone_file import EXAMPLE_ZONE_FILE, parse_zone
     from murmurate.pricing.rate import RateCurve
     from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
     from murmurate.privacy.calibration import laplace_scales
-    from murmurate.privacy.divergence import GaussianCurve, HuberCurve
-    from murmurate.privacy.noise import NoiseDistribution, SeededNoise, SystemNoise
+    from murmurate.privacy.divergence import GaussianCurve, HuberCurve, PrivacyCurve
+    from murmurate.privacy.noise import NoiseDistribution, NoiseSampler, SeededNoise, SystemNoise
     from murmurate.privacy.policy import Policy, ProtectionRule, PublicSchedule, sensitivity_schedule
     from murmurate.privacy.promise import parse_promise
     from murmurate.release import protect
@@ -37,14 +40,21 @@ __version__ = "0.1.0"
 
 __all__ = [
     "EXAMPLE_ZONE_FILE",
+    "Attack",
+    "AttackResult",
     "Demand",
     "GaussianCurve",
+    "HouseholdKind",
     "HuberCurve",
     "Meters",
     "NoiseDistribution",
+    "NoiseSampler",
+    "Observation",
+    "OccupancyChains",
     "Plan",
     "PldAccountant",
     "Policy",
+    "PrivacyCurve",
     "PrivacyEvent",
     "ProtectionRule",
     "PublicSchedule",
@@ -55,6 +65,7 @@ __all__ = [
     "SystemNoise",
     "Zone",
     "aggregate",
+    "audit",
     "check_log",
     "errors",
     "laplace_scales",
@@ -70,15 +81,18 @@ __all__ = [
 
 _NAMES_OF_MODULE = {
     "aggregation": "aggregate",
+    "household.occupancy": "OccupancyChains",
+    "lab.audit.attack": "Attack AttackResult Observation",
+    "lab.audit.plan_audit": "audit",
     "planning.plan": "Plan load_plan make_plan prove_plan",
     "planning.utility": "plan_utility",
-    "planning.zone": "Zone",
+    "planning.zone": "HouseholdKind Zone",
     "planning.zone_file": "EXAMPLE_ZONE_FILE parse_zone",
     "pricing.rate": "RateCurve",
     "privacy.accountant": "PldAccountant PrivacyEvent",
     "privacy.calibration": "laplace_scales",
-    "privacy.divergence": "GaussianCurve HuberCurve",
-    "privacy.noise": "NoiseDistribution SeededNoise SystemNoise",
+    "privacy.divergence": "GaussianCurve HuberCurve PrivacyCurve",
+    "privacy.noise": "NoiseDistribution NoiseSampler SeededNoise SystemNoise",
     "privacy.policy": "Policy ProtectionRule PublicSchedule sensitivity_schedule",
     "privacy.promise": "parse_promise",
     "release": "protect",
@@ -100,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from murmurate.lab.audit.attack_result import AttackResult
+from murmurate.lab.audit.attack import AttackResult
 from murmurate.lab.audit.run_attacks import run_audit
 from murmurate.planning.plan import Plan, make_plan
 from murmurate.planning.zone_file import parse_zone

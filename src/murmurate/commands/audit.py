@@ -10,8 +10,8 @@ import typer
 from murmurate.operations.options import AsJson, optional_imports
 
 with optional_imports():
-    from murmurate.lab.audit.report import AUDIT_SEED, make_audit_report
-    from murmurate.lab.audit.run_attacks import run_audit
+    from murmurate.lab.audit.plan_audit import audit
+    from murmurate.lab.audit.report import make_audit_report
     from murmurate.lab.report import make_progress_bar
     from murmurate.operations.plan_files import load_plan_file
 
@@ -31,6 +31,6 @@ def audit_plan(
     out.mkdir(parents=True, exist_ok=True)
     with make_progress_bar() as bar:
         task = bar.add_task("attacking", total=1.0)
-        attacks = run_audit(plan, days, AUDIT_SEED, lambda share: bar.advance(task, share), samples=samples)
+        attacks = audit(plan, days=days, samples=samples, progress=lambda share: bar.advance(task, share))
     make_audit_report(plan, attacks, days, samples).write_and_print(out, as_json=as_json)
     return 0 if all(attack.ok for attack in attacks) else 1

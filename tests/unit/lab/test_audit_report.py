@@ -8,7 +8,7 @@ import pytest
 from tests.support.audited_zone import plan
 
 from murmurate.commands.audit import audit_plan
-from murmurate.lab.audit.attack_result import AttackResult, Estimate
+from murmurate.lab.audit.attack import AttackResult, Estimate
 from murmurate.lab.audit.report import attack_cells, draw_attack_figure, summary_sentences
 from murmurate.lab.audit.run_attacks import run_audit
 from murmurate.privacy.noise import SeededNoise

@@ -12,7 +12,7 @@ from murmurate.adversaries import adversary
 from murmurate.adversaries.adversary import auc
 from murmurate.household.consumption import TableConsumption
 from murmurate.household.occupancy import ModelClass
-from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, estimate_auc
+from murmurate.lab.audit.attack_verdict import FAMILYWISE_ERROR_RATE, estimate_auc
 from murmurate.lab.audit.run_attacks import failure_per_attack, joint_log_odds, run_audit
 from murmurate.lab.audit.simulated_zone import (
     make_scenarios,

@@ -21,7 +21,7 @@ from tests.support.made_wheel import write_made_wheel
 from typer.testing import CliRunner
 
 from murmurate.errors import ReadingError
-from murmurate.lab.audit.attack_result import Estimate
+from murmurate.lab.audit.attack import Estimate
 
 HOURS = 20 * 7 * 24 + 24
 NOISE = ExampleNoise.of_example(3600)

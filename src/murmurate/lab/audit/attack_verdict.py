@@ -1,4 +1,4 @@
-"""The result of one attack, the bounds that a plan claims, and whether the result exceeds them.
+"""The bounds that a plan claims about an attack, and whether its result exceeds them.
 
 A verdict against a plan is wrong with probability at most `failure`. It uses exact binomial bounds for an epsilon
 (`adversaries.event_search`) and Hoeffding's bound for an AUC. Each attack gets a share of the error probability, so
@@ -8,7 +8,7 @@ that the probability of any wrong verdict in a run is below `FAMILYWISE_ERROR_RA
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from murmurate.adversaries.adversary import auc_bound, max_log_odds_shift, refutes_auc_bound
 from murmurate.adversaries.event_search import CellCounts, bound_epsilon_below, log_ratio_bound
+from murmurate.lab.audit.attack import AttackResult, Estimate
 from murmurate.lab.audit.simulated_zone import AuditScenario, noise_log_pmf
 from murmurate.planning.privacy_cost import kind_leakage, kind_losses
 from murmurate.privacy.accountant import PldAccountant, PrivacyEvent
@@ -29,60 +30,6 @@ _MAX_SAMPLES = 10**12
 _SHIFT_TOLERANCE = 1e-9
 
 Candidate = tuple[list[str], CellCounts]  # a description of each candidate, and its counts
-
-
-class Estimate(NamedTuple):
-    """A mean with its 95 % confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        return self.high - self.mean if np.isinf(self.high) else (self.high - self.low) / 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttackResult:
-    """The result of one attacker, and the bound of the plan. None: not measured, or no bound exists."""
-
-    name: str
-    knows: str
-    target: str
-    auc: Estimate | None = None  # of pairs of days at the same time of day, with its 95 % interval
-    auc_bound: float | None = None
-    quantity: str = ""  # "posterior shift" or "epsilon", in natural logarithms
-    measured: float | None = None
-    bound: float | None = None
-    delta: float = 0.0  # at which an epsilon is measured and bounded
-    ok: bool = True
-    best_statistic: str = ""  # the candidate with the largest epsilon
-    note: str = ""
-    noise: bool = True  # False: the same attack on demand without noise
-    auc_by_interval: tuple[float | None, ...] = ()  # of the day
-    shift_by_interval: tuple[float, ...] = ()  # largest of all days
-
-    @property
-    def was_run(self) -> bool:
-        return self.auc is not None or self.measured is not None
-
-    @property
-    def better_than_guessing(self) -> bool:
-        """Whether the 95 % interval of the AUC lies above 1/2."""
-        return self.auc is not None and self.auc.low > 0.5
-
-    @property
-    def severity(self) -> tuple[bool, float]:
-        """Sort key of attacks of one name: broken bounds first, then by the measured share of the bound."""
-        share = self.measured / self.bound if self.measured is not None and self.bound else 0.0
-        return not self.ok, share
-
-    def without_bounds(self) -> AttackResult:
-        """Return the result as that of an attack without noise, which has no bound."""
-        return replace(
-            self, noise=False, ok=True, auc_bound=None, bound=None, note="", auc_by_interval=(), shift_by_interval=()
-        )
 
 
 class AucEstimate(NamedTuple):

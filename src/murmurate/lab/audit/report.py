@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from murmurate import __version__
-from murmurate.lab.audit.attack_result import FAMILYWISE_ERROR_RATE, AttackResult
+from murmurate.lab.audit.attack import AUDIT_SEED, AttackResult
+from murmurate.lab.audit.attack_verdict import FAMILYWISE_ERROR_RATE
 from murmurate.lab.audit.run_attacks import audit_samples_needed
 from murmurate.lab.audit.simulated_zone import target_kinds
 from murmurate.lab.plot_style import MUTED_COLOR, NAIVE_COLOR, PRIVATE_COLOR, TEXT_COLOR, set_axes_title, style_axes
@@ -17,7 +18,6 @@ from murmurate.lab.report import Report
 from murmurate.planning.plan import Plan
 from murmurate.planning.release_terms import compute_plan_digest, format_range
 
-AUDIT_SEED = 1
 _DRAWS_PER_SKIP = 1000  # the sentence on the power of the audit is about noise that is skipped once in this many draws
 _NO_BETTER_THAN_GUESSING = "no better than guessing"
 _COLUMNS = ("attack", "AUC, 95 %", "at most", "evidence", "at most", "verdict")
@@ -90,23 +90,20 @@ def attack_cells(attack: AttackResult) -> tuple[str, ...]:
     """Return the row of an attack."""
     name = attack.name if attack.noise else "without noise"
     if not attack.was_run:
-        return name, "", "", "", "", "not run"
+        return name, "", "", "", "", attack.verdict
     no_bound = "no bound" if attack.noise else ""
-    auc, auc_bound, verdict = "", "", ""
+    auc, auc_bound = "", ""
     if attack.auc is not None:
         measured_auc = f"{attack.auc.mean:.3f} ± {attack.auc.half_width:.3f}"
         auc = measured_auc if attack.better_than_guessing else _NO_BETTER_THAN_GUESSING
         auc_bound = no_bound if attack.auc_bound is None else f"{attack.auc_bound:.3f}"
-    if attack.noise:
-        verdict = "within" if attack.ok else "BROKEN"
-        verdict = "no bound" if attack.auc_bound is None and attack.bound is None else verdict
     measured, bound = "", ""
     if attack.measured is not None:
         bound = no_bound if attack.bound is None else f"{attack.bound:.3f}"
         letter = {"posterior shift": "shift", "epsilon": "eps"}[attack.quantity]
         measured = f"{letter} {attack.measured:.3f}" if np.isfinite(attack.measured) else "certainty"
         measured = measured if attack.measured else "none"
-    return name, auc, auc_bound, measured, bound, verdict
+    return name, auc, auc_bound, measured, bound, attack.verdict
 
 
 def summary_sentences(plan: Plan, attacks: tuple[AttackResult, ...], samples: int) -> list[str]:

@@ -13,9 +13,9 @@ the order of publication: the attacks detect noise that is repeated or correlate
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations
 
 import numpy as np
@@ -23,9 +23,17 @@ import numpy as np
 from murmurate.adversaries import adversary
 from murmurate.adversaries.event_search import count_residues, count_values, log_ratio_bound
 from murmurate.household.occupancy import log_joint_chain
-from murmurate.lab.audit.attack_result import (
-    FAMILYWISE_ERROR_RATE,
+from murmurate.lab.audit.attack import (
+    BUILT_IN_ATTACKS,
+    DEFAULT_SAMPLES,
+    Attack,
     AttackResult,
+    AuditProgress,
+    Mechanism,
+    NoiseSource,
+)
+from murmurate.lab.audit.attack_verdict import (
+    FAMILYWISE_ERROR_RATE,
     Candidate,
     estimate_auc,
     interval_bound,
@@ -38,10 +46,7 @@ from murmurate.lab.audit.attack_result import (
     stream_bounds,
 )
 from murmurate.lab.audit.simulated_zone import (
-    AuditProgress,
     AuditScenario,
-    Mechanism,
-    NoiseSource,
     coarsen_distribution,
     group_intervals_by_noise,
     log_likelihood_ratio,
@@ -55,14 +60,13 @@ from murmurate.lab.audit.simulated_zone import (
     worst_case_history,
     zone_occupancy_model,
 )
+from murmurate.lab.audit.window_attacks import own_attack, window_attack, window_costs
 from murmurate.planning.plan import Plan
 from murmurate.privacy.divergence import SecretPair
 from murmurate.privacy.noise import SeededNoise
-from murmurate.privacy.promise import WindowPromise
 from murmurate.release import protect
 from murmurate.units import BoolArray, FloatArray, IntArray
 
-DEFAULT_SAMPLES = 1_000_000  # of a single interval, from each of two distributions
 MODULI = (*range(2, 17), 100, 1000)
 MAX_JOINT_HOUSEHOLDS = 8
 _MAX_CELLS = 256  # cells of a coarsened distribution, for attackers who do not know the rest of the zone
@@ -71,8 +75,6 @@ _OTHER_PAIR_SAMPLE_DIVISOR = 4  # pairs other than the worst get this fraction o
 _RESIDUE_SAMPLE_DIVISOR = 8  # each hypothesis of the residues gets this fraction of the samples
 _CURVE_POINTS = 4096  # demands at which the curve is evaluated
 _PAIR_SAMPLE_DIVISOR = 4  # each pattern of releases gets this fraction of the samples
-_FULL_SAMPLE_INTERVALS = 20  # a longer window gets fewer samples
-_MAX_BATCH_RELEASES = 2_000_000
 _ATTACKS_PER_KIND = 8  # attacks on each kind, not counting windows, and `joint`
 _SIMULATION_SHARE = 0.1  # share of the progress
 
@@ -334,75 +336,16 @@ def _release_pairs(scene: AuditScenario, lag: int, offset: int, *, differ: bool)
     return earlier[shuffled], later[shuffled]
 
 
-def window_attack(scene: AuditScenario, failure: float) -> Iterator[AttackResult]:
-    """Attack by all releases of each promised window, for a target at home always, or every other interval."""
-    day = scene.plan.zone.intervals_per_day
-    for cost in scene.plan.costs:
-        if not isinstance(cost.promise, WindowPromise):
-            continue
-        length = cost.promise.intervals
-        telling = np.tile(np.where(scene.hidden, 1 / scene.plan.noise_variance, 0.0), 2)
-        first = max(range(day), key=lambda start: telling[start : start + length % day].sum())
-        times = np.arange(first, first + length) % day
-        samples = max(16, min(scene.samples, _FULL_SAMPLE_INTERVALS * scene.samples // length))
-        never = np.zeros(length, bool)
-        always = scene.hidden[times]
-        sometimes = always & (np.arange(length) % 2 == 1)
-        scores = [_window_scores(scene, times, state, samples) for state in (never, always, sometimes)]
-        attack = AttackResult(
-            name=f"window {cost.promise.duration}",
-            knows="all but the target; every noised demand of it",
-            target=scene.kind.name,
-            bound=cost.spent,
-            delta=float(cost.promise.delta),
-        )
-        away = scores[0]
-        candidates: list[Candidate] = []
-        for home, words in zip(scores[1:], ("home throughout", "home every other interval"), strict=True):
-            candidates += [([f"{name}, {words}"], count_values(away[name], home[name])) for name in away]
-        judged = judge_epsilon(attack, candidates, failure / 2)
-        yield judge_score_auc(judged, away["likelihood ratio"], scores[1]["likelihood ratio"], failure / 2)
-
-
-def _window_scores(scene: AuditScenario, times: IntArray, home: BoolArray, samples: int) -> dict[str, FloatArray]:
-    """Return statistics [sample] of the releases at `times`. The target is at home where `home` [time] is True.
-
-    All but the likelihood ratio change if noise is repeated or correlated. A window may begin at any interval of a day.
-    """
-    day, hidden, parts = scene.plan.zone.intervals_per_day, scene.hidden[times], []
-    read = [
-        (same[times] & hidden, log_likelihood_ratio(scene.plan, scene.worst_pair, t))
-        for t, same in group_intervals_by_noise(scene.plan)
-    ]
-    inside = slice(int(times[0]), int(times[0]) + len(times))
-    batch_size = max(1, _MAX_BATCH_RELEASES // len(times))
-    for start in range(0, samples, batch_size):
-        demand_wh = np.zeros((min(batch_size, samples - start), -(-inside.stop // day) * day), np.int64)
-        demand_wh[:, inside] = np.where(home, *reversed(scene.extremes_wh))
-        noisy_wh = noisy_demand(scene, demand_wh.reshape(-1, day)).reshape(demand_wh.shape)[:, inside]
-        log_ratio = sum((reader(noisy_wh[:, columns]).sum(axis=1) for columns, reader in read), np.zeros(len(noisy_wh)))
-        told = noisy_wh[:, hidden]
-        steps = np.abs(np.diff(told, axis=1))
-        part = {
-            "likelihood ratio": log_ratio,
-            "total": told.sum(axis=1),
-            "total step": steps.sum(axis=1),
-            "repeats": (steps == 0).sum(axis=1),
-            "range": np.ptp(told, axis=1),
-        }
-        parts.append(part)
-    return {name: np.concatenate([part[name] for part in parts]).astype(np.float64) for name in parts[0]}
-
-
-_ATTACKS_ON_MODELS = (strong_attack, extreme_attack, public_attack)
-_ATTACKS_ON_KINDS = (
-    single_release_attacks,
-    price_attack,
-    differencing_attack,
-    successive_releases_attack,
-    window_attack,
-    joint_attack,
-)
+_Attacker = Callable[[AuditScenario, float], Iterator[AttackResult]]
+_ATTACKS_ON_MODELS: dict[str, _Attacker] = {"strong": strong_attack, "extreme": extreme_attack, "public": public_attack}
+_ATTACKS_ON_KINDS: dict[str, _Attacker] = {  # by the names of what they find
+    "interval values skipped residues": single_release_attacks,
+    "prices": price_attack,
+    "differencing": differencing_attack,
+    "successive": successive_releases_attack,
+    "window": window_attack,
+    "joint": joint_attack,
+}
 
 
 def run_audit(
@@ -411,34 +354,42 @@ def run_audit(
     seed: int,
     progress: AuditProgress,
     *,
+    attacks: Sequence[str | Attack] = BUILT_IN_ATTACKS,
     noise_source: NoiseSource = SeededNoise,
     samples: int = DEFAULT_SAMPLES,
     mechanism: Mechanism = protect,
 ) -> tuple[AttackResult, ...]:
-    """Run every attack on `days` days of the plan's zone. `progress` gets shares of the work that sum to 1.
+    """Run attacks on `days` days of the plan's zone. `progress` gets shares of the work that sum to 1.
 
     `noise_source` makes the noise sampler of each release from a seed. `mechanism` makes the release, like `protect`.
     Pass others to audit them. Results are grouped by the name of the attack, the first target first.
     """
+    names = {attack for attack in attacks if isinstance(attack, str)}
+    own = [attack for attack in attacks if not isinstance(attack, str)]
     scenes = make_scenarios(
         plan, days, seed, lambda share: progress(_SIMULATION_SHARE * share), noise_source, samples, mechanism
     )
-    kinds, failure = merge_scenarios_by_kind(scenes), failure_per_attack(scenes)
-    tasks = [(attack, scene) for attack in _ATTACKS_ON_MODELS for scene in scenes]
-    tasks += [(attack, scene) for attack in _ATTACKS_ON_KINDS for scene in kinds]
+    kinds, failure = merge_scenarios_by_kind(scenes), failure_per_attack(scenes, len(own))
+    tasks: list[tuple[_Attacker, AuditScenario, set[str]]] = []
+    for attackers, scenes_of in ((_ATTACKS_ON_MODELS, scenes), (_ATTACKS_ON_KINDS, kinds)):
+        wanted = [(attacker, names & set(found.split())) for found, attacker in attackers.items()]
+        tasks += [(attacker, scene, shown) for attacker, shown in wanted if shown for scene in scenes_of]
+    tasks += [(partial(own_attack, attack), scene, {attack.name.split()[0]}) for attack in own for scene in kinds]
     results: list[AttackResult] = []
-    for attack, scene in tasks:
-        results.extend(attack(scene, failure))
+    for attacker, scene, shown in tasks:
+        results += [result for result in attacker(scene, failure) if result.name.split()[0] in shown]
         progress((1 - _SIMULATION_SHARE) / len(tasks))
     order = list(dict.fromkeys(attack.name for attack in results))
     return tuple(sorted(results, key=lambda attack: order.index(attack.name)))
 
 
-def failure_per_attack(scenarios: list[AuditScenario]) -> float:
-    """Return the error probability of each attack, so that a whole run keeps `FAMILYWISE_ERROR_RATE`."""
-    windows = sum(isinstance(cost.promise, WindowPromise) for cost in scenarios[0].plan.costs)
-    kinds = len(merge_scenarios_by_kind(scenarios))
-    attacks = len(_ATTACKS_ON_MODELS) * len(scenarios) + (_ATTACKS_PER_KIND + windows) * kinds
+def failure_per_attack(scenarios: list[AuditScenario], own: int = 0) -> float:
+    """Return the error probability of each attack, so that a whole run keeps `FAMILYWISE_ERROR_RATE`.
+
+    `own` is the number of the user's attacks. Each is run on one interval and on each promised window.
+    """
+    windows, kinds = len(window_costs(scenarios[0])), len(merge_scenarios_by_kind(scenarios))
+    attacks = len(_ATTACKS_ON_MODELS) * len(scenarios) + (_ATTACKS_PER_KIND + windows + own * (1 + windows)) * kinds
     return FAMILYWISE_ERROR_RATE / attacks
 
 

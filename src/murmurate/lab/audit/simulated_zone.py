@@ -17,6 +17,7 @@ from murmurate.aggregation import aggregate
 from murmurate.errors import PrivacyError
 from murmurate.household.consumption import EMPTY_PRICE_HISTORY, TableConsumption
 from murmurate.household.occupancy import OccupancyChains, OccupancyModel, occupancy_probability, sample_occupancy
+from murmurate.lab.audit.attack import AuditProgress, Mechanism, NoiseSource
 from murmurate.planning.plan import Plan
 from murmurate.planning.zone import HouseholdKind, Zone
 from murmurate.privacy.divergence import SecretPair, huber_log_pmf
@@ -31,10 +32,6 @@ _MAX_HOUSEHOLD_DAYS = 200_000  # households times days per batch of the simulati
 _PRIOR_BURN_IN_DAYS = 30
 _RATIO_KNOTS = 4097  # at which a log likelihood ratio is computed before it is interpolated
 _TAIL_SIGMAS = 10  # deviations of Gaussian noise beyond which a ratio is taken as constant
-
-NoiseSource = Callable[[np.random.SeedSequence], NoiseSampler]
-Mechanism = Callable[..., Release]  # called like `release.protect`
-AuditProgress = Callable[[float], None]  # gets the share of the work that was done
 
 
 class TargetHistory(NamedTuple):
