@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import PurePath
 
 import psycopg
@@ -99,6 +100,11 @@ def _without_program(name: str, package: str = "") -> Callable[[], str]:
     return lambda: "" if shutil.which(name) else f"no {name}: install it (Debian: {package or name})"
 
 
+def _without_jupyter() -> str:
+    lacking = [name for name in ("nbclient", "ipykernel", "nbformat") if find_spec(name) is None]
+    return f"no {', '.join(lacking)}: pip install --require-hashes -r requirements-dev.txt" if lacking else ""
+
+
 def _without_prometheus() -> str:
     programs = {"prometheus": "", "prometheus-alertmanager": "", "ip": "iproute2"}
     found = [_without_program(name, package)() for name, package in programs.items()]
@@ -122,6 +128,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "systemd": _without_program("systemd-analyze", "systemd"),
     "mdwe": lambda: "" if is_supported() else "no PR_SET_MDWE: needs Linux 6.3",
     "curl": _without_program("curl"),
+    "jupyter": _without_jupyter,
     "kubectl": _without_program("kubectl", "kubernetes-client"),
     "pg_dump": _without_program("pg_dump", "postgresql-client"),
 }
