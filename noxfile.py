@@ -6,6 +6,7 @@ Except for `versions`, a session runs in the environment that CONTRIBUTING.md se
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,9 @@ nox.needs_version = ">=2024.10.9"
 UNIT = ("tests/unit", "tests/properties", "tests/repository", "tests/paper")
 PYTEST = ("pytest", "-p", "no:cacheprovider")
 CHECKS = (("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",), ("mypy",))
+INSTALL_TOOLS = "pip install --no-compile --require-hashes -r requirements-quick.txt"
+INSTALL_PACKAGE = "pip install --no-deps --editable ."
+FIND_PACKAGE = "from importlib.util import find_spec as find; it = find('murmurate'); print(it.origin if it else '')"
 QUICK = {"HYPOTHESIS_PROFILE": "quick", "OPENBLAS_NUM_THREADS": "1"}  # the test processes fill the cores
 
 
@@ -97,6 +101,14 @@ def _tests_of(file: Path) -> set[str]:
 def _run_quickly(session: nox.Session, tests: tuple[str, ...]) -> None:
     """Run the checks and, at the same time, tests that are not slow. Print the output of each; fail if one failed."""
     commands = list(CHECKS)
+    missing = [program for program, *_ in (*CHECKS, PYTEST) if not shutil.which(program)]
+    if missing:
+        session.error(f"{', '.join(missing)} not found: run {INSTALL_TOOLS}")
+    package = _run(("python", "-c", FIND_PACKAGE)).stdout.strip()
+    if not package:
+        session.error(f"murmurate is not installed: run {INSTALL_PACKAGE}")
+    if not Path(package).samefile("src/murmurate/__init__.py"):
+        session.error(f"python imports murmurate from {package}, not from this tree: run {INSTALL_PACKAGE}")
     if tests:
         commands.append((*PYTEST, "--numprocesses", "auto", "-m", "not slow", *tests))
     began = time.monotonic()

@@ -43,7 +43,7 @@ def test_the_sdist_holds_the_parts_that_are_named_and_nothing_that_was_left_besi
     assert {name.partition("/")[0] for name in names} == {
         ".gitignore", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO",
         "README.md", "SECURITY.md", "benchmarks", "deploy", "docs", "noxfile.py", "pyproject.toml",
-        "requirements-dev.txt", "requirements-quick.txt", "research", "src", "tests", "tools",
+        "requirements-dev.txt", "requirements-docs.txt", "requirements-quick.txt", "research", "src", "tests", "tools",
     }  # fmt: skip
     package = {path.relative_to(repository).as_posix() for path in (repository / "src").rglob("*") if path.is_file()}
     assert package <= names
