@@ -17,7 +17,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from murmurate import __version__
-from murmurate.errors import MurmurateError, require_extra
+from murmurate.errors import MurmurateError
+from murmurate.extras import require_extra
 from murmurate.files import describe_os_error
 
 PLAN, EVALUATE = ("plan", "scipy", "opendp"), ("lab", "matplotlib", "scipy", "opendp")  # extras, and what they bring

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from importlib.util import find_spec
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
-
 
 class MurmurateError(Exception):
     """A field holds a value that is not allowed. All errors of this package derive from this class.
@@ -96,19 +91,6 @@ class UnknownNameError(MurmurateError):
     """A name, such as that of an interpretation of the paper, is not defined."""
 
 
-def install_command(extra: str) -> str:
-    """Return the command that installs an extra from where this package came: an index, or a copy of the repository."""
-    place = Path(__file__).parents[1]
-    if (place.parent / "pyproject.toml").is_file():  # it runs from the copy
-        return f'pip install --editable "{place.parent}[{extra}]"'
-    for written in place.glob("murmurate-*.dist-info/direct_url.json"):
-        origin = json.loads(written.read_text(encoding="utf-8"))
-        folder = Path(unquote(urlsplit(origin["url"]).path))
-        if "dir_info" in origin and folder.is_dir():
-            return f'pip install "{folder}[{extra}]"'
-    return f'pip install "murmurate[{extra}]"'
-
-
 def require_members(field: str, value: object, protocol: str, *members: str) -> None:
     """Raise MurmurateError unless a value has each of these methods and attributes of a protocol.
 
@@ -122,15 +104,3 @@ def require_members(field: str, value: object, protocol: str, *members: str) -> 
     if lacking:
         found = f"of type {type(value).__name__}, without {' and '.join(lacking)}"
         raise MurmurateError(field, found, f"must have {' and '.join(members)}: see help(mm.{protocol})")
-
-
-def require_extra(extra: str, *modules: str) -> None:
-    """Raise MissingExtraError with the command to run, unless each of these modules is installed.
-
-    >>> require_extra("lab", "math", "no_such_module")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    murmurate.errors.MissingExtraError: no_such_module is not installed: run pip install ...[lab]"
-    """
-    for module in modules:
-        if find_spec(module) is None:
-            raise MissingExtraError(module, "not installed", f"run {install_command(extra)}")

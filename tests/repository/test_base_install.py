@@ -183,7 +183,7 @@ def test_an_extra_is_installed_from_the_copy_of_the_repository_that_the_package_
     """Before a release no index has the name."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
     subprocess.run([*pip, tmp_path, ROOT], check=True, env=without_settings())
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from murmurate.errors import install_command as of"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from murmurate.extras import install_command as of"
     assert run(sys.executable, "-c", f"{code}; print(of('lab'))").stdout == f'pip install "{ROOT}[lab]"\n'
 
 

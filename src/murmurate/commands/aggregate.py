@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from murmurate.errors import MeterError, MurmurateError, require_extra
+from murmurate.errors import MeterError, MurmurateError
+from murmurate.extras import require_extra
 from murmurate.operations.console import format_utc, print_blocked, print_json, stderr, stdout, zones_word
 from murmurate.operations.options import AsJson, Grace, LandingFolder, State, complete_words, optional_imports
 from murmurate.units import SECONDS_PER_DAY

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from murmurate.errors import require_extra
+from murmurate.extras import require_extra
 from murmurate.operations.console import stderr
 from murmurate.operations.options import AsJson, optional_imports
 

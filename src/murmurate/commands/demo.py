@@ -16,7 +16,8 @@ from typing import Annotated, NoReturn
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from murmurate.errors import MurmurateError, require_extra
+from murmurate.errors import MurmurateError
+from murmurate.extras import require_extra
 from murmurate.operations.console import stderr, stdout
 from murmurate.operations.options import optional_imports
 from murmurate.units import SECONDS_PER_DAY

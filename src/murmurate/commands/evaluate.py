@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from murmurate.errors import ModelError, require_extra
+from murmurate.errors import ModelError
+from murmurate.extras import require_extra
 from murmurate.operations.options import AsJson, optional_imports
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: every core has a process of ours already

@@ -13,7 +13,8 @@ from typing import Annotated, NamedTuple
 import typer
 from rich.console import Console
 
-from murmurate.errors import ModelError, PrivacyError, require_extra
+from murmurate.errors import ModelError, PrivacyError
+from murmurate.extras import require_extra
 from murmurate.operations.console import print_json
 from murmurate.operations.options import AsJson, LogPlans, optional_imports
 from murmurate.time_zones import load_time_zone

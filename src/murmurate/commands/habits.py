@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from murmurate.errors import ModelError, PrivacyError, ReadingError, require_extra
+from murmurate.errors import ModelError, PrivacyError, ReadingError
+from murmurate.extras import require_extra
 from murmurate.operations.console import print_json, stderr
 from murmurate.operations.options import AsJson, optional_imports
 from murmurate.units import SECONDS_PER_DAY

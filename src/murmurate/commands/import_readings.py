@@ -10,7 +10,8 @@ from typing import Annotated, TypeVar
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from murmurate.errors import MurmurateError, ReadingError, require_extra
+from murmurate.errors import MurmurateError, ReadingError
+from murmurate.extras import require_extra
 from murmurate.operations.console import print_json, stderr, stdout
 from murmurate.operations.options import AsJson, optional_imports
 from murmurate.time_zones import load_time_zone

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from murmurate.errors import MurmurateError, ZoneFileError, require_extra
+from murmurate.errors import MurmurateError, ZoneFileError
+from murmurate.extras import require_extra
 from murmurate.files import read_text
 from murmurate.operations.console import print_json, stderr
 from murmurate.operations.options import AsJson, optional_imports

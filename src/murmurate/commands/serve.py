@@ -14,7 +14,8 @@ from typing import Annotated
 
 import typer
 
-from murmurate.errors import MurmurateError, require_extra
+from murmurate.errors import MurmurateError
+from murmurate.extras import require_extra
 from murmurate.files import describe_os_error
 from murmurate.operations.options import Log, State, complete_words
 from murmurate.service.logging_setup import configure_logging

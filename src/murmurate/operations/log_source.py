@@ -23,7 +23,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from murmurate.errors import MurmurateError, require_extra
+from murmurate.errors import MurmurateError
+from murmurate.extras import require_extra
 from murmurate.operations.console import stderr
 from murmurate.operations.log_files import (
     MAX_ITEM_BYTES,

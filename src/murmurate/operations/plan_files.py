@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from murmurate.errors import ModelError, PrivacyError, UnknownNameError, require_extra
+from murmurate.errors import ModelError, PrivacyError, UnknownNameError
+from murmurate.extras import require_extra
 from murmurate.files import read_text
 from murmurate.operations.console import stderr
 from murmurate.planning.household_bounds import MeterSummary, summarize_meters

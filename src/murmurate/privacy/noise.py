@@ -21,7 +21,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from murmurate.errors import PrivacyError, require_extra
+from murmurate.errors import PrivacyError
+from murmurate.extras import require_extra
 from murmurate.units import FloatArray, IntArray, as_int64_array, raise_where
 
 MIN_SCALE_WH = 1.0  # smaller noise would publish the exact demand most of the time

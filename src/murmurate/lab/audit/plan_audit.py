@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from murmurate.errors import MurmurateError, UnknownNameError, require_extra, require_members
+from murmurate.errors import MurmurateError, UnknownNameError, require_members
+from murmurate.extras import require_extra
 from murmurate.lab.audit.attack import (
     AUDIT_SEED,
     BUILT_IN_ATTACKS,

