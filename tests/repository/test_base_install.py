@@ -72,10 +72,11 @@ USE_PUBLIC_NAMES = """
 import murmurate as mm, numpy as np
 for name in mm.__all__:
     getattr(mm, name)
-try:
-    mm.SystemNoise().draw(mm.NoiseDistribution.LAPLACE, np.array([10.0]))
-except mm.errors.MissingExtraError as error:
-    print(error)
+for use in (lambda: mm.SystemNoise().draw(mm.NoiseDistribution.LAPLACE, np.array([10.0])), lambda: mm.audit(None)):
+    try:
+        use()
+    except mm.errors.MissingExtraError as error:
+        print(error)
 """
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
@@ -187,6 +188,7 @@ def test_an_extra_is_installed_from_the_copy_of_the_repository_that_the_package_
     assert run(sys.executable, "-c", f"{code}; print(of('lab'))").stdout == f'pip install "{ROOT}[lab]"\n'
 
 
-def test_every_public_name_loads_and_noise_names_its_extra(base):
+def test_every_public_name_loads_and_noise_and_audit_name_their_extra(base):
     done = run(base, "-c", USE_PUBLIC_NAMES)
-    assert done.stdout == 'opendp is not installed: run pip install "murmurate[plan]"\n', done.stderr
+    said = [f'{package} is not installed: run pip install "murmurate[plan]"' for package in ("opendp", "scipy")]
+    assert done.stdout.splitlines() == said, done.stderr

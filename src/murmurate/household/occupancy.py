@@ -116,9 +116,9 @@ class OccupancyChains:
         """Return households that do not depend on each other, from the probabilities of an interval.
 
         Args:
-            initial: Pr[home] in the first interval [kind].
-            arrive: Pr[home | away in the interval before] [period, kind].
-            leave: Pr[away | home in the interval before] [period, kind].
+            initial: Probability to be home in the first interval [kind].
+            arrive: Probability to be home after an interval away [period, kind].
+            leave: Probability to be away after an interval at home [period, kind].
             period: Which row of `arrive` and `leave` leads into each interval [interval of the day, in standard time].
             kind: Which column a household has [household]; None: one household of each.
             first_household: Number of the first household.
