@@ -310,5 +310,6 @@ def _attack_and_report(setup: DemoSetup, live: LiveService, town: SimulatedTown)
     stdout.print(f"  {accuracy.model_only:6.1%}   of the time by the model alone: a coin toss")
     stdout.print(f"  {with_prices}")
     stdout.print(f"  {accuracy.with_exact_rates:6.1%}   had the exact rates been published")
-    stdout.print(f"\nVerify the log:  murmurate log verify {live.zone_url}/log.jsonl")
-    stdout.print(f"For a charger:   {live.zone_url}/evcc")
+    if sys.stdin.isatty():  # the service runs on until Enter
+        stdout.print(f"\nVerify the log:  murmurate log verify {live.zone_url}/log.jsonl")
+        stdout.print(f"For a charger:   {live.zone_url}/evcc")

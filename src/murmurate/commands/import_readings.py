@@ -232,9 +232,10 @@ def _print_summary(summary: ImportSummary, options: ImportOptions) -> None:
     for file in summary.files:
         stdout.print(_describe_file(file))
     found = summary.to_document()
+    minutes = options.interval_s // 60
     column = "" if summary.household_column is None else f" (column {summary.household_column})"
     stdout.print(
-        f"Taken: {summary.readings:,} readings of {options.interval_s // 60} minutes from {len(summary.meters):,} "
+        f"Taken: {summary.readings:,} readings of {minutes} minute{'s' * (minutes > 1)} from {len(summary.meters):,} "
         f"meters of {summary.households:,} households{column}, {found['first']} to {found['last']}."
     )
     for sentence in summary.warnings:
@@ -245,7 +246,7 @@ def _print_summary(summary: ImportSummary, options: ImportOptions) -> None:
             f"That is {days:.1f} days: evaluate and forecast need {MIN_DAYS}. Import the weeks before it as well."
         )
     if summary.repeated:
-        stdout.print(f"{summary.repeated:,} were there more than once and count once.")
+        stdout.print(f"{summary.repeated:,} cells were there before, with the same reading: each reading counts once.")
     if summary.above_bound:
         share = 100 * summary.above_bound / summary.readings
         stdout.print(f"{share:.3g} % are above --bound-wh {options.bound_wh}: the service counts them as the bound.")

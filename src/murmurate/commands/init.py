@@ -53,7 +53,7 @@ def initialize(
             stdout.print(f"Keep a copy of {keys}/ where only you can read it: its holder can sign for you.")
         stdout.print(f"Readings go to {example}/*.parquet")
         stdout.print(f"and so on: a folder for each {minutes} min of UTC, in it one for each {shard_meters:,} meters.")
-        stdout.print("Columns: meter, interval_start, energy_wh. Keep it where only the curator can read.")
+        stdout.print("Columns: meter, interval_start, energy_wh. Keep this folder where only the service can read it.")
     roles = {} if databases is None else prepare_databases(databases, with_roles=with_roles)
     if as_json:
         print_json({"public_key": public_key, "keys": str(keys), "landing": str(landing.root), "databases": roles})

@@ -35,8 +35,8 @@ CHEAP_HOURS = 3
 EXPECTED = "expected"  # a price that is not decided: the plan's forecast, which is not billed
 _BAR_WIDTH = 30
 _HOUR_S = SECONDS_PER_DAY // 24
-_NO_ZONE = "is there a zone of this name, and has it a price yet? /zones lists the zones"
-_NO_SERVICE = "is no answer of a murmurate service about a zone"
+_NO_ZONE = "is there a zone of this name? /zones lists them"
+_NO_SERVICE = "must be that of a zone of a murmurate service; what is there answers otherwise"
 
 
 def show_prices(
@@ -181,7 +181,7 @@ def _fetch_prices(address: str, zone: str, day: date | None) -> ZonePrices:
     except IndexError:
         raise MurmurateError("source", address, f"has no price: {_NO_ZONE}") from None
     except (KeyError, TypeError, ValueError, RecursionError):
-        raise MurmurateError("source", address, _NO_SERVICE) from None
+        raise MurmurateError("the address", address, _NO_SERVICE) from None
     return ZonePrices(zone, rows[0].currency, time_zone, interval_s, tuple(rows), is_verified=False)
 
 

@@ -130,7 +130,7 @@ def require_log(name: str, source: LogSource, *, is_only: bool) -> None:
         raise MurmurateError("source", name, "is a single tile; give the log first, and this tile after it")
     if first is ItemKind.UNKNOWN and all(kind in {ItemKind.UNKNOWN, ItemKind.PLAN} for kind in kinds):
         where = "the log of a zone is at …/zones/<zone>/log.jsonl, the whole log at the address of the service"
-        raise MurmurateError("source", name, f"is no public log; {where}")
+        raise MurmurateError("source", f"{name}, which is no public log", where)
 
 
 @contextmanager

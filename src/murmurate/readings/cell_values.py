@@ -229,8 +229,8 @@ class FileClock:
     def zone(self) -> ZoneInfo:
         """The zone of local times. Raises ReadingError if none was given."""
         if self._zone is None:
-            allowed = "must be read with --timezone UTC, or --timezone Europe/Zurich and the like"
-            raise ReadingError("times", "without an offset from UTC", allowed)
+            allowed = "name the clock that they are read on, with --timezone Europe/Zurich or --timezone UTC"
+            raise ReadingError("the offset of times from UTC", "missing", allowed)
         return self._zone
 
     def _parse(self, text: str) -> Moment | str:

@@ -122,7 +122,7 @@ def find_columns(header: Sequence[str], place: str, given: ColumnNames) -> Colum
         energy, export, unused_export = _find_energy(header, names, given, place, taken)
     of_energy = [column for column in (energy, export) if column is not None] or [slot.column for slot in slots]
     if time is None or not of_energy or (slots and meter is None):
-        raise ReadingError(place, f"with the columns {_shorten(header)}", _LONG_OR_WIDE)
+        raise ReadingError(place, f"a file with the columns {_shorten(header)}", _LONG_OR_WIDE)
     if len({match[0] for column in of_energy if (match := _UNIT.search(header[column].replace("_", " ").lower()))}) > 1:
         raise ReadingError(place, "with energy in kWh and in Wh", "must have one unit in all columns of energy")
     unit, unit_column = None, ""

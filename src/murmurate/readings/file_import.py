@@ -154,7 +154,7 @@ def find_length(place: str, times: Sequence[tuple[str, int]]) -> int:
     if not steps:  # one reading of each meter: a file in the order of time
         steps = Counter(later - start for start, later in pairwise(sorted({start for _, start in ordered})))
     if not steps:
-        raise ReadingError(place, "without two times to compare", "must be told its interval: --source-minutes 30")
+        raise ReadingError(place, "without two times to compare", "name its interval, with --source-minutes 30")
     length_s, _ = max(steps.items(), key=lambda item: (item[1], -item[0]))
     if _HOUR_S % length_s:
         allowed = "must be an hour or a part of it; if most rows are missing, say --source-minutes 30"
@@ -180,7 +180,7 @@ class TableReader:
         columns = find_columns(table.header, place, options.names)
         unit = options.unit or columns.unit
         if unit is None:
-            raise ReadingError(place, "without a unit in its header", "must be read with --unit kWh or --unit Wh")
+            raise ReadingError(place, "without a unit in its header", "add --unit kWh or --unit Wh")
         is_export = target.files[number] in options.export_files
         if is_export and columns.energy is not None and columns.export is not None:
             both = f"with {table.header[columns.energy]} and {table.header[columns.export]}"

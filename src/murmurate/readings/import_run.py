@@ -198,7 +198,7 @@ def run_import(
         _write_readings(path, options, target, summary, sorted(places, key=lambda at: numbers[at.meter]))
         if not summary.readings:
             first = next(iter(target.refused.to_document()), None)
-            reason = "no rows" if first is None else f"{first['count']} cells refused, most for: {first['reason']}"
+            reason = "no rows" if first is None else f"{first['count']} cells were refused with: {first['reason']}"
             raise ReadingError(
                 ", ".join(str(file) for file in files[:3]), "without a reading that can be taken", reason
             )

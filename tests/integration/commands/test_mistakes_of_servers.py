@@ -157,7 +157,7 @@ SETTINGS = [
     ('timezone = "Zurich"', "timezone is Zurich", "must be a name such as Europe/Zurich"),
     ('meters = "gone.csv"', "gone.csv, which is not there", "columns meter, zone, bound_wh"),
     ('keys = "folder"', "has no keys", "make some with murmurate init"),
-    ('landing = "folder"', "is no landing", "create one with murmurate init"),
+    ('landing = "folder"', "is not a folder for readings", "murmurate init creates one"),
     ('public = "192.0.2.1:8080"', "not of this machine", "127.0.0.1, or 0.0.0.0 for all"),
     ('public = "no-such-host.invalid:8080"', "unknown", "correct it in the settings"),
 ]

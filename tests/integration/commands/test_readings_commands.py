@@ -110,7 +110,7 @@ def test_from_an_empty_folder_to_the_demand_as_the_help_says(tmp_path):
         [
             f"Readings go to {folder}/shard=0/*.parquet",
             "and so on: a folder for each 15 min of UTC, in it one for each 131,072 meters.",
-            "Columns: meter, interval_start, energy_wh. Keep it where only the curator can read.",
+            "Columns: meter, interval_start, energy_wh. Keep this folder where only the service can read it.",
         ]
         for folder in where
     ]
@@ -213,7 +213,7 @@ REFUSED = {
         "--out is missing: name where the demand goes: --out demand.parquet, or --state"
     ),
     f"step aggregate --landing . --meters meters.csv {AT} --out x": (
-        "is no landing: has no _layout.json; create one with murmurate init"
+        "is not a folder for readings: it has no _layout.json; murmurate init creates one"
     ),
     f"step aggregate --landing landing {AT} --out x": (
         "--meters is missing for 20250301T1200Z: is needed to close an interval, for example --meters meters.csv"

@@ -55,7 +55,7 @@ def test_json_holds_counts_and_places_and_strict_is_a_status(file, tmp_path):
     ("arguments", "message"),
     [
         (["--timezone", "Zurich"], "time_zone is 'Zurich': must be a name such as Europe/Zurich"),
-        ([], "times is without an offset from UTC: must be read with --timezone UTC"),
+        ([], "the offset of times from UTC is missing: name the clock"),
         (["--unit", "MWh"], "--unit is MWh: must be kWh or Wh"),
         (["--decimal", ";"], "--decimal is ;: must be point or comma"),
         (["--dates", "ymd"], "--dates is ymd: must be dmy or mdy"),
@@ -81,7 +81,7 @@ def test_a_mistake_ends_with_one_line_and_status_2(file):
         env=os.environ,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("murmurate: times is without an offset")
+    assert done.stderr.startswith("murmurate: the offset of times from UTC is missing")
     assert len(done.stderr.splitlines()) == 1
 
 

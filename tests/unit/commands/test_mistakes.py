@@ -79,13 +79,17 @@ MISTAKES = [
     Mistake("murmurate forecast --sample day.parquet --epsilon 1", "sample is 96 intervals", "7 days"),
     Mistake("murmurate forecast --h25 3500 --holidays holidays.txt", "holidays.txt line 1 is 25.12.2025", "2025-12-25"),
     Mistake(
-        "murmurate forecast --log plan.json --zone harbour", "plan.json: is no public log", "zones/<zone>/log.jsonl"
+        "murmurate forecast --log plan.json --zone harbour",
+        "plan.json, which is no public log",
+        "zones/<zone>/log.jsonl",
     ),
     Mistake("murmurate habits letters.csv --epsilon 1", "not a Parquet file", "murmurate readings import letters.csv"),
     Mistake("murmurate habits day.parquet --epsilon 1", "households is 3", "must be 162 or more"),
     # import, ingest, aggregate
     Mistake("murmurate readings import", "the file is missing", "murmurate readings import --example ."),
-    Mistake("murmurate readings import import.csv", "times is without an offset", "--timezone Europe/Zurich"),
+    Mistake(
+        "murmurate readings import import.csv", "the offset of times from UTC is missing", "--timezone Europe/Zurich"
+    ),
     Mistake(
         "murmurate readings import import.csv --timezone UTC --out short",
         "That is 0.0 days",
@@ -104,7 +108,7 @@ MISTAKES = [
     ),
     Mistake(
         "murmurate readings ingest late.csv --landing folder --meters meters.csv",
-        "folder is no landing",
+        "folder is not a folder for readings",
         "murmurate init",
     ),
     Mistake("murmurate readings ingest late.csv --landing landing --meters gone.csv", "gone.csv", NO_FILE),
@@ -143,10 +147,14 @@ MISTAKES = [
     # folders, keys, logs
     Mistake("murmurate init new --minutes 7", "--minutes is 7", "must divide a day"),
     Mistake("murmurate init --minutes 30", "a landing for 900 s", "use another folder"),
-    Mistake("murmurate step aggregate --landing gone --out d.parquet", "gone is no landing", "murmurate init"),
+    Mistake(
+        "murmurate step aggregate --landing gone --out d.parquet", "gone is not a folder for readings", "murmurate init"
+    ),
     Mistake("murmurate log verify gone.tar", "gone.tar", NO_FILE),
     Mistake(
-        "murmurate log verify plan.json", "plan.json: is no public log", "the whole log at the address of the service"
+        "murmurate log verify plan.json",
+        "plan.json, which is no public log",
+        "the whole log at the address of the service",
     ),
     Mistake("murmurate log verify folder", "log is not in folder", "murmurate log export log.tar writes a log"),
     Mistake("murmurate log verify file --key zz", "--key is zz", "must be 64 hexadecimal digits"),
@@ -166,7 +174,7 @@ MISTAKES = [
     ),
     Mistake("murmurate keys rotate --state postgresql://me:a@b@127.0.0.1/x --log x", "host name", "%40 for @"),
     Mistake("murmurate client remove", "the name of the client is missing", "murmurate client remove head-end"),
-    Mistake("murmurate client delete head-end", "action is delete", "must be add, remove or list"),
+    Mistake("murmurate client delete head-end", "action is delete", "must be add, grant, revoke, remove or list"),
 ]
 
 

@@ -144,7 +144,7 @@ def test_what_cannot_be_read_says_nothing_about_the_operator(tmp_path, verify):
 )
 def test_what_is_no_log_is_said_so_and_is_no_finding(tmp_path, verify, text):
     (tmp_path / "saved").write_text(text)
-    with pytest.raises(MurmurateError, match=r"is no public log; the log of a zone is at .*log\.jsonl"):
+    with pytest.raises(MurmurateError, match=r"is no public log: the log of a zone is at .*log\.jsonl"):
         verify(tmp_path / "saved")
 
 

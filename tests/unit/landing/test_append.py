@@ -62,7 +62,7 @@ def test_a_landing_is_opened_again_as_what_it_was_made_for_and_as_nothing_else(t
 @pytest.mark.parametrize(
     ("layout", "says"),
     [
-        (None, "is no landing: has no _layout.json; create one with murmurate init"),
+        (None, "is not a folder for readings: it has no _layout.json; murmurate init creates one"),
         ("", "is unreadable: must name interval_s and shard_meters"),
         ("[]", "is unreadable"),
         ('{"murmurate_landing": 1, "interval_s": 900}', "is unreadable"),

@@ -182,7 +182,7 @@ def test_green_button_says_what_it_refuses(tmp_path):
         (HEADER + "A,2025-01-01T00:00Z,3\n", "--source-minutes 30"),
         (HEADER + 'A,2025-01-01T00:00Z,0.3\nA,2025-01-01T00:30Z,"0,3"\n', "--decimal point or --decimal comma"),
         (HEADER + "A,03/04/2025 00:00,3\nA,03/04/2025 00:30,3\n", "--dates dmy or --dates mdy"),
-        (HEADER + "A,2025-01-01T00:00Z,x\nA,2025-01-01T00:30Z,x\n", "2 cells refused, most for: not a reading"),
+        (HEADER + "A,2025-01-01T00:00Z,x\nA,2025-01-01T00:30Z,x\n", "2 cells were refused with: not a reading"),
         ("meter,date,HH1,HH2,HH3\nA,2025-01-01,1,2,3\n", "must have meter_id, timestamp"),
         (f"meter,date,{','.join(f'HH{n}' for n in range(1, 38))}\n", "with 37 columns of intervals"),
         ("<feed/>", "must be one Atom feed"),
@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_a_remedy(tmp_path, text, mes
 
 
 def test_times_without_an_offset_need_a_time_zone(tmp_path):
-    with pytest.raises(ReadingError, match=r"times is without an offset from UTC: .*--timezone"):
+    with pytest.raises(ReadingError, match=r"offset of times from UTC is missing: .*--timezone"):
         import_text(tmp_path, HEADER + "A,2025-01-01 00:00,3\n", time_zone=None)
 
 

@@ -56,7 +56,9 @@ class Landing:
         """The landing in a folder."""
         path = root / _LAYOUT_FILE
         if not path.is_file():
-            raise ReadingError(str(root), "no landing", "has no _layout.json; create one with murmurate init")
+            raise ReadingError(
+                str(root), "not a folder for readings", "it has no _layout.json; murmurate init creates one"
+            )
         try:
             layout = json.loads(path.read_bytes())
             if layout["murmurate_landing"] != _LAYOUT_FORMAT:
