@@ -16,7 +16,7 @@ from murmurate.translations.language import ENGLISH, Language
 from murmurate.units import SECONDS_PER_DAY
 
 WORKER_SILENT_S = 60.0
-MAX_LOG_AGE_S = 10.0
+_LOG_OLD_S = 10.0
 MAX_REASONS = 20
 _PURGE_DELAY_S = 3600.0  # readings are deleted within an hour
 
@@ -59,7 +59,7 @@ def _log_age(status: ServiceStatus, language: Language) -> Iterator[AttentionIte
     """Yield that the log was not read, or not for some time."""
     if status.log_age_s == inf:
         yield _item(language, "log", "log_unread", "log_remedy")
-    elif status.log_age_s >= MAX_LOG_AGE_S:
+    elif status.log_age_s >= _LOG_OLD_S:
         yield _item(language, "log", "log_old", "log_remedy", age=format_duration(status.log_age_s, language))
 
 
