@@ -100,7 +100,7 @@ def day(request, tmp_path_factory, clients) -> Iterator[Day]:
     folder, keys = tmp_path_factory.mktemp("service"), {home: signer.public_key for home, signer in SIGNERS.items()}
     begins = {"first_s": DAY_S - LEAD * STEP_S, "in_s": 12.0}  # time for the service and the listener to start
     with harbour_operator(folder, speed=SPEED, keys=keys, **begins) as operator:
-        operator.mqtt = "[mqtt]"
+        operator.mqtt = "[mqtt]\nhome_assistant = true"
         service = operator.start_service(SETTINGS)
         with closing(Feed(operator, service)) as feed, _listener(clients, service) as listener:
             evcc_responses = _play(operator, service, feed)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import queue
 import subprocess
+import uuid
 from datetime import datetime
 from fractions import Fraction
 
 import pytest
 
+from murmurate.service.mqtt_client import connect_mqtt
+from murmurate.service.public_api.notifications import zone_topic
+from murmurate.service.settings import MqttBroker
 from tests.e2e.conftest import DAY_S, INTERVALS, published_rows
 from tests.e2e.harbour import STEP_S
 from tests.e2e.interop_clients import OPENADR
@@ -18,6 +23,7 @@ DAY = "2026-11-14"
 FIRST = DAY_S // STEP_S
 END_S = DAY_S + INTERVALS * STEP_S
 EVCC = "[.[] | {start: .start, end: .end, value: .value}] | tostring"
+LISTED = zone_topic("harbour", "prices")
 STALE = 2  # intervals, which are seconds here: a response may have been cached, and on its way
 
 
@@ -143,6 +149,20 @@ def test_a_price_that_a_notification_calls_final_is_that_of_the_log_and_stays(lo
 def test_openadr3_client_discovers_the_broker(openadr3, access):
     assert openadr3[access]["brokers"] == ["mqtt://127.0.0.1:1883"]
     assert openadr3[access]["topics"] == [f"OpenADR/3.1.0/programs/{name}/events/+" for name in (QUARTERS, HOURS)]
+
+
+@pytest.mark.usefixtures("day")
+def test_a_broker_keeps_the_prices_of_today_and_tomorrow(log):
+    got = queue.SimpleQueue()
+    client = connect_mqtt(MqttBroker(), f"test-{uuid.uuid4().hex}", topics=(LISTED,), on_message=got.put)
+    try:
+        document = json.loads(got.get(timeout=60).payload)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    final_rows = [row for row in document["prices"] if row["status"] == "final"]
+    assert_are_those_of_the_log({at: value for at, value in by_interval(final_rows).items() if value is not None}, log)
+    assert (document["zone"], len(document["prices"])) == ("harbour", 2 * INTERVALS)
 
 
 def test_smartgridready_reads_every_price_of_the_day(day, clients, log):

@@ -22,10 +22,10 @@ MAX_PRIVATE_USED_ONCE = 0.12  # share of all functions
 MAX_SINGLE_IMPORTERS = 20  # modules whose only importer is in their own package
 MAX_DATA_CLASSES = 5.7  # per 1,000 lines; goal 5.5
 MAX_COMMANDS = 24
-MAX_SOURCE_LINES = 42_110  # goal 38,500 before net load; 430 are of deployment: metrics, secrets, upgrades, login
+MAX_SOURCE_LINES = 43_590  # goal 38,500 before net load; 430 are of deployment, 1,480 of users and their programs
 MAX_SOURCE_FILES = 290
-MAX_TEST_LINES = 60_690  # goal 42,000 before net load; 2,000 are of deployment, played with real parts
-MAX_BENCHMARK_AND_TOOL_LINES = 4_070  # goal 3,600
+MAX_TEST_LINES = 62_520  # goal 42,000 before net load; 2,000 are of deployment, played with real parts
+MAX_BENCHMARK_AND_TOOL_LINES = 4_160  # goal 3,600
 MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 60  # without its docstring: the public interface names each parameter there
 

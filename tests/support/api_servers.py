@@ -27,6 +27,7 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.operator_api.public_inputs import PublicInputsApi
 from murmurate.service.operator_api.routes import OperatorApi
 from murmurate.service.public_api.app import public_app
+from murmurate.service.public_api.home_assistant import HomeAssistantTopics
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.metrics import metrics_routes
 from murmurate.service.public_api.pages.routes import page_routes
@@ -101,11 +102,12 @@ def await_backfill(live_state: LiveState) -> None:
 
 @contextmanager
 def public_process(
-    dsn: str, now_s: float, *, speed: float = 1e-6, **settings: Any
+    dsn: str, now_s: float, *, speed: float = 1e-6, home_assistant: HomeAssistantTopics | None = None, **settings: Any
 ) -> Iterator[tuple[httpx.Client, LiveState]]:
     """Run the public process of a log, with a clock that begins at `now_s` and all but stands still."""
     clock = ServiceClock(simulated_s=now_s, wall_s=time.time(), speed=speed)
-    state = LiveState(dsn, ServiceSettings(**{"public": f"127.0.0.1:{free_port()}"} | settings, clock=clock))
+    own = ServiceSettings(**{"public": f"127.0.0.1:{free_port()}"} | settings, clock=clock)
+    state = LiveState(dsn, own, home_assistant=home_assistant)
     address = state.settings.public_address
     app = public_app(state, [*page_routes(state), *metrics_routes(state)])
     try:

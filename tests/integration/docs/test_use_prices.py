@@ -20,7 +20,7 @@ from tests.support.documented_commands import commands_of, run_in_shell
 from tests.support.operator_cli import DOCS
 from tests.support.postgres_stores import ShardWriter
 
-from murmurate.service.public_api.notifications import price_topic
+from murmurate.service.public_api.notifications import zone_topic
 from murmurate.service.storage.migrate import migrate_database
 
 PAGE = DOCS / "how-to" / "use-prices.md"
@@ -192,7 +192,7 @@ def test_python_midas_reads_every_final_price(place_in_dollars, clients, tmp_pat
 @pytest.mark.curl
 def test_each_line_of_curl_answers_and_the_topic_is_that_of_the_zone(place, tmp_path):
     (subscribe, *fetches) = [command for command, _ in commands_of(PAGE)]
-    assert subscribe.split("-t ")[1] == price_topic("harbour")
+    assert subscribe.split("-t ")[1] == zone_topic("harbour", "price")
     answers = []
     for command in fetches:
         done = run_in_shell(place.here(command.replace("curl", "curl --fail --silent --noproxy '*'")), tmp_path)

@@ -6,6 +6,7 @@ from murmurate.service.logging_setup import configure_logging
 from murmurate.service.mqtt_client import connect_mqtt
 from murmurate.service.processes.start import mqtt_client_id, serve_app, wait_until_reachable
 from murmurate.service.public_api.app import public_app
+from murmurate.service.public_api.home_assistant import HomeAssistantTopics
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.metrics import metrics_routes, public_metrics
 from murmurate.service.public_api.notifications import MAX_QUEUED_MESSAGES, MqttNotifier
@@ -20,12 +21,13 @@ def run_process(settings: ServiceSettings, *, log: str, **_: str) -> None:
     configure_logging("public")
     database = Database("log", log)
     wait_until_reachable(database)
-    broker, notifier = settings.mqtt, None
+    broker, notifier, home_assistant = settings.mqtt, None, None
     if broker is not None and broker.notifications:
         client_id = mqtt_client_id("notifications", settings)
         client = connect_mqtt(broker, client_id, max_queued_messages=MAX_QUEUED_MESSAGES)
         notifier = MqttNotifier(client, openadr=broker.openadr_events)
-    live_state = LiveState(database.dsn, settings, notifier)
+        home_assistant = HomeAssistantTopics(client, settings.base_url) if broker.home_assistant else None
+    live_state = LiveState(database.dsn, settings, notifier, home_assistant)
     try:
         app = public_app(live_state, [*page_routes(live_state), *metrics_routes(live_state)])
         with metrics_port("public", settings, lambda: public_metrics(live_state)):

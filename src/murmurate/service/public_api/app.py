@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from urllib.parse import quote, urlencode
 
@@ -28,11 +27,11 @@ from murmurate.service.public_api import query_params
 from murmurate.service.public_api.client_formats import CLIENT_FORMATS, ClientFormat, Document, FormatQuery, choose_rows
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.local_days import (
-    day_of_interval,
     interval_start_end,
     intervals_of_day,
     is_day_complete,
     recent_days,
+    today_and_tomorrow,
 )
 from murmurate.service.public_api.log_api import LogApi
 from murmurate.service.public_api.openadr import OPENADR_BASE_PATH
@@ -360,11 +359,10 @@ def _shown_stretch(
         None if name is None else query_params.time_param(request, name, view.display.timezone, now_s)
         for name in (start, end)
     )
-    current = view.interval_at(now_s)
-    today = day_of_interval(view, current)
-    first = current if begins_now else intervals_of_day(view, today).start
+    current, usual = view.interval_at(now_s), today_and_tomorrow(view, now_s)
+    first = current if begins_now else usual.start
     first = first if start_s is None else view.interval_at(start_s)
-    stop = intervals_of_day(view, today + timedelta(days=1)).stop
+    stop = usual.stop
     if end_s is not None:
         stop = int(end_s // view.interval_s if begins_now else -(-end_s // view.interval_s))
     if first >= stop and not begins_now:

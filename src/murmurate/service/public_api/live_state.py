@@ -17,6 +17,7 @@ from murmurate.service.clock_comparison import ClockComparison, ClockDifferenceE
 from murmurate.service.log_reader.follower import ChangedShard, Follower, TileNotices
 from murmurate.service.log_reader.log_queries import LogReader
 from murmurate.service.log_reader.zone_view import PlanTerms, ZoneViews
+from murmurate.service.public_api.home_assistant import HomeAssistantTopics
 from murmurate.service.public_api.notifications import MqttNotifier, PriceStream, new_prices
 from murmurate.service.public_api.openadr import ProgramIndex
 from murmurate.service.public_api.response_cache import ResponseCache, ResponseSender
@@ -48,8 +49,14 @@ class LiveState:
     the caches, and waits for that before it reads the next.
     """
 
-    def __init__(self, log_dsn: str, settings: ServiceSettings, notifier: MqttNotifier | None = None) -> None:
-        self.settings, self.notifier = settings, notifier
+    def __init__(
+        self,
+        log_dsn: str,
+        settings: ServiceSettings,
+        notifier: MqttNotifier | None = None,
+        home_assistant: HomeAssistantTopics | None = None,
+    ) -> None:
+        self.settings, self.notifier, self.home_assistant = settings, notifier, home_assistant
         self.clock: ServiceClock = settings.clock
         self.log_clock = ClockComparison("log", settings.clock)
         limits = settings.limits
@@ -73,6 +80,8 @@ class LiveState:
             self.static_files = StaticFileWriter(settings.static_files, LogReader(log_dsn, files), self.views.make_view)
         if notifier is not None:
             notifier.start(self.views.make_view, self.plan_terms)
+        if home_assistant is not None:
+            home_assistant.start(self.views.make_view, self.plan_terms, self.current_time)
         self._follower = Follower(log_dsn)
         self._notices = TileNotices(log_dsn)
         self._stopped = threading.Event()
@@ -161,6 +170,8 @@ class LiveState:
                 break
             if self.notifier is not None and change.new_intervals:
                 self.notifier.notify(change)
+            if self.home_assistant is not None:
+                self.home_assistant.show(change.view)
             if self.static_files is not None:
                 self.static_files.notify(change.view)
             count += 1
@@ -256,6 +267,7 @@ class LiveState:
 
     def close(self) -> None:
         """Close all connections. It cannot be started again."""
-        for part in (self._follower, self._notices, self.archive, self.notifier, self.static_files):
+        notifiers = (self.notifier, self.home_assistant)
+        for part in (self._follower, self._notices, self.archive, *notifiers, self.static_files):
             if part is not None:
                 part.close()

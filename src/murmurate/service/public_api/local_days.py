@@ -45,6 +45,12 @@ def steps_of_day(timezone: ZoneInfo, day: date, step_s: int) -> range:
     return range(-(-begin_s // step_s), -(-end_s // step_s))
 
 
+def today_and_tomorrow(view: ZoneView, now_s: float) -> range:
+    """The intervals of the local day of a moment, and of the day after it."""
+    today = day_of_interval(view, view.interval_at(now_s))
+    return range(intervals_of_day(view, today).start, intervals_of_day(view, today + _ONE_DAY).stop)
+
+
 def is_day_complete(view: ZoneView, day: date) -> bool:
     """Whether every interval of a local day has its final word. What is whole never changes again."""
     intervals = intervals_of_day(view, day)

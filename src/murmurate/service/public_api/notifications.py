@@ -175,7 +175,7 @@ class MqttNotifier:
         views = [make_view(change.view, zone) for zone in change.view.table.zones_ever]
         for view in views:
             for price in new_prices(view, change.new_intervals):
-                self._publish(price_topic(view.zone), new_price_json(view, price))
+                self._publish(zone_topic(view.zone, "price"), new_price_json(view, price), retain=True)
         if not self._openadr:
             return
         plan_terms.load(view.plan_digest for view in views)
@@ -191,12 +191,8 @@ class MqttNotifier:
                 topic = notifier_topics(event.program.id)["topics"][operation]
                 self._publish(topic, notification_json(operation, event))
 
-    def _publish(self, topic: str, message: str) -> None:
-        """Hand a message to the client. Where the broker is slow, wait; where it is away, drop it."""
-        while self._client.publish(topic, message, qos=1).rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
-            if not self._client.is_connected() or self._stopped.wait(_FULL_PAUSE_S):
-                self.dropped_count += 1
-                return
+    def _publish(self, topic: str, message: str, *, retain: bool = False) -> None:
+        self.dropped_count += not publish_message(self._client, topic, message, self._stopped, retain=retain)
 
     def close(self) -> None:
         """Stop publishing. What is queued is dropped."""
@@ -207,13 +203,21 @@ class MqttNotifier:
             self._thread.join(_STOP_TIMEOUT_S)
 
 
-def price_topic(zone: str) -> str:
-    """Where the new prices of a zone are published.
+def publish_message(client: Client, topic: str, message: str, stopped: threading.Event, *, retain: bool) -> bool:
+    """Hand a message to a client. Where the broker is slow, wait; where it is away, drop it and return False."""
+    while client.publish(topic, message, qos=1, retain=retain).rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
+        if not client.is_connected() or stopped.wait(_FULL_PAUSE_S):
+            return False
+    return True
 
-    >>> price_topic("fish market")
+
+def zone_topic(zone: str, what: str) -> str:
+    """Where something of a zone is published.
+
+    >>> zone_topic("fish market", "price")
     'murmurate/zones/fish_20market/price'
     """
-    return f"murmurate/zones/{zone_slug(zone)}/price"
+    return f"murmurate/zones/{zone_slug(zone)}/{what}"
 
 
 def new_prices(view: ZoneView, measured_intervals: Iterable[int]) -> list[Price]:
