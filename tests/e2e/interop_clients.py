@@ -15,7 +15,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).parent / "clients"
 OPENADR = "/openadr3/3.1.0"
 LONGEST_S = 3600  # a day at the slowest speed, and what comes before and after it; its end is asked for
-TOO_OLD = "no Python 3.12 or later here"
+TOO_OLD = "no Python that is new enough here"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Listener:
             self.process.communicate()
 
 
-def environment(variable: str, requirements: str, interpreter: Path | None, cache: Path) -> Environment:
+def environment(variable: str, requirements: str | Path, interpreter: Path | None, cache: Path) -> Environment:
     """The interpreter that a variable names; else one that is made here, once."""
     named = os.environ.get(variable)
     if named:
@@ -90,20 +90,21 @@ def environment(variable: str, requirements: str, interpreter: Path | None, cach
     return Environment(home / "bin" / "python")
 
 
-def newer_python() -> Path | None:
-    """A Python 3.12 or later: this one, by its name, from pyenv, or next to this one."""
-    minors = range(12, 20)
+def newer_python(minor: int = 12) -> Path | None:
+    """A Python 3.12 or what is asked for, or later: this one, by its name, from pyenv, or next to this one."""
+    minors = range(minor, 20)
     named = [Path(found) for minor in minors if (found := shutil.which(f"python3.{minor}"))]
     homes = [Path(sys.base_prefix).parent]
     if shutil.which("pyenv"):
         homes.insert(0, Path(_run("pyenv", "root").strip()) / "versions")
     others = [found for home in homes for minor in minors for found in home.glob(f"3.{minor}.*/bin/python3")]
-    return next(filter(_is_new, [Path(sys.executable), *named, *others]), None)
+    candidates = [Path(sys.executable), *named, *others]
+    return next((python for python in candidates if _is_new(python, minor)), None)
 
 
-def _is_new(python: Path) -> bool:
+def _is_new(python: Path, minor: int) -> bool:
     """Whether it runs and is new enough: a name on the path may be a shim for a version that is not there."""
-    question = "import sys, venv; raise SystemExit(sys.version_info < (3, 12))"
+    question = f"import sys, venv; raise SystemExit(sys.version_info < (3, {minor}))"
     return subprocess.run([python, "-c", question], capture_output=True, check=False).returncode == 0
 
 

@@ -119,6 +119,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "spark": _without_spark,
     "network": _without_index,
     "clients": _without_environment("MURMURATE_CLIENTS", "tests/e2e/clients/requirements.txt"),
+    "home_assistant": _without_environment("MURMURATE_HOME_ASSISTANT", "integrations/home_assistant/requirements.txt"),
     "deploy_tools": _without_environment("MURMURATE_DEPLOY_TOOLS", "tests/deploy/requirements.txt"),
     "browser": _without_program("chromium"),
     "gojq": _without_program("gojq"),

@@ -1,0 +1,3 @@
+"""Names that the parts of the integration share."""
+
+DOMAIN = "murmurate"
