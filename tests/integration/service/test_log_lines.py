@@ -104,6 +104,19 @@ def test_every_line_of_a_service_that_is_provoked_is_one_json_object(service):
     assert ("public", "library message") in events  # of the web server, about what is no HTTP
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("only", "ready"), [("public", "listening"), ("private", "listening"), ("worker", "working")])
+def test_each_process_closes_all_that_it_has_at_a_signal_and_ends_with_0(service, only, ready, number):
+    with service.running():  # it prepares the databases
+        pass
+    service.output.write_text("")
+    process = service.start("--only", only)
+    until(lambda: (only, ready) in service.events() or process.poll() is not None)
+    process.send_signal(number)
+    assert process.wait(WAIT_S) == 0
+    assert service.events()[-1] == (only, "stopped")
+
+
 @pytest.mark.parametrize(
     ("damage", "words", "reason"),
     [

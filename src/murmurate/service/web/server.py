@@ -6,8 +6,12 @@ import asyncio
 import errno
 import logging
 import resource
+import signal
 import socket
+import threading
 from asyncio import TimerHandle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -206,6 +210,19 @@ class LimitedServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, *, feeds_watchdog: bool) -> None:
         super().__init__(config)
         self._feeds_watchdog = feeds_watchdog
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop when a signal comes. uvicorn would raise it again after that, and nothing else would be closed."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         def report_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
