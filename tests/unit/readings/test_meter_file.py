@@ -77,7 +77,7 @@ def test_a_plan_refuses_a_table_in_the_words_of_the_service(text, says, tmp_path
 
 
 def test_a_plan_from_a_meter_table_without_arrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("murmurate.errors.find_spec", lambda name: None if name == "pyarrow" else True)
+    monkeypatch.setattr("murmurate.extras.find_spec", lambda name: None if name == "pyarrow" else True)
     with pytest.raises(MissingExtraError, match=r'^pyarrow is not installed: run pip install .*\[service\]"$'):
         read_meter_summary(tmp_path / "t.csv", "a", "flat")
 
