@@ -56,7 +56,7 @@ class HomeAssistantTopics:
 
     def _run(self, make_view: MakeView, plan_terms: PlanTerms, current_time: Callable[[], float]) -> None:
         while not self._stopped.wait(_PERIOD_S):
-            if not self._client.is_connected():  # the broker may forget what it retains
+            if not self._client.is_connected():  # the broker may lose what it retains
                 for done in (self._announced, self._listed, self._told):
                     done.clear()
                 continue
