@@ -139,6 +139,10 @@ def play_day(folder: Path, goals: Goals) -> None:
         measured = [row.interval for row in published_rows(public) if row.kind == "measured"]
         counted = demand_by_interval(operator)
         other = {at: (sent, counted.get(at)) for at, sent in feed.expected.items() if counted.get(at) != sent}
+        if other:  # the cause, as far as the processes know it
+            logged = [line for service in services for line in service.log.read_text().splitlines(keepends=True)]
+            sys.stderr.writelines(line for line in logged if '"level": "info"' not in line)
+            sys.stderr.write(f"{private.metrics(auth=login)}\n")
         goals.check("intervals whose demand is not what was sent", str(other or 0), held=not other)
         goals.print_figure(
             "measured prices in the public image", len(set(measured) & set(feed.expected)), at_least=INTERVALS
