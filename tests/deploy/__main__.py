@@ -132,10 +132,10 @@ def play_day(folder: Path, goals: Goals) -> None:
         # A broker keeps nothing for a client that has never been there: the first points of registers would be lost.
         login = ("ops", operator.secrets["ops"])
         private.wait_for(lambda: private.metrics(auth=login)["murmurate_mqtt_connected",])
-        with closing(Feed(operator, private)) as feed:
+        with closing(Feed(operator, private)) as feed:  # its client of the broker may still have messages at the end
             for number in range(INTERVALS):
                 feed.play(number)
-        public.wait_for(lambda: httpx.get(public.url("/zones/harbour/days/2026-11-14.json")).status_code == 200)
+            public.wait_for(lambda: httpx.get(public.url("/zones/harbour/days/2026-11-14.json")).status_code == 200)
         measured = [row.interval for row in published_rows(public) if row.kind == "measured"]
         counted = demand_by_interval(operator)
         other = {at: (sent, counted.get(at)) for at, sent in feed.expected.items() if counted.get(at) != sent}
