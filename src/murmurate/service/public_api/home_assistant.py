@@ -11,11 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from urllib.parse import quote
 
 from paho.mqtt.client import Client
 
+from murmurate import __version__
 from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.log_reader.zone_view import MakeView, PlanTerms, ShardView, ZoneView
 from murmurate.service.public_api.local_days import interval_start_end, today_and_tomorrow
@@ -134,7 +134,7 @@ def discovery_document(view: ZoneView, base_url: str) -> dict[str, object]:
             "name": view.display.title or view.zone,
             "configuration_url": f"{base_url}/zones/{quote(view.zone, safe='')}",
         },
-        "origin": {"name": "murmurate", "sw_version": version("murmurate"), "support_url": base_url},
+        "origin": {"name": "murmurate", "sw_version": __version__, "support_url": base_url},
     }
 
 
