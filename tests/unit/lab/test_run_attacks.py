@@ -69,7 +69,7 @@ def test_with_one_interval_of_noise_the_lower_bound_comes_close_to_the_promise()
 )
 def test_half_the_noise_that_a_plan_claims_is_caught(promise, caught_by):
     made = plan(promise)
-    found = attacks(weaker(made, 2), days=60, samples=400_000)
+    found = attacks(weaker(made, 2), days=60, samples=150_000)
     assert not found[caught_by].ok
 
 
