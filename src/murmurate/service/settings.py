@@ -100,12 +100,14 @@ class MqttBroker:
     readings: bool = True
     notifications: bool = True
     openadr_events: bool = True  # among the notifications
-    home_assistant: bool = False  # the same
+    home_assistant: bool = False  # also among them
     url: str = ""  # where everybody reaches it; otherwise from host and port
 
     def __post_init__(self) -> None:
         if self.protocol not in {MQTT_5, MQTT_3}:
             raise MurmurateError("protocol in [mqtt]", self.protocol, f"must be {MQTT_5} or {MQTT_3}")
+        if self.home_assistant and not self.notifications:
+            raise MurmurateError("home_assistant in [mqtt]", "true", "must be false where notifications are false")
 
     @property
     def tells_openadr_events(self) -> bool:

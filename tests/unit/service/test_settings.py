@@ -47,3 +47,10 @@ def test_an_address_for_metrics_that_cannot_be_is_refused(tmp_path, lines, messa
     file.write_text(f"[metrics]\n{lines}\n")
     with pytest.raises(MurmurateError, match=message):
         load_settings(file)
+
+
+def test_home_assistant_is_not_told_of_prices_where_nobody_is(tmp_path):
+    file = tmp_path / "service.toml"
+    file.write_text("[mqtt]\nhome_assistant = true\nnotifications = false\n")
+    with pytest.raises(MurmurateError, match="must be false where notifications are false"):
+        load_settings(file)
