@@ -2,7 +2,7 @@
 
 In each interval a hundredth of the meters sends no reading and a hundredth sends two different ones. Some readings
 exceed their bound or are negative, where a quarter of the meters may feed in. Some come from unknown meters, and some
-name another interval, a day or one interval off. The readings are shuffled over several files per shard.
+name another interval, a day or one interval off. The readings are shuffled over several appends per shard.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_table import MeterTable, pin_table
+from murmurate.service.landing.readings_file import READINGS_SCHEMA
+from murmurate.types import Readings
 from murmurate.units import SECONDS_PER_DAY, IntArray
 
 SEED = 20_261_114
@@ -30,7 +33,6 @@ FILES_PER_SHARD = 4
 ZONE_METERS = 2000
 ZONE_NUMBERS = ZONE_METERS + ZONE_METERS // 1000  # one number in 1001 belongs to no meter
 UNKNOWN_READINGS = 500  # readings in a shard without a meter in the table
-SCHEMA = pa.schema([("meter", pa.int64()), ("interval_start", pa.timestamp("us", "UTC")), ("energy_wh", pa.int64())])
 _MICRO = 10**6
 
 
@@ -69,7 +71,7 @@ def make_sample_landing(folder: Path, meters: int) -> SampleLanding:
     sample = SampleLanding(landing=Landing.create(folder / "landing"), meters=meters)
     if not sample.source.exists():
         _write_readings(sample)
-        pq.write_table(_meter_table(meters), sample.source)
+        pq.write_table(meter_rows(meters), sample.source)
     return sample
 
 
@@ -79,7 +81,7 @@ def numbers(meters: int) -> IntArray:
     return row + row // 1000
 
 
-def _meter_table(meters: int) -> pa.Table:
+def meter_rows(meters: int) -> pa.Table:
     rng = np.random.default_rng([SEED, meters])
     number = numbers(meters)
     names = pa.array([f"zone-{zone:05d}" for zone in range(number[-1] // ZONE_NUMBERS + 1)])
@@ -99,7 +101,7 @@ def _write_readings(sample: SampleLanding) -> None:
     def one(job: tuple[int, int]) -> None:
         start_s, shard = job
         rng = np.random.default_rng([SEED, start_s, shard])
-        _write(sample.landing.shard_folder(start_s, shard), *_sample_readings(parts[shard], start_s, rng), rng)
+        _write(sample.landing, start_s, shard, _sample_readings(parts[shard], start_s, rng), rng)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(one, product(sample.starts_s, range(len(parts)))))
@@ -107,7 +109,7 @@ def _write_readings(sample: SampleLanding) -> None:
     for start_s in sample.starts_s:
         meter = beyond * sample.landing.shard_meters + np.arange(UNKNOWN_READINGS)
         start = np.full(UNKNOWN_READINGS, start_s * _MICRO)
-        _write(sample.landing.shard_folder(start_s, beyond), meter, start, meter % 1000, np.random.default_rng(0))
+        _write(sample.landing, start_s, beyond, (meter, start, meter % 1000), np.random.default_rng(0))
 
 
 def _sample_readings(number: IntArray, start_s: int, rng: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:
@@ -129,36 +131,30 @@ def _sample_readings(number: IntArray, start_s: int, rng: np.random.Generator) -
     return meter, start, energy_wh
 
 
-def _write(folder: Path, meter: IntArray, start: IntArray, energy_wh: IntArray, rng: np.random.Generator) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    order = rng.permutation(len(meter))
-    for n, some in enumerate(np.array_split(order, FILES_PER_SHARD)):
-        write_file(folder / f"{n}.parquet", meter[some], start[some], energy_wh[some])
-
-
-def write_file(path: Path, meter: IntArray, start: IntArray, energy_wh: IntArray) -> None:
-    """Readings in the encoding of `append`, which writes one interval only and knows no wrong clock."""
-    time = pa.array(start, SCHEMA.field("interval_start").type)
-    pq.write_table(
-        pa.table([pa.array(meter), time, pa.array(energy_wh)], schema=SCHEMA),
-        path,
-        use_dictionary=["interval_start"],
-        column_encoding={"meter": "DELTA_BINARY_PACKED", "energy_wh": "DELTA_BINARY_PACKED"},
-    )
+def _write(
+    landing: Landing, start_s: int, shard: int, columns: tuple[IntArray, IntArray, IntArray], rng: np.random.Generator
+) -> None:
+    """Write the readings as the service does, and those that name another interval as another program may."""
+    meter, start, energy_wh = columns
+    in_time = start == start_s * _MICRO
+    for some in np.array_split(rng.permutation(np.flatnonzero(in_time)), FILES_PER_SHARD):
+        assert append_readings(landing, start_s, Readings(meter=meter[some], energy_wh=energy_wh[some]))
+    kind = READINGS_SCHEMA.field("interval_start").type
+    other = [pa.array(meter[~in_time]), pa.array(start[~in_time], kind), pa.array(energy_wh[~in_time])]
+    pq.write_table(pa.table(other, schema=READINGS_SCHEMA), landing.shard_folder(start_s, shard) / "clocks.parquet")
 
 
 def change_one_reading(sample: SampleLanding) -> None:
     """Add 1 Wh to a reading of the first interval that counts."""
-    path = sample.landing.shard_folder(FIRST_S, 0) / "0.parquet"
-    columns = [column.cast(pa.int64()).to_numpy() for column in pq.read_table(path, partitioning=None).columns]
-    meter, start, energy_wh = columns
-    everything = np.concatenate(
-        [pq.read_table(other, partitioning=None)["meter"].to_numpy() for other in path.parent.glob("*.parquet")]
-    )
-    once = np.bincount(everything)[meter] == 1
-    counts = once & (start == FIRST_S * _MICRO) & (energy_wh > 0) & (energy_wh < 1400) & (meter % 1001 != 1000)
-    energy_wh = energy_wh + (np.arange(len(meter)) == counts.argmax())
-    write_file(path, meter, start, energy_wh)
+    folder = sample.landing.shard_folder(FIRST_S, 0)
+    path, *others = sorted(folder.glob("*-*.parquet"))
+    meter, energy_wh = (pq.read_table(path, partitioning=None)[name].to_numpy() for name in ("meter", "energy_wh"))
+    more = [pq.read_table(other, partitioning=None)["meter"].to_numpy() for other in others]
+    once = np.bincount(np.concatenate([meter, *more]))[meter] == 1
+    counts = once & (energy_wh > 0) & (energy_wh < 1400) & (meter % 1001 != 1000)
+    path.unlink()
+    changed = Readings(meter=meter, energy_wh=energy_wh + (np.arange(len(meter)) == counts.argmax()))
+    assert append_readings(sample.landing, FIRST_S, changed)
 
 
 def digest(rows: pa.Table) -> str:

@@ -47,9 +47,9 @@ def aggregate(batches: Iterable[Readings], meters: Meters) -> Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shard:
-    """A part of the meter table, prepared for the tallies of any number of intervals."""
+    """Neighbouring shards of the meter table, prepared together for the tallies of any number of intervals."""
 
-    shard: int
+    shards: tuple[int, ...]
     meters: Meters
     zones: IntArray  # [zone of the shard] position in the list of all zones, ascending
     zone: IntArray  # [meter] position in `zones`
@@ -60,7 +60,7 @@ class Shard:
     row: IntArray | None  # [number - first] row of the meter, or past the end if unknown. None: row = number - first
 
     @classmethod
-    def from_meters(cls, meters: Meters, shard: int = 0) -> Shard:
+    def from_meters(cls, meters: Meters, *shards: int) -> Shard:
         meters_in_each = np.bincount(meters.zone)
         zones = np.flatnonzero(meters_in_each)
         position = np.zeros(len(meters_in_each), np.int64)
@@ -74,7 +74,7 @@ class Shard:
                 row = np.full(last - first + 2, len(meters), np.int64)  # one more, for larger numbers
                 row[meters.number - first] = np.arange(len(meters))
         return cls(
-            shard=shard,
+            shards=shards or (0,),
             meters=meters,
             zones=zones,
             zone=zone,
@@ -106,9 +106,9 @@ class Tally:
 
 
 def tally_readings(batches: Iterable[Readings], shard: Shard, start_us: int | None = None) -> Tally:
-    """Return the tally of one shard for the interval that begins at `start_us` [µs of UTC].
+    """Return the tally of these shards for the interval that begins at `start_us` [µs of UTC].
 
-    Holds one number per meter of the shard, and one batch. See `aggregate` for the rules; a reading that names another
+    Holds one number per meter of the shards, and one batch. See `aggregate` for the rules; a reading that names another
     interval than `start_us` does not count.
     """
     meters = shard.meters
@@ -152,7 +152,7 @@ def _make_tally(
         np.add.at(total, shard.zone, energy_wh)
     imputed = np.bincount(zone_of_silent, minlength=len(shard.zones))
     return Tally(
-        shards=frozenset({shard.shard}),
+        shards=frozenset(shard.shards),
         zones=shard.zones,
         energy_wh=total,
         reported=shard.meter_counts - imputed,

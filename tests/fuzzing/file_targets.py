@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import shutil
@@ -18,9 +19,16 @@ from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing.interval_manifest import IntervalManifest
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pin_table
-from murmurate.service.landing.readings_file import encode_readings, fingerprint_file, read_readings
+from murmurate.service.landing.readings_file import (
+    encode_readings,
+    fingerprint_file,
+    new_run_name,
+    part_name,
+    read_readings,
+)
 from murmurate.service.operator_api.public_inputs import parse_series
 from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings
+from murmurate.types import Readings
 from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import FuzzFolder
 
@@ -63,10 +71,19 @@ def _read_meter_table(path: Path) -> None:
 
 
 def _read_landed(path: Path) -> None:
-    landed = fingerprint_file(path.parent, path)
-    if landed is not None:
-        for _ in read_readings(path.parent, landed):
-            pass
+    """Read it under the name that it has, and under one that says that this package has written it."""
+    data = path.read_bytes()
+    footer = max(0, len(data) - 8 - int.from_bytes(data[-8:-4], "little"))
+    ending = f"{len(data)}-{hashlib.sha256(data[footer:]).hexdigest()}.parquet"
+    imitated = path.with_name(f"{part_name(new_run_name(), 0)}-{ending}")
+    imitated.write_bytes(data)
+    try:
+        for each in (path, imitated):
+            if (landed := fingerprint_file(path.parent, each)) is not None:
+                for _ in read_readings(path.parent, landed, range(1, 2) if each is imitated else None):
+                    pass
+    finally:
+        imitated.unlink()
 
 
 def _parquet_table(**columns) -> bytes:
@@ -87,7 +104,7 @@ def file_targets() -> list[FuzzTarget]:
         _parquet_table(meter=[0, 1], zone=["harbour", "quay"], bound_wh=[1000, 500], imputed_wh=[200, 0]),
         _parquet_table(meter=[0], zone=pa.array(["a"]).dictionary_encode(), bound_wh=[10], kind=["flat"]),
     ]
-    landed = [bytes(encode_readings(1_767_225_600, pa.array([0, 1]).to_numpy(), pa.array([5, 7]).to_numpy()))]
+    landed = [encode_readings(1_767_225_600, Readings.from_columns(meter=[0, 1], energy_wh=[5, 7]), 1)[0]]
     settings = EXAMPLE_SETTINGS.replace("# [", "[").replace("# host", "host").encode()
     csv, parquet_file = (_file_parser(f"meters.{suffix}", _read_meter_table) for suffix in ("csv", "parquet"))
     manifest_words = b'null [] {} "files": "path": true'.split()

@@ -68,7 +68,7 @@ def _quick() -> None:
 
 def _warm() -> None:
     """Do the slow first call before the test begins: pyarrow looks for pandas."""
-    encode_readings(0, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    encode_readings(0, Readings(meter=np.zeros(1, np.int64), energy_wh=np.zeros(1, np.int64)), 1)
 
 
 def keep_appending(pipe: Any, root: Path, shard_meters: int) -> None:

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from murmurate.service.aggregation.job import aggregate_landing, close_intervals
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import MeterTable, pin_table
+from murmurate.service.landing.readings_file import encode_readings
 from murmurate.types import UNPROTECTED_KIND, Demand, Readings
+from murmurate.units import IntArray
 
 START_S = 1_740_830_400  # 2025-03-01 12:00 UTC
 STEP_S = 900
@@ -111,10 +113,17 @@ def bounds_by_hand(here: Sequence[Meter]) -> dict[str, int]:
     return largest
 
 
-def left_out(meters: Sequence[Meter], rows: Iterable[Row], start_s: int, shard_meters: int) -> tuple[int, int, int]:
-    """Counts of all readings, of those of another interval and of those of unknown meters. Each row is in its shard."""
+def left_out(
+    meters: Sequence[Meter], rows: Iterable[Row], start_s: int, shard_meters: int, *, in_shards: bool = True
+) -> tuple[int, int, int]:
+    """Counts of all readings, of those of another interval and of those of unknown meters.
+
+    Each row is in the folder of its shard, or none is `in_shards`.
+    """
     known = {meter.number for meter in meters}
     shards = {number // shard_meters for number in known}
+    if not in_shards:
+        shards |= {(row.meter or 0) // shard_meters for row in rows}
     whole = [row for row in rows if None not in row]
     beyond = [row for row in whole if (row.meter or 0) // shard_meters not in shards]
     inside = [row for row in whole if (row.meter or 0) // shard_meters in shards]
@@ -170,18 +179,24 @@ def leave(
     name: str = "a",
     *,
     row_group_size: int | None = None,
+    in_shards: bool = True,
     **how: Any,
 ) -> list[Path]:
-    """Write files as another program would: one for each shard. A null lands in the first shard."""
-    shards: dict[int, list[Row]] = {}
+    """Write files as another program would: one for each shard, or one. A null lands in the first shard."""
+    shards: dict[str, list[Row]] = {}
     for row in rows:
-        shards.setdefault((row.meter or 0) // landing.shard_meters, []).append(row)
+        shards.setdefault(f"shard={(row.meter or 0) // landing.shard_meters}" if in_shards else "", []).append(row)
     paths = []
     for shard, some in shards.items():
-        paths.append(landing.shard_folder(start_s, shard) / f"{name}.parquet")
+        paths.append(landing.interval_folder(start_s) / shard / f"{name}.parquet")
         paths[-1].parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(reading_rows(some, **how), paths[-1], row_group_size=row_group_size)
     return paths
+
+
+def parquet_of(start_s: int, meter: IntArray, energy_wh: IntArray) -> bytes:
+    """A file of readings of one shard, as the appender encodes it."""
+    return encode_readings(start_s, Readings(meter=meter, energy_wh=energy_wh), 2**40)[0]
 
 
 def readings(rows: Iterable[Row]) -> Readings:

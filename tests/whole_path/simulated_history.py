@@ -250,7 +250,7 @@ class _demands:  # noqa: N801  used as a function
         batch, refused = parse_csv(rows.encode(), interval_s=interval_s)
         ingestor.ingest_batch(batch, None, Receipt(refused=refused))
         pinned = pin_table(landing, table)
-        manifests = [close_interval(landing, start, pinned.version, sharded=pinned.sharded) for start in starts]
+        manifests = [close_interval(landing, start, pinned.version) for start in starts]
         return list(aggregate_landing(landing, pinned, manifests).values())
 
     def __exit__(self, *_: object) -> None:

@@ -214,7 +214,7 @@ def _aggregate(world: World, folder: Path) -> list[Demand]:
         now[0] = start + step + step // 5
         _ingest_rows(world, ingestor, number, late=False)
         _ingest_registers(world, ingestor, registers, number)
-        manifests[table].append(close_interval(landing, start, pinned[table].version, sharded=pinned[table].sharded))
+        manifests[table].append(close_interval(landing, start, pinned[table].version))
         _ingest_rows(world, ingestor, number, late=True)
     return [
         demand

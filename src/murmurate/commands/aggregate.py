@@ -38,6 +38,8 @@ with optional_imports():
     from murmurate.service.storage.state_store import PostgresStateStore
     from murmurate.types import Demand
 
+_MAX_TASKS = 1024  # at once: each opens every file of the folder of an interval
+
 
 def aggregate_intervals(
     root: LandingFolder,
@@ -79,10 +81,10 @@ def aggregate_intervals(
         tables = _by_table(landing, meters, _requested_starts(landing, interval, grace))
         jobs = [(table, close_intervals(landing, group, table)) for table, group in tables]
     manifests = [manifest for _, group in jobs for manifest in group]
-    run = _start_spark(master) if engine == "spark" else _run_with_progress
+    run, min_tasks = _start_spark(master) if engine == "spark" else (_run_with_progress, 1)
     demands: dict[int, Demand] = {}
     for table, group in jobs:
-        demands |= aggregate_landing(landing, table, group, run)
+        demands |= aggregate_landing(landing, table, group, run, min_tasks)
     summary, blocked = _summarize(landing, manifests, demands), dict[str, str]()
     if out is not None:
         write_demand(out, demands)
@@ -136,11 +138,13 @@ def _by_table(
         yield pinned_table(landing, version), [start_s for _, start_s in group]
 
 
-def _start_spark(master: str) -> TaskRunner:
-    from murmurate.service.aggregation.spark import spark_session, spark_task_runner  # noqa: PLC0415  an extra
+def _start_spark(master: str) -> tuple[TaskRunner, int]:
+    """Return what runs the tasks, and how many of them it can divide."""
+    from murmurate.service.aggregation.spark import slice_count, spark_session, spark_task_runner  # noqa: PLC0415
 
     with stderr.status(f"starting a session on {master}"):
-        return spark_task_runner(spark_session(master))
+        spark = spark_session(master)
+        return spark_task_runner(spark), slice_count(spark, max_slices=_MAX_TASKS)
 
 
 def _run_with_progress(tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.sample_landings import parquet_of
 from tests.support.spark_cluster import TIMEOUT_S
 from tests.support.waiting import wait_until
 
@@ -20,7 +21,6 @@ from murmurate.service.aggregation.spark import spark_task_runner
 from murmurate.service.landing.interval_manifest import IntervalManifest, manifest_of
 from murmurate.service.landing.layout import Landing, parse_interval_name
 from murmurate.service.landing.meter_table import MeterTable, pin_table
-from murmurate.service.landing.readings_file import encode_readings as parquet
 
 STARTS_S = (parse_interval_name("20250615T1200Z"), parse_interval_name("20250615T1215Z"))
 SPAN = "2025-06-15T12:00Z/2025-06-15T12:30Z"
@@ -65,7 +65,7 @@ def files():
         for shard in range(SHARDS):
             meter = shard * SHARD_METERS + np.sort(rng.integers(0, SHARD_METERS - 100, READINGS))
             energy_wh = rng.integers(-9, 10 + 7919 * meter % 3000)  # some never reach their bound, some always do
-            found[start_s, shard] = bytes(parquet(start_s, meter, energy_wh))
+            found[start_s, shard] = parquet_of(start_s, meter, energy_wh)
     return found
 
 

@@ -10,7 +10,7 @@ from tests.support.interval_workers import FIRST_S, GRACE_S
 from tests.support.operator_cli import STEP_S
 
 from murmurate.errors import MurmurateError
-from murmurate.service.landing.meter_table import load_shard, load_table
+from murmurate.service.landing.meter_table import load_shards, load_table
 from murmurate.service.storage import durable
 from murmurate.service.worker import interval_worker
 
@@ -121,7 +121,7 @@ def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worke
                 number += 1
                 worker_setup.worker = worker_setup.new_worker()
                 load_table.cache_clear()  # as after a restart
-                load_shard.cache_clear()
+                load_shards.cache_clear()
                 worker_setup.release(number)
                 kinds = worker_setup.kinds()
                 assert len(kinds) == number + 1, path

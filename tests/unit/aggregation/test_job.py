@@ -1,7 +1,9 @@
 """The aggregation job: whatever the files and the order of the tasks, it gives the exact demand or a refusal."""
 
+import itertools
 from itertools import count
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,9 +26,11 @@ from tests.support.sample_landings import (
     left_out,
     lines,
     reading_rows,
+    readings,
 )
 
 from murmurate.errors import MeterError, ReadingError
+from murmurate.service.aggregation import job
 from murmurate.service.aggregation.job import (
     INTERVALS_PER_TASK,
     aggregate_landing,
@@ -34,6 +38,7 @@ from murmurate.service.aggregation.job import (
     run_in_process,
 )
 from murmurate.service.landing import readings_file
+from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import manifest_of
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -85,7 +90,14 @@ def files(draw, numbers, start_s, landed):
         if all((row.energy_wh or 0) >= 0 for row in rows):
             sizes += [pa.uint16(), pa.uint32()]
         how["whole"] = draw(st.sampled_from(sizes))
-    return landed, rows, how
+    return landed, rows, how | {"in_shards": draw(st.booleans())}
+
+
+@st.composite
+def commits(draw, numbers, start_s):
+    """Readings as a writer appends them, in any order, perhaps of many shards."""
+    who = st.one_of(st.sampled_from(numbers), st.integers(0, 40))
+    return draw(st.lists(st.builds(Row, who, ENERGY, st.just(start_s)), min_size=1, max_size=30))
 
 
 @pytest.mark.slow
@@ -101,19 +113,58 @@ def test_every_landing_gives_what_a_person_writes_down_in_whatever_order_the_tas
         some = [data.draw(files(numbers, start_s, f"{n}")) for n in range(data.draw(st.integers(0, 2)))]
         for name, rows, how in some:
             leave(landing, start_s, rows, name, **how)
-        written[start_s] = [row for _, rows, _ in some for row in rows]
+        written[start_s] = [(rows, how["in_shards"]) for _, rows, how in some]
+        for _ in range(data.draw(st.integers(0, 2))):
+            rows = data.draw(commits(numbers, start_s))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(readings_file, "MIN_ROW_GROUP_READINGS", data.draw(st.integers(1, 9)))
+                patch.setattr(readings_file, "_TAIL_BYTES", data.draw(st.sampled_from([8, 600, 65_536])))
+                append_readings(landing, start_s, readings(rows))
+            in_shards = len({row.meter // SHARD_METERS for row in rows}) == 1
+            written[start_s].append((rows, in_shards))
 
     def in_any_order(jobs):
         return reversed([found for job in data.draw(st.permutations(jobs)) for found in run_in_process([job])])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readings_file, "ROWS_PER_BATCH", data.draw(st.sampled_from([2, 3, 131_072])))
-        found = aggregate_landing(landing, table, close_intervals(landing, starts_s, table), in_any_order)
+        patch.setattr(readings_file, "_TAIL_BYTES", data.draw(st.sampled_from([8, 600, 65_536])))
+        patch.setattr(job, "MAX_SHARDS_PER_TASK", data.draw(st.integers(1, 8)))
+        manifests = close_intervals(landing, starts_s, table)
+        found = aggregate_landing(landing, table, manifests, in_any_order, data.draw(st.integers(1, 6)))
     for start_s, one in found.items():
-        rows = written[start_s]
-        assert lines(one) == by_hand(meters, rows, start_s)
-        expected_counts = left_out(meters, rows, start_s, SHARD_METERS)
+        assert lines(one) == by_hand(meters, [row for rows, _ in written[start_s] for row in rows], start_s)
+        counts = [
+            left_out(meters, rows, start_s, SHARD_METERS, in_shards=in_shards) for rows, in_shards in written[start_s]
+        ]
+        expected_counts = tuple(map(sum, zip((0, 0, 0), *counts, strict=True)))
         assert (one.readings, one.wrong_interval, one.unknown_meter) == expected_counts
+
+
+def test_a_task_reads_the_row_groups_of_its_meters_alone(tmp_path, monkeypatch):
+    """A commit of readings of any meters is one file; each byte of it is read by one task, but for its footer."""
+    meters = [Meter(number, "hill", 3000) for number in range(0, 64 * SHARD_METERS, 2)]
+    landing, table = a_landing(tmp_path, meters)
+    monkeypatch.setattr(readings_file, "MIN_ROW_GROUP_READINGS", 4)
+    monkeypatch.setattr(readings_file, "_TAIL_BYTES", 8)
+    rng = np.random.default_rng(1)
+    rows = [Row(int(meter), 100) for meter in rng.permutation(64 * SHARD_METERS)]
+    assert append_readings(landing, START_S, readings(rows))
+    (manifest,) = close_intervals(landing, [START_S], table)
+    (file,) = manifest.files
+    read, real = [], readings_file._read_range
+
+    def read_range(opened, begin, end):
+        read.append((begin, end))
+        return real(opened, begin, end)
+
+    monkeypatch.setattr(readings_file, "_read_range", read_range)
+    (one,) = aggregate_landing(landing, table, [manifest], min_tasks=8).values()
+    assert lines(one) == by_hand(meters, rows)
+    content = sorted(span for span in read if span[1] < file.bytes)
+    assert len(content) > 8
+    assert content[0][0] == 4
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(content)), "each once, and without a gap"
 
 
 def test_times_as_spark_writes_them_are_read(sample_landing):

@@ -177,8 +177,9 @@ def test_files_that_are_there_twice_or_renamed_or_cut_otherwise_give_the_same_de
         assert demand_of(landing, table) == BY_HAND
 
 
-def test_where_there_is_one_shard_a_file_need_not_lie_in_its_folder(tmp_path):
-    landing, table = a_landing(tmp_path, shard_meters=1000)
+@pytest.mark.parametrize("shard_meters", [3, 1000])
+def test_a_file_need_not_lie_in_the_folder_of_a_shard(tmp_path, shard_meters):
+    landing, table = a_landing(tmp_path, shard_meters=shard_meters)
     folder = landing.interval_folder(START_S)
     for name, rows in {"a": ROWS[:5], "from/the head-end/b": ROWS[5:7], "as.parquet/spark writes": ROWS[7:]}.items():
         path = folder / f"{name}.parquet"
@@ -187,10 +188,9 @@ def test_where_there_is_one_shard_a_file_need_not_lie_in_its_folder(tmp_path):
     assert demand_of(landing, table) == BY_HAND
 
 
-@pytest.mark.parametrize("outside", ["a.parquet", "from/a.parquet", "shard=first/a.parquet"])
-def test_where_there_are_several_a_file_outside_is_refused_before_anything_is_decided(sample_landing, outside):
+def test_a_folder_that_names_no_shard_is_refused_before_anything_is_decided(sample_landing):
     landing, table, paths = sample_landing
-    place = landing.interval_folder(START_S) / outside
+    place = landing.interval_folder(START_S) / "shard=first/a.parquet"
     place.parent.mkdir(exist_ok=True)
     paths[0].rename(place)
     for _ in range(2):

@@ -29,7 +29,7 @@ from murmurate import errors
 from murmurate.aggregation import Tally, tally_readings
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.aggregation.job import ShardTask, TaskRunner, run_task, total_demand
-from murmurate.service.landing.meter_table import MeterTable, load_shard, load_table
+from murmurate.service.landing.meter_table import MeterTable, load_shards, load_table
 from murmurate.types import Demand, Readings
 from murmurate.units import MICROSECONDS_PER_SECOND
 
@@ -42,7 +42,7 @@ def spark_task_runner(spark: Any, *, slices: int | None = None) -> TaskRunner:
     """Run the tasks of `job.aggregate_landing` on this session, in this many slices.
 
     A Databricks or EMR job gives its own session:
-    ``aggregate_landing(landing, table, manifests, spark_task_runner(spark))``.
+    ``aggregate_landing(landing, table, manifests, spark_task_runner(spark), min_tasks=8)``, with four for each core.
     """
 
     def run(jobs: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
@@ -112,17 +112,17 @@ def _run_slice(pickled_tasks: Sequence[bytes], batches: Iterator[pa.RecordBatch]
 
 
 def encode_tally(start_s: int, part: Tally) -> bytes:
-    """A tally of one shard as bytes: whole numbers, the head first, then column after column."""
-    (shard,) = part.shards
-    head = [start_s, shard, part.readings, part.wrong_interval, part.unknown_meter]
+    """A tally of some shards as bytes: whole numbers, the head first, then column after column."""
+    counts = [part.readings, part.wrong_interval, part.unknown_meter]
+    head = [start_s, *counts, len(part.shards), *sorted(part.shards)]
     return np.concatenate([np.array(head, np.int64), *(getattr(part, name) for name in _TALLY_COLUMNS)]).tobytes()
 
 
 def decode_tally(blob: bytes) -> tuple[int, Tally]:
     numbers = np.frombuffer(blob, np.int64)
-    start_s, shard, readings, wrong_interval, unknown_meter = (int(number) for number in numbers[:5])
-    columns = dict(zip(_TALLY_COLUMNS, numbers[5:].reshape(len(_TALLY_COLUMNS), -1), strict=True))
-    shards = frozenset({shard})
+    start_s, readings, wrong_interval, unknown_meter, shard_count = numbers[:5].tolist()
+    columns = dict(zip(_TALLY_COLUMNS, numbers[5 + shard_count :].reshape(len(_TALLY_COLUMNS), -1), strict=True))
+    shards = frozenset(numbers[5 : 5 + shard_count].tolist())
     return start_s, Tally(
         shards=shards, readings=readings, wrong_interval=wrong_interval, unknown_meter=unknown_meter, **columns
     )
@@ -155,7 +155,7 @@ def aggregate_table(
         tallies[start_s].append(part)
     for parts in tallies.values():  # shards without any reading count too: all their meters are imputed
         for shard in sorted(set(table.shards).difference(*(part.shards for part in parts))):
-            parts.append(tally_readings([], load_shard(table.folder, shard)))
+            parts.append(tally_readings([], load_shards(table.folder, (shard,))))
     return {start_s: total_demand(parts, table) for start_s, parts in tallies.items()}
 
 
@@ -176,7 +176,7 @@ def _tally_partition(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator
     for number, pieces in groupby(split_batches(), key=lambda piece: piece[0]):
         if number not in known:
             continue
-        shard = load_shard(Path(folder), number)
+        shard = load_shards(Path(folder), (number,))
         for start_us, group in groupby(pieces, key=lambda piece: piece[1]):
             part = tally_readings((readings for *_, readings in group), shard)
             blob = encode_tally(start_us // MICROSECONDS_PER_SECOND, part)

@@ -1,7 +1,7 @@
 """Append readings to the landing: small appends by any number of writers, durable when the call returns.
 
 A file costs some 0.5 core ms to close and to aggregate, as much as 10,000 readings. One process appends hundreds of
-small files to a shard, so it keeps their readings in memory [16 bytes each] and writes them once more as one file
+small files to an interval, so it keeps their readings in memory [16 bytes each] and writes them once more as one file
 before the interval is closed. What is acknowledged is in the small files; a process that is killed loses nothing but
 the merging.
 """
@@ -36,35 +36,39 @@ _MAX_HOLD_S = 3600.0  # stop holding an interval that is still open this long af
 
 # Takes an interval [s of UTC] and readings. Returns True if the interval is still open, so that they will be counted.
 AppendReadings = Callable[[int, Readings], bool]
-ShardWriter = Callable[[int, int, Readings], None]  # interval [s of UTC], shard, its readings in order of the meters
+# Takes an interval [s of UTC], a folder in that of the interval, and readings in order of the meters.
+WriteCommit = Callable[[int, str, Readings], None]
 
 
-def append_readings(landing: Landing, start_s: int, readings: Readings, write_shard: ShardWriter | None = None) -> bool:
+def append_readings(landing: Landing, start_s: int, readings: Readings, write: WriteCommit | None = None) -> bool:
     """Add readings of one interval. Returns whether they are sure to count: False once the interval is being closed.
 
-    One file for each shard, each whole or not there. If the call fails, some shards may have theirs: append again, a
-    reading that is there twice counts once. `write_shard` writes the file of a shard; it must be durable on return.
+    They are one file, which is whole or not there: in the folder of their shard, or in that of the interval if they are
+    of several shards. If the call fails, append again: a reading that is there twice counts once. `write` writes the
+    file; it must be durable on return.
     """
     if is_closing(landing, start_s):
         return False
 
-    def write_new_file(start_s: int, shard: int, readings: Readings) -> None:
-        write_readings_file(landing.shard_folder(start_s, shard) / f"{new_run_name()}.parquet", start_s, readings)
+    def write_new_file(start_s: int, folder: str, readings: Readings) -> None:
+        write_readings_file(landing, start_s, folder, part_name(new_run_name(), 0), readings)
 
-    order = np.argsort(readings.meter, kind="stable")  # in order of the meters a reading takes a third of the room
-    meter, energy_wh = readings.meter[order], readings.energy_wh[order]
-    shards, first = np.unique(meter // landing.shard_meters, return_index=True)
-    for shard, begin, end in zip(shards.tolist(), first, [*first[1:], len(meter)], strict=True):
-        part = Readings(meter=meter[begin:end], energy_wh=energy_wh[begin:end])
-        (write_shard or write_new_file)(start_s, shard, part)
+    order = np.argsort(readings.meter)  # in order of the meters a reading takes a third of the room
+    commit = Readings(meter=readings.meter[order], energy_wh=readings.energy_wh[order])
+    if len(commit):
+        first, last = (int(commit.meter[at]) // landing.shard_meters for at in (0, -1))
+        (write or write_new_file)(start_s, f"shard={first}" if first == last else "", commit)
     # A closing lists the files after it has begun: what is in place before that is on its list.
     return not is_closing(landing, start_s)
 
 
-def write_readings_file(path: Path, start_s: int, readings: Readings) -> None:
-    """Put a file of readings of one interval in place, durably."""
+def write_readings_file(landing: Landing, start_s: int, folder: str, name: str, readings: Readings) -> Path:
+    """Put a file of readings of one interval in place, durably. Returns its path; its name begins with `name`."""
+    data, ending = encode_readings(start_s, readings, landing.shard_meters)
+    path = landing.interval_folder(start_s) / folder / f"{name}-{ending}"
     durable.make_directory(path.parent)
-    durable.write_file(path, memoryview(encode_readings(start_s, readings.meter, readings.energy_wh)))
+    durable.write_file(path, data)
+    return path
 
 
 def join_readings(parts: Sequence[Readings]) -> Readings:
@@ -78,16 +82,17 @@ def join_readings(parts: Sequence[Readings]) -> Readings:
 
 
 class _FileRun:
-    """The small files that this process has appended to one shard of one interval, and their readings."""
+    """The small files that this process has appended to one folder of one interval, and their readings."""
 
-    def __init__(self, start_s: int, folder: Path) -> None:
+    def __init__(self, start_s: int, folder: str) -> None:
         self.start_s = start_s
         self.folder = folder
         self.name = new_run_name()
         self.readings: list[Readings] = []  # of the parts, in order; merged ones are joined
         self.reading_count = 0
-        self.parts = 0
-        self.merged = [0]  # parts in each merged file; the last one replaces the others
+        self.parts: list[Path] = []
+        self.merged: list[Path] = []  # the last one replaces the others
+        self.merged_parts = 0  # how many parts it holds
         self.merged_reading_count = 0
         self.changed_s = 0.0  # monotonic, of the last part
 
@@ -104,14 +109,14 @@ class MergingAppender:
         self._grace_s = grace_s
         self._in_background = in_background
         self._lock = threading.Lock()
-        self._runs: dict[tuple[int, int], _FileRun] = {}  # by interval and shard: the run that takes the next part
+        self._runs: dict[tuple[int, str], _FileRun] = {}  # by interval and folder: the run that takes the next part
         self._ended: list[_FileRun] = []
         self._held_readings = 0
         self._thread: threading.Thread | None = None
 
     def append(self, start_s: int, readings: Readings) -> bool:
         """As `append_readings`."""
-        is_counted = append_readings(self._landing, start_s, readings, self._write_shard)
+        is_counted = append_readings(self._landing, start_s, readings, self._write_part)
         with self._lock:
             if self._in_background and self._thread is None and self._runs:
                 self._thread = threading.Thread(target=self._run_thread, name="merge", daemon=True)
@@ -131,38 +136,38 @@ class MergingAppender:
             for run in own:
                 is_at_rest = time.monotonic() - run.changed_s >= QUIET_S
                 is_large = run.reading_count >= 2 * run.merged_reading_count + MAX_SMALL_FILE_READINGS
-                if run.parts - run.merged[-1] >= MIN_PARTS_TO_MERGE and (is_at_rest or is_large or is_last_time):
+                if len(run.parts) - run.merged_parts >= MIN_PARTS_TO_MERGE and (is_at_rest or is_large or is_last_time):
                     self._merge_run(run)
 
-    def _write_shard(self, start_s: int, shard: int, readings: Readings) -> None:
-        count, folder = len(readings), self._landing.shard_folder(start_s, shard)
+    def _write_part(self, start_s: int, folder: str, readings: Readings) -> None:
+        count = len(readings)
         if count > MAX_SMALL_FILE_READINGS or self._held_readings + count > MAX_HELD_READINGS:  # not to be merged
-            write_readings_file(folder / part_name(new_run_name(), 0), start_s, readings)
+            write_readings_file(self._landing, start_s, folder, part_name(new_run_name(), 0), readings)
             return
         with self._lock:
-            run = self._runs.get((start_s, shard))
+            run = self._runs.get((start_s, folder))
         if run is not None and run.reading_count + count > MAX_RUN_READINGS:
-            self._end_run(start_s, shard)
+            self._end_run(start_s, folder)
             run = None
         if run is None:
             run = _FileRun(start_s, folder)
             with self._lock:
-                self._runs[start_s, shard] = run
+                self._runs[start_s, folder] = run
         try:
-            write_readings_file(run.folder / part_name(run.name, run.parts), start_s, readings)
+            path = write_readings_file(self._landing, start_s, folder, part_name(run.name, len(run.parts)), readings)
         except BaseException:
-            self._end_run(start_s, shard)  # whether the part is there is not known, so no merged file may replace it
+            self._end_run(start_s, folder)  # whether the part is there is not known, so no merged file may replace it
             raise
         with self._lock:
             run.readings.append(readings)
             run.reading_count += len(readings)
-            run.parts += 1
+            run.parts.append(path)
             self._held_readings += len(readings)
             run.changed_s = time.monotonic()
 
-    def _end_run(self, start_s: int, shard: int) -> None:
+    def _end_run(self, start_s: int, folder: str) -> None:
         with self._lock:
-            if (run := self._runs.pop((start_s, shard), None)) is not None:
+            if (run := self._runs.pop((start_s, folder), None)) is not None:
                 self._ended.append(run)
 
     def _deadline_s(self, start_s: int) -> float:
@@ -170,13 +175,14 @@ class MergingAppender:
 
     def _merge_run(self, run: _FileRun) -> None:
         with self._lock:
-            pieces, parts = list(run.readings), run.parts
+            pieces, parts = list(run.readings), len(run.parts)
         joined = join_readings(pieces)
-        order = np.argsort(joined.meter, kind="stable")
+        order = np.argsort(joined.meter)
         merged = Readings(meter=joined.meter[order], energy_wh=joined.energy_wh[order])
-        write_readings_file(run.folder / merged_name(run.name, parts), run.start_s, merged)
+        path = write_readings_file(self._landing, run.start_s, run.folder, merged_name(run.name, parts), merged)
         with self._lock:
-            run.merged.append(parts)
+            run.merged.append(path)
+            run.merged_parts = parts
             run.readings[: len(pieces)] = [merged]
             run.merged_reading_count = len(merged)
 
@@ -192,11 +198,9 @@ class MergingAppender:
             self._held_readings = sum(run.reading_count for run in (*self._runs.values(), *self._ended))
         counted = {file.path for file in manifest.files} if manifest else set()
         for run in runs:  # delete what a merged file replaces, if the manifest counts the merged file
-            *replaced, newest = run.merged
-            if (run.folder / merged_name(run.name, newest)).relative_to(self._landing.root).as_posix() in counted:
-                names = [merged_name(run.name, parts) for parts in replaced]
-                for name in (*names, *(part_name(run.name, number) for number in range(newest))):
-                    (run.folder / name).unlink(missing_ok=True)
+            if run.merged and run.merged[-1].relative_to(self._landing.root).as_posix() in counted:
+                for path in (*run.merged[:-1], *run.parts[: run.merged_parts]):
+                    path.unlink(missing_ok=True)
 
     def _run_thread(self) -> None:
         while True:

@@ -56,11 +56,11 @@ class IntervalManifest:
             ) from None
 
 
-def close_interval(landing: Landing, start_s: int, table_version: str, *, sharded: bool = True) -> IntervalManifest:
+def close_interval(landing: Landing, start_s: int, table_version: str) -> IntervalManifest:
     """What counts for an interval: decided now, or as it was decided before. Any number of processes may try at once.
 
     When to close is the caller's: by the wall clock, never by what the readings say of the time. A file that is no file
-    of readings is refused before anything is decided; one outside of a shard's folder too, unless there is one shard.
+    of readings is refused before anything is decided.
     """
     if (manifest := manifest_of(landing, start_s)) is not None:
         return manifest
@@ -73,8 +73,7 @@ def close_interval(landing: Landing, start_s: int, table_version: str, *, sharde
         if (landed := fingerprint_file(landing.root, landing.root / path)) is None:
             unfinished.append(path)
             return False
-        if landed.shard is None and sharded:
-            raise ReadingError(path, "in no shard", "must lie in a folder such as shard=0: the table has several")
+        _ = landed.shard  # a folder such as shard=x is refused
         files.append(landed)
         return True
 

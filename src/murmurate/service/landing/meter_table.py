@@ -65,10 +65,6 @@ class MeterTable:
     def version(self) -> str:
         return self.folder.name
 
-    @property
-    def sharded(self) -> bool:
-        return self.shards != (0,)
-
 
 NO_METERS = MeterTable(folder=Path(), zones=(), shards=(), digests=(), shard_meters=1, meters=0)
 
@@ -153,7 +149,7 @@ def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> Meter
                 raise
         durable.fsync_directory(folder.parent)
         load_table.cache_clear()
-        load_shard.cache_clear()
+        load_shards.cache_clear()
     return load_table(folder)
 
 
@@ -266,13 +262,17 @@ def count_zone_meters(table: MeterTable) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1)
-def load_shard(folder: Path, shard: int) -> Shard:
-    """One shard of a pinned table, ready to tally. Raises MeterError where it is not what was pinned."""
-    path, table = folder / f"shard={shard}.parquet", load_table(folder)
-    if file_digest(path) != table.digests[table.shards.index(shard)]:
-        raise MeterError(f"pinned meter table {folder.name[:12]}", "changed", "must stay as it was when it was pinned")
-    with arrow_errors_as_meter_errors(path), pq.ParquetFile(path, pre_buffer=False) as parquet:
-        rows = parquet.read(use_threads=False)
+def load_shards(folder: Path, shards: tuple[int, ...]) -> Shard:
+    """Neighbouring shards of a pinned table, ready to tally. Raises MeterError where one is not what was pinned."""
+    table, parts = load_table(folder), []
+    for shard in shards:
+        path = folder / f"shard={shard}.parquet"
+        if file_digest(path) != table.digests[table.shards.index(shard)]:
+            name = f"pinned meter table {folder.name[:12]}"
+            raise MeterError(name, "changed", "must stay as it was when it was pinned")
+        with arrow_errors_as_meter_errors(path), pq.ParquetFile(path, pre_buffer=False) as parquet:
+            parts.append(parquet.read(use_threads=False))
+    rows = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
     column = {name: rows[name].to_numpy() for name in rows.column_names}
     meters = Meters(
         zones=table.zones,
@@ -282,7 +282,7 @@ def load_shard(folder: Path, shard: int) -> Shard:
         export_bound_wh=column.get("export_bound_wh", 0),
         number=column["meter"],
     )
-    return Shard.from_meters(meters, shard)
+    return Shard.from_meters(meters, *shards)
 
 
 def _meters(table: pa.Table) -> Meters:

@@ -1,21 +1,29 @@
 """A file of readings: how it is named and written, what it must be, and how it is read again.
 
-A writer that appends many small files to a shard numbers them, so that one file can merge them:
+A file that this package writes is in order of the meters, and its row groups end between shards. Its name ends with
+its size and the SHA-256 of its footer, and the footer holds the SHA-256 of each row group. So a closing lists the file
+and does not read it, and a task checks what it reads, which is the row groups of its meters.
 
-    <run>-00000000.parquet, <run>-00000001.parquet, ..   the parts of a run, in the order in which they were appended
-    <run>-merged-00000002.parquet                        the readings of its first two parts, and of no other
+A writer that appends many small files numbers them, so that one file can merge them:
+
+    <run>-00000000-<size>-<sha256>.parquet, <run>-00000001-.. the parts of a run, in order of the appends
+    <run>-merged-00000002-<size>-<sha256>.parquet             the readings of its first two parts, and of no other
 
 A merged file replaces the parts that it holds: where both are in a folder, the merged file counts and the parts do not.
 So a merged file may appear at any time, without a lock, and no part is deleted before its interval is closed.
+
+Any other Parquet file of readings is read and hashed as a whole when its interval is closed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +32,17 @@ import pyarrow.parquet as pq
 
 from murmurate.errors import ReadingError
 from murmurate.types import Readings
-from murmurate.units import MICROSECONDS_PER_SECOND, IntArray
+from murmurate.units import MICROSECONDS_PER_SECOND
 
 ROWS_PER_BATCH = 131_072
 READINGS_SCHEMA = pa.schema(
     [("meter", pa.int64()), ("interval_start", pa.timestamp("us", "UTC")), ("energy_wh", pa.int64())]
 )
-_RUN_FILE = re.compile(r"([0-9a-f]{24})-(merged-)?([0-9]{8})\.parquet")
+MIN_ROW_GROUP_READINGS = 16_384  # on average, so that opening a row group costs little beside its readings
+_RUN_FILE = re.compile(r"([0-9a-f]{24})-(merged-)?([0-9]{8})(?:-([0-9]+)-([0-9a-f]{64}))?\.parquet")
+# earlier versions wrote neither size nor SHA-256
+_ROW_GROUP_DIGESTS = "murmurate.row_group_sha256"
+_TAIL_BYTES = 65_536  # read at once from the end of a file: a footer of 100 row groups
 _HASH_CHUNK_BYTES = 2**20
 _MICROSECONDS_PER_UNIT = {"s": 10**6, "ms": 10**3, "us": 1}
 _PARQUET_MAGIC = b"PAR1"
@@ -43,12 +55,16 @@ class LandedFile:
 
     path: str  # from the landing's root
     bytes: int
-    sha256: str
+    sha256: str  # of its footer if its name ends with it, otherwise of the file
+
+    @property
+    def has_digest_in_name(self) -> bool:
+        return (match := _RUN_FILE.fullmatch(self.path.rpartition("/")[2])) is not None and match[5] is not None
 
     @property
     def shard(self) -> int | None:
-        """The shard whose folder it lies in."""
-        folder = Path(self.path).parent.name
+        """The shard whose folder it lies in; None for a file that may hold any meters."""
+        folder = self.path.rpartition("/")[0].rpartition("/")[2]
         if not folder.startswith("shard="):
             return None
         try:
@@ -57,26 +73,44 @@ class LandedFile:
             raise ReadingError(self.path, "in no shard", "must lie in a folder such as shard=0") from None
 
 
-def encode_readings(start_s: int, meter: IntArray, energy_wh: IntArray) -> pa.Buffer:
-    """Readings of one interval as Parquet: 1.3 bytes each where meters are in order, 4 where not."""
-    start = pa.array(
-        np.full(len(meter), start_s * MICROSECONDS_PER_SECOND), READINGS_SCHEMA.field("interval_start").type
-    )
-    columns = [pa.array(meter, pa.int64()), start, pa.array(energy_wh, pa.int64())]
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.table(columns, schema=READINGS_SCHEMA),
-        sink,
-        use_dictionary=["interval_start"],
-        column_encoding={"meter": "DELTA_BINARY_PACKED", "energy_wh": "DELTA_BINARY_PACKED"},
-    )
-    return sink.getvalue()
+def encode_readings(start_s: int, readings: Readings, shard_meters: int) -> tuple[bytes, str]:
+    """Readings of one interval, in order of their meters, as Parquet, and how the name of its file ends.
+
+    Row groups end where a shard ends, with as many shards in each as hold `MIN_ROW_GROUP_READINGS`.
+    """
+    shard = readings.meter // shard_meters
+    while (ends := np.flatnonzero(np.diff(shard)) + 1).size and len(shard) < MIN_ROW_GROUP_READINGS * (ends.size + 1):
+        shard = shard >> 1  # neighbours together: groups of 2, 4, 8 .. shards, so that those of any two files agree
+    start = np.full(len(shard), start_s * MICROSECONDS_PER_SECOND)
+    kind = READINGS_SCHEMA.field("interval_start").type
+    columns = [pa.array(readings.meter), pa.array(start, kind), pa.array(readings.energy_wh)]
+    table, sink, digests = pa.table(columns, schema=READINGS_SCHEMA), io.BytesIO(), []
+    packed = {"meter": "DELTA_BINARY_PACKED", "energy_wh": "DELTA_BINARY_PACKED"}
+    with pq.ParquetWriter(
+        sink, READINGS_SCHEMA, use_dictionary=["interval_start"], column_encoding=packed, store_schema=False
+    ) as writer:
+        for begin, end in pairwise((0, *ends.tolist(), len(shard))):
+            offset = sink.tell()
+            writer.write_table(table.slice(begin, end - begin), row_group_size=max(1, end - begin))
+            with sink.getbuffer() as content:
+                digests.append(hashlib.sha256(content[offset:]).hexdigest())
+        salt = os.urandom(16).hex()  # or readings could be guessed, and confirmed by a name in some log
+        writer.add_key_value_metadata({_ROW_GROUP_DIGESTS: " ".join(digests), "murmurate.salt": salt})
+        footer = sink.tell()
+    data = sink.getvalue()
+    return data, f"{len(data)}-{hashlib.sha256(memoryview(data)[footer:]).hexdigest()}.parquet"
 
 
 def fingerprint_file(root: Path, path: Path) -> LandedFile | None:
-    """A file as it is now; None if it is not whole, or gone. Raises ReadingError if it is whole and not of readings."""
-    name = path.relative_to(root).as_posix()
+    """A file as it is now; None if it is not whole, or gone. Raises ReadingError if it is whole and not of readings.
+
+    A file whose name ends with its size and a SHA-256 is not read.
+    """
+    name, match = path.relative_to(root).as_posix(), _RUN_FILE.fullmatch(path.name)
     try:
+        if match is not None and match[5] is not None:
+            size = path.stat().st_size
+            return LandedFile(name, size, match[5]) if size == int(match[4]) else None
         file = pa.OSFile(str(path))
     except FileNotFoundError:
         return None
@@ -94,26 +128,89 @@ def fingerprint_file(root: Path, path: Path) -> LandedFile | None:
     return landed
 
 
-def read_readings(root: Path, landed: LandedFile) -> Iterator[Readings]:
-    """The readings of a file, batch by batch, if it still is the file that the closing saw."""
+def read_readings(root: Path, landed: LandedFile, meters: range | None = None) -> Iterator[Readings]:
+    """The readings of a file, batch by batch, if it still is the file that the closing saw.
+
+    With `meters` those of these meters. Of a file with row groups in order of the meters, others are not read.
+    """
     try:
         file = pa.OSFile(f"{root}/{landed.path}")
     except FileNotFoundError:
         raise ReadingError(landed.path, "gone", "must stay as it was when its interval was closed") from None
     with file:  # opened once: what is hashed is what is read, even if another file takes its place
-        if _sha256(file) != landed.sha256:
-            raise ReadingError(landed.path, "changed", "must stay as it was when its interval was closed")
-        parquet = _open_parquet(file, landed.path)
+        if landed.has_digest_in_name:
+            parquet, row_groups = _read_row_groups(file, landed, meters)
+        elif _sha256(file) == landed.sha256:
+            parquet = _open_parquet(file, landed.path)
+            row_groups = list(range(parquet.num_row_groups))
+        else:
+            raise _changed(landed)
         unit_us = _check_columns(parquet, landed.path)
         try:
-            for batch in parquet.iter_batches(ROWS_PER_BATCH, columns=READINGS_SCHEMA.names, use_threads=False):
+            for batch in parquet.iter_batches(
+                ROWS_PER_BATCH, row_groups=row_groups, columns=READINGS_SCHEMA.names, use_threads=False
+            ):
                 whole = batch.drop_null() if any(column.null_count for column in batch.columns) else batch
                 meter, energy_wh = (whole.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
                 start = whole.column("interval_start").view(pa.int64()).to_numpy()
                 start_us = start if unit_us == 1 else start * np.int64(unit_us)
+                if meters is not None and not (here := (meter >= meters.start) & (meter < meters.stop)).all():
+                    meter, energy_wh, start_us = meter[here], energy_wh[here], start_us[here]
                 yield Readings(meter=meter, energy_wh=energy_wh, start_us=start_us)
         except (pa.ArrowException, OSError):
             raise ReadingError(landed.path, "unreadable", "was so when it was closed; there is no demand") from None
+
+
+def _read_row_groups(file: pa.NativeFile, landed: LandedFile, meters: range | None) -> tuple[pq.ParquetFile, list[int]]:
+    """Read and check the footer, and the row groups that hold these meters. Returns their numbers.
+
+    The Parquet file that is returned has zeros where nothing was read.
+    """
+    if (size := file.size()) != landed.bytes or size < _MIN_PARQUET_BYTES:
+        raise _changed(landed)
+    tail_begin = max(0, size - _TAIL_BYTES)
+    tail = _read_range(file, tail_begin, size)
+    footer_begin = size - 8 - int.from_bytes(tail[-8:-4], "little")
+    if footer_begin < tail_begin:
+        tail_begin, tail = max(0, footer_begin), _read_range(file, max(0, footer_begin), size)
+    footer = tail[footer_begin - tail_begin :]
+    if footer_begin < len(_PARQUET_MAGIC) or hashlib.sha256(footer).hexdigest() != landed.sha256:
+        raise _changed(landed)
+    described = _open_parquet(pa.BufferReader(footer), landed.path)
+    _check_columns(described, landed.path)
+    metadata = described.metadata
+    digests = (metadata.metadata or {}).get(_ROW_GROUP_DIGESTS.encode(), b"").split()
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    begins = [_column_begin(group, 0) for group in groups]
+    if len(digests) != len(groups) or [*begins, footer_begin] != sorted([*begins, footer_begin]):
+        raise _changed(landed)  # by a writer that imitates this one
+    column = metadata.schema.names.index("meter")
+    content = np.zeros(size, np.uint8)
+    content[tail_begin:] = np.frombuffer(tail, np.uint8)
+    wanted = []
+    for number, (begin, end) in enumerate(pairwise((*begins, footer_begin))):
+        statistics = groups[number].column(column).statistics
+        if meters is None or statistics is None or (statistics.max >= meters.start and statistics.min < meters.stop):
+            if begin < tail_begin:
+                content[begin:end] = np.frombuffer(_read_range(file, begin, end), np.uint8)
+            if hashlib.sha256(content[begin:end].data).hexdigest().encode() != digests[number]:
+                raise _changed(landed)
+            wanted.append(number)
+    return pq.ParquetFile(pa.BufferReader(content), metadata=metadata, pre_buffer=False), wanted
+
+
+def _column_begin(group: pq.RowGroupMetaData, number: int) -> int:
+    column = group.column(number)
+    return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)
+
+
+def _read_range(file: pa.NativeFile, begin: int, end: int) -> bytes:
+    file.seek(begin)
+    return bytes(file.read(end - begin))
+
+
+def _changed(landed: LandedFile) -> ReadingError:
+    return ReadingError(landed.path, "changed", "must stay as it was when its interval was closed")
 
 
 def _sha256(file: pa.NativeFile) -> str:
@@ -160,17 +257,17 @@ def new_run_name() -> str:
 
 
 def part_name(run: str, number: int) -> str:
-    """The name of a part of a run, numbered from 0.
+    """How the name of a part of a run begins. Parts are numbered from 0.
 
     >>> part_name("00112233445566778899aabb", 7)
-    '00112233445566778899aabb-00000007.parquet'
+    '00112233445566778899aabb-00000007'
     """
-    return f"{run}-{number:08d}.parquet"
+    return f"{run}-{number:08d}"
 
 
 def merged_name(run: str, parts: int) -> str:
-    """The name of the file that holds the readings of the first `parts` parts of a run."""
-    return f"{run}-merged-{parts:08d}.parquet"
+    """How the name of the file begins that holds the readings of the first `parts` parts of a run."""
+    return f"{run}-merged-{parts:08d}"
 
 
 def list_merged(names: Iterable[str]) -> list[tuple[str, int, str]]:

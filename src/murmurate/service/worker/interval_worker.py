@@ -205,7 +205,7 @@ class IntervalWorker:
             self.begin_attempt(interval)
         table = self._table.choose(interval)
         report_progress(self._long_step_s())
-        manifest = close_interval(self.landing, start_s, table.version, sharded=table.sharded)
+        manifest = close_interval(self.landing, start_s, table.version)
         check_not_purged(manifest)
         if manifest.table_version != table.version:
             table = pinned_table(self.landing, manifest.table_version)
