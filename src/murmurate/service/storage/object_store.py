@@ -1,0 +1,121 @@
+"""Where the landing keeps its files: a folder, or a bucket of an object store, behind one small interface.
+
+A name is a path with slashes below the root, such as `_closed/20261114T1215Z.json`. What has a name is whole, and
+survives a power cut once `create` has returned. Nothing is written over what is there: whatever is decided once is
+decided by who creates a name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from murmurate.service.storage import durable
+
+
+class StoredObject(NamedTuple):
+    """A name in a store, and what a listing says of it."""
+
+    name: str
+    size: int  # [bytes]
+    changed_s: float  # by the clock of the store [s of UTC]
+
+
+class ObjectStore(Protocol):
+    """A folder, or a bucket. Any number of threads, processes and machines may use one."""
+
+    @property
+    def address(self) -> str:
+        """What `open_store` takes on another machine. It holds no secret."""
+        ...
+
+    def create(self, name: str, data: bytes | memoryview) -> bool:
+        """Create a name, durably. Of several that try, one wins; returns whether it was this one."""
+        ...
+
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        """The bytes from `begin` to `end`, by default all. Raises FileNotFoundError if there is no such name."""
+        ...
+
+    def open(self, name: str) -> pa.NativeFile:
+        """All bytes as a file, which stays as it is even if another takes the name. Raises FileNotFoundError."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a name."""
+        ...
+
+    def list_objects(self, folder: str) -> Iterator[StoredObject]:
+        """Everything below a folder, in the order of the names. Every name is listed that was created before.
+
+        Temporary files of a writer are left out: names, and folders, that begin with a dot.
+        """
+        ...
+
+    def list_folders(self, folder: str = "") -> list[str]:
+        """The names of the folders in a folder, in order, without what is below them."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a name, if it is there."""
+        ...
+
+
+class FolderStore:
+    """A folder of this machine, or of a file system that several machines share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def address(self) -> str:
+        return str(self.root)
+
+    def create(self, name: str, data: bytes | memoryview) -> bool:
+        path = self.root / name
+        try:
+            return durable.write_once(path, data)
+        except FileNotFoundError:
+            durable.make_directory(path.parent)
+            return durable.write_once(path, data)
+
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        with (self.root / name).open("rb", buffering=0) as file:
+            length = os.fstat(file.fileno()).st_size if end is None else end
+            return os.pread(file.fileno(), max(0, length - begin), begin)
+
+    def open(self, name: str) -> pa.NativeFile:
+        return pa.OSFile(f"{self.root}/{name}")
+
+    def exists(self, name: str) -> bool:
+        return (self.root / name).exists()
+
+    def list_objects(self, folder: str) -> Iterator[StoredObject]:
+        def list_below(directory: Path) -> Iterator[StoredObject]:
+            with os.scandir(directory) as entries:
+                visible = [entry for entry in entries if not entry.name.startswith(".")]
+            for entry in sorted(visible, key=lambda entry: entry.name + "/" * entry.is_dir()):
+                if entry.is_dir():
+                    yield from list_below(Path(entry.path))
+                    continue
+                try:
+                    stat = entry.stat()
+                except FileNotFoundError:
+                    continue  # deleted since
+                yield StoredObject(os.path.relpath(entry.path, self.root), stat.st_size, stat.st_mtime)
+
+        directory = self.root / folder
+        return list_below(directory) if directory.exists() else iter(())
+
+    def list_folders(self, folder: str = "") -> list[str]:
+        directory = self.root / folder
+        if not directory.exists():
+            return []
+        return sorted(path.name for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+    def delete(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
