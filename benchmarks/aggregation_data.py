@@ -145,7 +145,8 @@ def _write(
 
 
 def change_one_reading(sample: SampleLanding) -> None:
-    """Add 1 Wh to a reading of the first interval that counts."""
+    """Add 1 Wh to a reading of the first interval that counts. No interval is closed afterwards."""
+    sample.reopen()
     folder = sample.landing.shard_folder(FIRST_S, 0)
     path, *others = sorted(folder.glob("*-*.parquet"))
     meter, energy_wh = (pq.read_table(path, partitioning=None)[name].to_numpy() for name in ("meter", "energy_wh"))

@@ -57,8 +57,8 @@ def aggregate_with_polars(sample: SampleLanding, table: MeterTable) -> pa.Table:
     with one query over all intervals three times as long.
     """
     parts = []
-    for shard in table.shards:
-        meters = pl.read_parquet(table.folder / f"shard={shard}.parquet", hive_partitioning=False)
+    for shard, name in zip(table.shards, table.names[:-1], strict=True):
+        meters = pl.read_parquet(sample.landing.root / name, hive_partitioning=False)
         zones = meters.group_by("zone").agg(
             all_imputed_wh=pl.col("imputed_wh").sum(),
             meters=pl.len().cast(pl.Int64),

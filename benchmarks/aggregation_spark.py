@@ -7,7 +7,7 @@ opens the files of its shard, and the driver adds up the results. It does not ch
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ class Plan:
     """The settings of every task."""
 
     root: str
-    meters: str  # folder of the pinned table
+    meters: Mapping[int, str]  # file of each shard of the pinned table
     shard_meters: int
     shards: tuple[int, ...]
     starts: tuple[tuple[int, str], ...]  # (begin [s of UTC], folder) of each interval
@@ -60,7 +60,7 @@ def _one_shard(plan: Plan, shard: int) -> Any:
 
     All arrays are indexed by the meter's number in its shard. Numbers without a meter have an extra zone, removed here.
     """
-    table = pq.read_table(f"{plan.meters}/shard={shard}.parquet", use_threads=False, partitioning=None)
+    table = pq.read_table(plan.meters[shard], use_threads=False, partitioning=None)
     column = {name: table[name].to_numpy() for name in table.column_names}
     first, size = shard * plan.shard_meters, plan.shard_meters
     at = column["meter"] - first

@@ -28,6 +28,7 @@ from murmurate.service.landing.readings_file import (
 )
 from murmurate.service.operator_api.public_inputs import parse_series
 from murmurate.service.settings import EXAMPLE_SETTINGS, load_settings
+from murmurate.service.storage.object_store import FolderStore, StoredObject
 from murmurate.types import Readings
 from tests.fuzzing.fuzz_target import FuzzTarget
 from tests.fuzzing.ingest_parts import FuzzFolder
@@ -79,8 +80,9 @@ def _read_landed(path: Path) -> None:
     imitated.write_bytes(data)
     try:
         for each in (path, imitated):
-            if (landed := fingerprint_file(path.parent, each)) is not None:
-                for _ in read_readings(path.parent, landed, range(1, 2) if each is imitated else None):
+            store = FolderStore(each.parent)
+            if (landed := fingerprint_file(store, StoredObject(each.name, len(data), 0.0))) is not None:
+                for _ in read_readings(store, landed, range(1, 2) if each is imitated else None):
                     pass
     finally:
         imitated.unlink()
@@ -108,7 +110,7 @@ def file_targets() -> list[FuzzTarget]:
     settings = EXAMPLE_SETTINGS.replace("# [", "[").replace("# host", "host").encode()
     csv, parquet_file = (_file_parser(f"meters.{suffix}", _read_meter_table) for suffix in ("csv", "parquet"))
     manifest_words = b'null [] {} "files": "path": true'.split()
-    manifest = _file_parser("manifest.json", IntervalManifest.from_file)
+    manifest = _file_parser("manifest.json", lambda path: IntervalManifest.read(FolderStore(path.parent), path.name))
     return [
         FuzzTarget("zone file", _parse_zone, [example], errors, _TOML_WORDS),
         FuzzTarget("settings", _file_parser("service.toml", load_settings), [settings], errors, _TOML_WORDS),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from murmurate.service.aggregation.job import aggregate_landing, close_intervals
 from murmurate.service.landing.layout import Landing
-from murmurate.service.landing.meter_table import MeterTable, pin_table
+from murmurate.service.landing.meter_table import MeterTable, pin_table, table_folder
 from murmurate.service.landing.readings_file import encode_readings
 from murmurate.types import UNPROTECTED_KIND, Demand, Readings
 from murmurate.units import IntArray
@@ -80,6 +80,16 @@ BY_HAND = {
     "hill": Line(900 + 3000 + 33, 2, 1, {"": 4000}),
     "mill": Line(333, 1, 0, {"": 2500}),
 }
+
+
+def folder_of(table: MeterTable) -> Path:
+    """Where a version of the meter table is pinned."""
+    return Path(table.store.address) / table_folder(table.version)
+
+
+def file_of(table: MeterTable, shard: int) -> Path:
+    """The file of a shard in a pinned table."""
+    return Path(table.store.address) / table.names[table.shards.index(shard)]
 
 
 def by_hand(meters: Sequence[Meter], rows: Iterable[Row], start_s: int = START_S) -> dict[str, Line]:

@@ -56,7 +56,7 @@ def initialize(
         stdout.print("Columns: meter, interval_start, energy_wh. Keep this folder where only the service can read it.")
     roles = {} if databases is None else prepare_databases(databases, with_roles=with_roles)
     if as_json:
-        print_json({"public_key": public_key, "keys": str(keys), "landing": str(landing.root), "databases": roles})
+        print_json({"public_key": public_key, "keys": str(keys), "landing": landing.store.address, "databases": roles})
         return
     if databases is None:
         stdout.print("No database was prepared: set MURMURATE_STATE and MURMURATE_LOG, and run it again.")

@@ -22,7 +22,7 @@ EXAMPLE_SETTINGS = """\
 # A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG, or files that
 # MURMURATE_STATE_FILE and MURMURATE_LOG_FILE name.
 
-landing = "landing"          # where readings lie: murmurate init
+landing = "landing"          # where readings lie: murmurate init. A folder, or s3://bucket/readings
 meters = "meters.csv"        # meter, zone, bound_wh; may have id and key. "": no zone reads meters
 keys = "keys"                # what releases are signed with: murmurate init
 
@@ -168,7 +168,7 @@ def _check_networks(name: str, networks: Sequence[str]) -> None:
 class ServiceSettings:
     """See EXAMPLE_SETTINGS."""
 
-    landing: Path = Path("landing")
+    landing: Path | str = Path("landing")  # a folder, or the address of a bucket
     meters: Path | None = Path("meters.csv")  # None: no zone of this service reads meters
     keys: Path = Path("keys")
     grace_s: int = 60
@@ -276,7 +276,8 @@ def load_settings(path: Path) -> ServiceSettings:
     _check_table(document, set(ServiceSettings.__dataclass_fields__), str(path))
     reads_meters = document.get("meters") != ""
     for name, usual in _DEFAULT_PATHS.items():
-        document[name] = path.parent / document.get(name, usual)
+        value = document.get(name, usual)
+        document[name] = value if name == "landing" and "://" in value else path.parent / value
     if not reads_meters:
         document["meters"] = None
     for name in ("static_files", "backups", "archive"):

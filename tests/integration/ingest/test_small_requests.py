@@ -14,6 +14,7 @@ from tests.support.waiting import wait_until
 from murmurate.service import auth
 from murmurate.service.auth import ApiClient, AuthError, AuthStore, TokenCache
 from murmurate.service.landing import append
+from murmurate.service.storage import durable
 
 CLIENTS = 24
 
@@ -89,7 +90,7 @@ def test_when_too_many_bodies_are_on_their_way_a_client_is_told_to_come_again(do
 def test_a_disk_that_fails_is_a_503_and_what_is_sent_again_counts_once(door, monkeypatch):
     token = door.bearer("north")
     with monkeypatch.context() as patch:
-        patch.setattr(append.durable, "write_file", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        patch.setattr(durable, "write_once", lambda *_: (_ for _ in ()).throw(OSError("full")))
         assert door.post(token, lines([reading(0)])).status_code == 503
     assert door.post(token, lines([reading(0)])).status_code == 200
     assert door.counted().reported.tolist() == [1, 0]

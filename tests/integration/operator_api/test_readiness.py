@@ -48,7 +48,7 @@ def private(tmp_path, state_dsn, monkeypatch):
         broker=MqttBroker(), client_id="never-connected", landing=landing, current_ingestor=ingestor, store=store,
         now=clock.now,
     )  # fmt: skip
-    ready = IngestReadiness(state, landing.root)
+    ready = IngestReadiness(state, landing.store)
     status = IngestStatus(ingestor=ingestor, state=state, readiness=ready, consumer=consumer)
     databases = Databases.from_dsns(state=state_dsn, log=f"postgresql://postgres@127.0.0.1:{free_port()}/gone")
     operator = OperatorApi(databases=databases, settings=settings, state=state, counts=ingestor.counts, ingest=status)

@@ -154,9 +154,9 @@ def test_a_task_reads_the_row_groups_of_its_meters_alone(tmp_path, monkeypatch):
     (file,) = manifest.files
     read, real = [], readings_file._read_range
 
-    def read_range(opened, begin, end):
+    def read_range(store, landed, begin, end):
         read.append((begin, end))
-        return real(opened, begin, end)
+        return real(store, landed, begin, end)
 
     monkeypatch.setattr(readings_file, "_read_range", read_range)
     (one,) = aggregate_landing(landing, table, [manifest], min_tasks=8).values()

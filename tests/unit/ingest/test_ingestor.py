@@ -26,7 +26,7 @@ from murmurate.readings.batch import ReadingBatch
 from murmurate.service.ingest import ingestor as counter
 from murmurate.service.ingest.ingestor import MAX_KEPT_REFUSALS, MAX_LISTED_REFUSALS
 from murmurate.service.ingest.meter_registry import MeterRegistry
-from murmurate.service.landing import append as appending
+from murmurate.service.storage import durable
 
 sent = st.lists(
     st.tuples(
@@ -89,7 +89,7 @@ def test_what_cannot_be_written_is_not_acknowledged(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(appending.durable, "write_file", full)
+    monkeypatch.setattr(durable, "write_once", full)
     with pytest.raises(OSError, match="no space"):
         ingestor.ingest_batch(ReadingBatch.from_numbered_rows([(0, OPEN_S, 5)]), None)
     assert ingestor.counts["accepted"] == 0

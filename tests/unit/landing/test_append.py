@@ -37,6 +37,7 @@ from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import close_interval, manifest_of
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
 from murmurate.service.storage import durable
+from murmurate.service.storage.object_store import FolderStore
 
 WRITERS, APPENDS, INTERVALS = 4, 50, 20
 
@@ -83,7 +84,7 @@ def test_a_folder_that_is_no_landing_is_refused(tmp_path, layout, says):
 def test_an_interval_has_one_name_and_a_name_one_interval(interval_s, number):
     start_s = number * interval_s
     assert parse_interval_name(interval_name(start_s)) == start_s
-    landing = Landing(root=Path("landing"), interval_s=interval_s)
+    landing = Landing(store=FolderStore(Path("landing")), interval_s=interval_s)
     assert landing.interval_folder(start_s).name == f"interval={interval_name(start_s)}"
     with pytest.raises(ReadingError, match="must begin an interval"):
         landing.interval_folder(start_s + 1)
@@ -162,7 +163,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_is_before_the
         append_readings(landing, START_S, readings(HONEST))
         close_interval(landing, START_S, table.version)
     kinds = [name for name, *_ in watched.touches]
-    assert {"mkdir", "replace", "link", "fsync"} == set(kinds)
+    assert {"mkdir", "link", "fsync"} == set(kinds)
     for at, (name, which, folder) in enumerate(watched.touches):
         if name != "fsync":
             assert watched.synced(folder, watched.touches[at + 1 :]), f"the folder of a {name} may be lost"

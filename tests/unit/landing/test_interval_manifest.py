@@ -42,6 +42,7 @@ from murmurate.service.landing.interval_manifest import (
 )
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pinned_table
+from murmurate.service.storage.object_store import FolderStore
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -69,7 +70,7 @@ def test_a_closing_is_read_as_it_was_written_and_refused_where_it_cannot_be(samp
     landing, table, _ = sample_landing
     first = close_interval(landing, START_S, table.version)
     place = next((landing.root / "_closed").glob("*.json"))
-    assert IntervalManifest.from_file(place) == first
+    assert IntervalManifest.read(FolderStore(place.parent), place.name) == first
     for damage in (b"", b"[]", first.to_json()[:-20], first.to_json().replace(b'"sha256"', b'"sha512"')):
         place.write_bytes(damage)
         with pytest.raises(

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.sample_landings import Meter, bounds_by_hand, in_households, meter_csv, meter_rows
+from tests.support.sample_landings import Meter, bounds_by_hand, folder_of, in_households, meter_csv, meter_rows
 
 from murmurate.errors import MeterError
 from murmurate.service.landing.layout import Landing
@@ -141,10 +141,10 @@ def test_a_household_does_not_change_whether_it_is_protected(landing, before, af
 
 def test_a_table_that_was_pinned_without_bounds_is_not_known_until_it_is_pinned_again(tmp_path, landing):
     table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
-    contents = json.loads((table.folder / "table.json").read_bytes())
+    contents = json.loads((folder_of(table) / "table.json").read_bytes())
     del contents["bounds"]
-    (table.folder / "table.json").write_text(json.dumps(contents), encoding="utf-8")
-    (table.folder / "households.parquet").unlink()
+    (folder_of(table) / "table.json").write_text(json.dumps(contents), encoding="utf-8")
+    (table.store.root / table.names[-1]).unlink()
     load_table.cache_clear()
-    assert load_table(table.folder).bounds is None
+    assert load_table(table.store, table.version).bounds is None
     assert pin_table(landing, tmp_path / "meters.csv").bounds == table.bounds

@@ -24,13 +24,15 @@ from tests.support.sample_landings import (
     Meter,
     close_and_aggregate,
     demand_of,
-    files_in,
+    file_of,
+    folder_of,
     leave,
     meter_csv,
     meter_rows,
 )
 
 from murmurate.errors import MeterError
+from murmurate.readings.meter_file import file_digest
 from murmurate.service.ingest.meter_registry import MeterRegistry
 from murmurate.service.landing import meter_table
 from murmurate.service.landing.interval_manifest import manifest_of
@@ -54,13 +56,13 @@ def meters_of(table):
     """The meters of a pinned table, shard by shard."""
     found = []
     for number in table.shards:
-        meters = load_shards(table.folder, (number,)).meters
+        meters = load_shards(table.store, table.version, (number,)).meters
         assert set((meters.number // table.shard_meters).tolist()) == {number}
         imputed_wh = 0 * meters.number if meters.imputed_wh is None else meters.imputed_wh
         columns = (meters.number, meters.zone, meters.bound_wh, imputed_wh, meters.export_bound_wh)
         for n, zone, bound_wh, constant_wh, export_wh in zip(*(column.tolist() for column in columns), strict=True):
             found.append(Meter(n, table.zones[zone], bound_wh, constant_wh, export_bound_wh=export_wh))
-    kept = pq.read_table(table.folder / "households.parquet").to_pylist()
+    kept = pq.read_table(table.store.root / table.names[-1]).to_pylist()
     assert [row["meter"] for row in kept] == [meter.number for meter in found]
     return [m._replace(protected=row["protected"], kind=row["kind"]) for m, row in zip(found, kept, strict=True)]
 
@@ -114,7 +116,9 @@ def test_a_csv_table_is_read_and_what_it_does_not_say_is_nothing_imputed_and_all
     other = Landing.create(tmp_path / "other", shard_meters=SHARD_METERS)
     table = pin_table(other, bare)
     assert meters_of(table) == plain
-    assert load_shards(table.folder, (0,)).meters.imputed_wh is None  # silent meters count as a share, which is not 0
+    assert (
+        load_shards(table.store, table.version, (0,)).meters.imputed_wh is None
+    )  # silent meters count as a share, which is not 0
     bare.write_text(f"{HEAD}\n0,8001,5\n1,8002,5\n")  # zones may be numbers
     assert pin_table(Landing.create(tmp_path / "third"), bare).zones == ("8001", "8002")
 
@@ -265,13 +269,19 @@ def test_a_version_is_the_contents_of_the_operators_file_and_nothing_else(tmp_pa
 
 def test_a_table_that_is_there_is_not_written_again(tmp_path, landing):
     table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
-    before = {path: path.stat().st_mtime_ns for path in table.folder.iterdir()}
-    shards = {f"shard={number}.parquet" for number in table.shards}
-    assert {path.name for path in before} == {"table.json", "households.parquet", *shards}
-    assert set(json.loads((table.folder / "table.json").read_bytes())["zones"]) == {m.zone for m in METERS}
+    before = {path: path.stat().st_mtime_ns for path in folder_of(table).iterdir()}
+    assert {path.name.partition("-")[0] for path in before} == {
+        "table.json",
+        "households",
+        *(f"shard={number}" for number in table.shards),
+    }
+    for path in before:
+        size, _, digest = path.stem.partition("-")[2].partition("-")
+        assert path.name == "table.json" or (int(size), digest) == (path.stat().st_size, file_digest(path))
+    assert set(json.loads((folder_of(table) / "table.json").read_bytes())["zones"]) == {m.zone for m in METERS}
     assert pin_table(landing, tmp_path / "meters.csv") == table
-    assert {path: path.stat().st_mtime_ns for path in table.folder.iterdir()} == before
-    assert {stat.S_IMODE(path.stat().st_mode) for path in table.folder.iterdir()} == {0o600}
+    assert {path: path.stat().st_mtime_ns for path in folder_of(table).iterdir()} == before
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder_of(table).iterdir()} == {0o600}
 
 
 def test_a_pinned_table_has_the_number_of_households_of_each_zone(tmp_path, landing):
@@ -280,9 +290,9 @@ def test_a_pinned_table_has_the_number_of_households_of_each_zone(tmp_path, land
     source.write_text("\n".join([f"{HEAD},household", *rows]), encoding="utf-8")
     table = pin_table(landing, source)
     assert dict(zip(table.zones, table.households, strict=True)) == {"dale": 1, "hill": 2}
-    contents = json.loads((table.folder / "table.json").read_bytes())
+    contents = json.loads((folder_of(table) / "table.json").read_bytes())
     del contents["households"]  # as an earlier version has pinned it
-    (table.folder / "table.json").write_text(json.dumps(contents), encoding="utf-8")
+    (folder_of(table) / "table.json").write_text(json.dumps(contents), encoding="utf-8")
     meter_table.load_table.cache_clear()
     assert pin_table(landing, source) == table
     source.write_text("\n".join([HEAD, *(row[: row.rindex(",")] for row in rows)]), encoding="utf-8")
@@ -299,7 +309,7 @@ def test_several_that_pin_a_table_at_once_pin_one(tmp_path, landing):
     with ThreadPoolExecutor(4) as four:
         (table,) = set(four.map(together, range(4)))
     assert meters_of(table) == list(METERS)
-    assert list((landing.root / "_meters").iterdir()) == [table.folder]
+    assert list((landing.root / "_meters").iterdir()) == [folder_of(table)]
 
 
 def test_a_version_that_is_not_in_the_landing_is_asked_for(landing):
@@ -323,7 +333,7 @@ def test_one_that_dies_at_any_touch_of_the_disk_while_it_pins_a_table_leaves_not
         landing = Landing.open(tmp_path / str(number))
         table = pin_table(landing, source)
         assert meters_of(table) == list(METERS)
-        assert [name for name in files_in(table.folder) if name.startswith(".")] == []
+        assert list(meter_table.find_table_damage(landing.store, table.version)) == []
 
 
 TEXTS = ("zone", "id", "key", "kind", "household")
@@ -424,14 +434,14 @@ def test_the_version_of_a_folder_covers_every_file_that_is_read_from_it(tmp_path
 
 def test_a_table_that_was_half_deleted_can_be_pinned_again(tmp_path, landing):
     table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
-    (table.folder / "shard=1.parquet").unlink()  # a purge that was killed in the middle of rmtree
+    file_of(table, 1).unlink()  # a purge that was killed in the middle of rmtree
     assert demand_of(landing, pin_table(landing, tmp_path / "meters.csv")) == BY_HAND
 
 
 def test_a_pinned_table_that_was_changed_is_refused_and_gives_no_other_demand(tmp_path, landing):
     table = pin_table(landing, meter_csv(tmp_path / "meters.csv"))
     assert demand_of(landing, table) == BY_HAND
-    path = table.folder / "shard=0.parquet"
+    path = file_of(table, 0)
     rows = pq.read_table(path)
     pq.write_table(rows.set_column(2, "bound_wh", pc.divide(rows["bound_wh"], 2)), path)
     with pytest.raises(MeterError):

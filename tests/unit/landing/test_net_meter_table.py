@@ -6,7 +6,17 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from tests.support.sample_landings import ROWS, SHARD_METERS, START_S, STEP_S, Row, close_and_aggregate, leave
+from tests.support.sample_landings import (
+    ROWS,
+    SHARD_METERS,
+    START_S,
+    STEP_S,
+    Row,
+    close_and_aggregate,
+    file_of,
+    folder_of,
+    leave,
+)
 
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import CONSTANT, SHARE, ZERO, load_table, pin_table
@@ -77,12 +87,12 @@ def test_a_table_without_constants_gives_the_bounds_of_silent_meters(
 def test_a_table_that_an_earlier_version_has_pinned_with_zeros_is_pinned_again(landing, tmp_path):
     source = tmp_path / "meters.csv"
     source.write_text(f"{HEAD}\n0,hill,5\n")
-    folder = pin_table(landing, source).folder
-    contents = json.loads((folder / "table.json").read_bytes())
+    table = pin_table(landing, source)
+    contents = json.loads((folder_of(table) / "table.json").read_bytes())
     del contents["silent_meters"]
-    (folder / "table.json").write_text(json.dumps(contents))
+    (folder_of(table) / "table.json").write_text(json.dumps(contents))
     load_table.cache_clear()
-    assert load_table(folder).silent_meters == ""
+    assert load_table(table.store, table.version).silent_meters == ""
     assert pin_table(landing, source).silent_meters == SHARE
 
 
@@ -92,4 +102,4 @@ def test_a_table_without_feed_in_is_kept_as_it_was(landing, tmp_path):
     sources[1].write_text(f"{HEAD},export_bound_wh\n0,hill,5,0\n")
     tables = [pin_table(landing, source) for source in sources]
     assert tables[0].digests == tables[1].digests
-    assert "export_bound_wh" not in pq.read_schema(tables[0].folder / "shard=0.parquet").names
+    assert "export_bound_wh" not in pq.read_schema(file_of(tables[0], 0)).names

@@ -17,6 +17,7 @@ from tests.support.sample_landings import (
     close_and_aggregate,
     demand_of,
     files_in,
+    folder_of,
     leave,
     meter_csv,
     reading_rows,
@@ -33,6 +34,11 @@ from murmurate.service.landing.meter_table import pin_table
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 STARTS_S = [START_S + number * STEP_S for number in range(6)]
+
+
+def make_old(table):
+    for path in folder_of(table).iterdir():
+        os.utime(path, (0, 0))
 
 
 @pytest.fixture
@@ -99,7 +105,7 @@ def test_old_meter_tables_go_when_no_interval_needs_them(tmp_path, sample_landin
     fresh = pin_table(landing, meter_csv(tmp_path / "fresh.csv", other[:2]))  # another process will close under it
     demand_of(landing, newer, STARTS_S[4])
     for each in (table, newer, unused):
-        os.utime(each.folder, (0, 0))
+        make_old(each)
 
     def tables():
         return {folder.name for folder in (landing.root / "_meters").iterdir()}
@@ -170,9 +176,9 @@ def test_whatever_lies_among_the_manifests_and_tables_old_readings_go(tmp_path):
 def test_an_interval_that_nobody_wrote_to_does_not_keep_its_meter_table_for_ever(tmp_path):
     landing, table = a_landing(tmp_path)
     demand_of(landing, table)
-    os.utime(table.folder, (0, 0))
+    make_old(table)
     purge_intervals(landing, START_S + 1)
-    assert not table.folder.exists()
+    assert not folder_of(table).exists()
 
 
 @pytest.mark.parametrize("name", ["20250101T1216Z", "2025011T1200Z", "__HIVE_DEFAULT_PARTITION__"])

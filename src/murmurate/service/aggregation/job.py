@@ -19,6 +19,7 @@ from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_table import MeterTable, load_shards
 from murmurate.service.landing.readings_file import LandedFile, read_readings
 from murmurate.service.storage import durable
+from murmurate.service.storage.object_store import open_store
 from murmurate.types import Demand, Readings
 from murmurate.units import MICROSECONDS_PER_SECOND
 
@@ -40,8 +41,8 @@ DEMAND_SCHEMA = pa.schema(
 class ShardTask:
     """Neighbouring shards in a few intervals, their files, and everything a machine must know to tally them."""
 
-    landing_root: str
-    table_folder: str
+    landing: str  # its address
+    table_version: str
     shards: tuple[int, ...]
     shard_meters: int
     meters: range  # whose readings it counts, in files of any meters; those of all tasks cover every number
@@ -85,8 +86,8 @@ def shard_tasks(
     begins = [-(2**63) if group is groups[0] else group[0] * landing.shard_meters for group in groups]
     return [  # of the same shards one after the other: a process that runs them in a row reads its meters once
         ShardTask(
-            landing_root=str(landing.root),
-            table_folder=str(table.folder),
+            landing=landing.store.address,
+            table_version=table.version,
             shards=shards,
             shard_meters=landing.shard_meters,
             meters=range(begin, end),
@@ -102,12 +103,13 @@ def shard_tasks(
 
 def run_task(task: ShardTask) -> Iterator[tuple[int, Tally]]:
     """Tally some shards, interval by interval. Holds their meters and one batch of readings."""
-    shard = load_shards(Path(task.table_folder), task.shards)
+    store = open_store(task.landing)
+    shard = load_shards(store, task.table_version, task.shards)
 
     def read_files(files: Iterable[LandedFile]) -> Iterator[Readings]:
         for file in files:
             own = None if file.shard is None else file.shard * task.shard_meters
-            for batch in read_readings(Path(task.landing_root), file, task.meters if own is None else None):
+            for batch in read_readings(store, file, task.meters if own is None else None):
                 if own is None or len(task.shards) == 1:
                     yield batch
                 else:  # a meter of another shard is unknown here, although this task may have it
@@ -141,7 +143,7 @@ def aggregate_landing(
     for manifest in manifests:
         demand = total_demand(tallies[manifest.start_s], table)
         unknown = [file for file in manifest.files if file.shard is not None and file.shard not in known]
-        count = sum(len(batch) for file in unknown for batch in read_readings(landing.root, file))
+        count = sum(len(batch) for file in unknown for batch in read_readings(landing.store, file))
         demands[manifest.start_s] = replace(
             demand, readings=demand.readings + count, unknown_meter=demand.unknown_meter + count
         )

@@ -30,6 +30,7 @@ from murmurate.aggregation import Tally, tally_readings
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.aggregation.job import ShardTask, TaskRunner, run_task, total_demand
 from murmurate.service.landing.meter_table import MeterTable, load_shards, load_table
+from murmurate.service.storage.object_store import open_store
 from murmurate.types import Demand, Readings
 from murmurate.units import MICROSECONDS_PER_SECOND
 
@@ -133,7 +134,7 @@ def aggregate_table(
 ) -> dict[int, Demand]:
     """The demand of these intervals [begin, s of UTC] from a DataFrame of meter, interval_start and energy_wh.
 
-    Readings of other intervals are passed over and not counted. Workers need the folder of the pinned meter table.
+    Readings of other intervals are passed over and not counted. Workers need the landing, for its meter table.
     """
     required = {"meter": _INTEGER_TYPES, "energy_wh": _INTEGER_TYPES, "interval_start": ("timestamp",)}
     for name, allowed in required.items():  # a cast would round what is not whole
@@ -150,16 +151,18 @@ def aggregate_table(
     )
     grouped = by_shard.sortWithinPartitions("shard", "start_us")
     tallies: dict[int, list[Tally]] = {start_s: [] for start_s in starts_s}
-    for row in grouped.mapInArrow(partial(_tally_partition, str(table.folder)), "tally binary").collect():
+    for row in grouped.mapInArrow(
+        partial(_tally_partition, table.store.address, table.version), "tally binary"
+    ).collect():
         start_s, part = decode_tally(bytes(row["tally"]))
         tallies[start_s].append(part)
     for parts in tallies.values():  # shards without any reading count too: all their meters are imputed
         for shard in sorted(set(table.shards).difference(*(part.shards for part in parts))):
-            parts.append(tally_readings([], load_shards(table.folder, (shard,))))
+            parts.append(tally_readings([], load_shards(table.store, table.version, (shard,))))
     return {start_s: total_demand(parts, table) for start_s, parts in tallies.items()}
 
 
-def _tally_partition(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _tally_partition(landing: str, version: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: the tally of each shard and interval that comes by, in their order."""
 
     def split_batches() -> Iterator[tuple[int, int, Readings]]:
@@ -172,11 +175,12 @@ def _tally_partition(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator
                     readings = Readings(meter=meter[begin:end], energy_wh=energy_wh[begin:end])
                     yield int(shard[begin]), int(start_us[begin]), readings
 
-    known = load_table(Path(folder)).shards
+    store = open_store(landing)
+    known = load_table(store, version).shards
     for number, pieces in groupby(split_batches(), key=lambda piece: piece[0]):
         if number not in known:
             continue
-        shard = load_shards(Path(folder), (number,))
+        shard = load_shards(store, version, (number,))
         for start_us, group in groupby(pieces, key=lambda piece: piece[1]):
             part = tally_readings((readings for *_, readings in group), shard)
             blob = encode_tally(start_us // MICROSECONDS_PER_SECOND, part)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 
 import psycopg
 
@@ -19,7 +18,7 @@ from murmurate.service.ingest.ingestor import ReloadingIngestor
 from murmurate.service.ingest.message_ingest import REFUSED_POINT_CAUSES, REFUSED_POINT_PREFIX
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
 from murmurate.service.mqtt_client import BROKER_REMEDY
-from murmurate.service.storage import durable
+from murmurate.service.storage.object_store import ObjectStore
 from murmurate.service.storage.session import SessionPool, TransactionSource
 
 MIN_CHECK_PERIOD_S = 1.0  # between two checks, for any number of requests
@@ -74,7 +73,7 @@ class WriteCheck:
 class IngestReadiness:
     """The checks of a process that takes readings."""
 
-    def __init__(self, state: TransactionSource, landing: Path) -> None:
+    def __init__(self, state: TransactionSource, landing: ObjectStore) -> None:
         def write_state() -> None:
             """Commit a transaction that has a number, which the server must write, and that may delete tokens."""
             with state.transaction() as connection:
@@ -82,11 +81,11 @@ class IngestReadiness:
                 connection.execute("SELECT txid_current()")
 
         def write_landing() -> None:
-            probe = landing / f".writable-{os.getpid()}"
+            name = f".writable-{os.urandom(8).hex()}"
             try:
-                durable.write_file(probe, bytes(_PROBE_BYTES))
+                landing.create(name, bytes(_PROBE_BYTES))
             finally:
-                probe.unlink(missing_ok=True)
+                landing.delete(name)
 
         self._checks = {"state": WriteCheck(write_state), "landing": WriteCheck(write_landing)}
 

@@ -10,8 +10,8 @@ for the time that it names, or else for that of its arrival. Some points are ref
     queued        it names no time and may have waited at the broker or in a socket (`mqtt_consumer.py`)
 
 The broker delivers what was not acknowledged again, after every restart. So before a message is read that was delivered
-before, its digest is written into a small file of the landing, and removed when it has been read. A digest that is
-still there was being read when the process ended.
+before, its digest is written into a small file of the landing's folder (of a temporary folder, if it is a bucket),
+and removed when it has been read. A digest that is still there was being read when the process ended.
 
     start             the message comes with others; the process ends
     first restart     it comes again, marked as a duplicate; its digest is written; the process ends
@@ -49,7 +49,8 @@ from murmurate.service.ingest.ingestor import (
 )
 from murmurate.service.ingest.meter_registry import NOT_FOUND
 from murmurate.service.landing.layout import Landing
-from murmurate.service.storage.durable import PRIVATE_FILE_MODE
+from murmurate.service.storage.durable import PRIVATE_FILE_MODE, private_temporary_folder
+from murmurate.service.storage.object_store import FolderStore
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +152,8 @@ class MessageAttempts:
     """The attempts of one client of the broker. The file survives a process, and need not survive a power cut."""
 
     def __init__(self, landing: Landing, client_id: str) -> None:
-        self._path = landing.root / f".mqtt-attempts-{sha256(client_id.encode()).hexdigest()[:16]}.json"
+        folder = landing.root if isinstance(landing.store, FolderStore) else private_temporary_folder()
+        self._path = folder / f".mqtt-attempts-{sha256(client_id.encode()).hexdigest()[:16]}.json"
         self._unfinished: list[str] = []  # by earlier processes, oldest first; none if the file is damaged
         with suppress(OSError, ValueError):
             known = json.loads(self._path.read_bytes())

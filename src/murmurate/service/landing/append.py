@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from murmurate.errors import MurmurateError
 from murmurate.service.landing.interval_manifest import is_closing, manifest_of
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.readings_file import encode_readings, merged_name, new_run_name, part_name
-from murmurate.service.storage import durable
 from murmurate.types import Readings
 
 logger = logging.getLogger(__name__)
@@ -62,12 +60,12 @@ def append_readings(landing: Landing, start_s: int, readings: Readings, write: W
     return not is_closing(landing, start_s)
 
 
-def write_readings_file(landing: Landing, start_s: int, folder: str, name: str, readings: Readings) -> Path:
-    """Put a file of readings of one interval in place, durably. Returns its path; its name begins with `name`."""
+def write_readings_file(landing: Landing, start_s: int, folder: str, name: str, readings: Readings) -> str:
+    """Create a file of readings of one interval, durably. Returns its path in the landing, which ends in `name`-.."""
     data, ending = encode_readings(start_s, readings, landing.shard_meters)
-    path = landing.interval_folder(start_s) / folder / f"{name}-{ending}"
-    durable.make_directory(path.parent)
-    durable.write_file(path, data)
+    path = "/".join(filter(None, (landing.readings_folder(start_s), folder, f"{name}-{ending}")))
+    if not landing.store.create(path, data):
+        raise FileExistsError(path)  # a name of 12 random bytes: two processes that were copied from one
     return path
 
 
@@ -90,8 +88,8 @@ class _FileRun:
         self.name = new_run_name()
         self.readings: list[Readings] = []  # of the parts, in order; merged ones are joined
         self.reading_count = 0
-        self.parts: list[Path] = []
-        self.merged: list[Path] = []  # the last one replaces the others
+        self.parts: list[str] = []
+        self.merged: list[str] = []  # the last one replaces the others
         self.merged_parts = 0  # how many parts it holds
         self.merged_reading_count = 0
         self.changed_s = 0.0  # monotonic, of the last part
@@ -198,9 +196,9 @@ class MergingAppender:
             self._held_readings = sum(run.reading_count for run in (*self._runs.values(), *self._ended))
         counted = {file.path for file in manifest.files} if manifest else set()
         for run in runs:  # delete what a merged file replaces, if the manifest counts the merged file
-            if run.merged and run.merged[-1].relative_to(self._landing.root).as_posix() in counted:
+            if run.merged and run.merged[-1] in counted:
                 for path in (*run.merged[:-1], *run.parts[: run.merged_parts]):
-                    path.unlink(missing_ok=True)
+                    self._landing.store.delete(path)
 
     def _run_thread(self) -> None:
         while True:

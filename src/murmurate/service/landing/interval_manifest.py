@@ -7,15 +7,13 @@ where it is and does not count.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from murmurate.errors import ReadingError
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
 from murmurate.service.landing.readings_file import LandedFile, fingerprint_file, is_replaced, list_merged
-from murmurate.service.storage import durable
+from murmurate.service.storage.object_store import ObjectStore, StoredObject
 
 CLOSED_FOLDER = "_closed"
 _MANIFEST_FORMAT = 1
@@ -38,11 +36,12 @@ class IntervalManifest:
         return (json.dumps(document | {"purged": self.purged}, indent=1) + "\n").encode()
 
     @classmethod
-    def from_file(cls, path: Path) -> IntervalManifest:
+    def read(cls, store: ObjectStore, name: str) -> IntervalManifest:
+        path = f"{store.address}/{name}"
         try:
-            document = json.loads(path.read_bytes())
+            document = json.loads(store.read(name))
             if document["murmurate_manifest"] != _MANIFEST_FORMAT:
-                raise ReadingError(str(path), document["murmurate_manifest"], f"must be format {_MANIFEST_FORMAT}")
+                raise ReadingError(path, document["murmurate_manifest"], f"must be format {_MANIFEST_FORMAT}")
             return cls(
                 start_s=parse_interval_name(document["interval"]),
                 table_version=document["meters"],
@@ -52,7 +51,7 @@ class IntervalManifest:
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ReadingError(
-                str(path), "unreadable", "must be the manifest of an interval; it decides what counts, so restore it"
+                path, "unreadable", "must be the manifest of an interval; it decides what counts, so restore it"
             ) from None
 
 
@@ -64,41 +63,42 @@ def close_interval(landing: Landing, start_s: int, table_version: str) -> Interv
     """
     if (manifest := manifest_of(landing, start_s)) is not None:
         return manifest
-    durable.make_directory(landing.root / CLOSED_FOLDER)
-    durable.write_once(closing_mark_path(landing, start_s), b"")
+    landing.store.create(closing_mark_name(start_s), b"")
     files: list[LandedFile] = []
     unfinished: list[str] = []
 
-    def add_file(path: str) -> bool:
-        if (landed := fingerprint_file(landing.root, landing.root / path)) is None:
-            unfinished.append(path)
+    def add_file(found: StoredObject) -> bool:
+        if (landed := fingerprint_file(landing.store, found)) is None:
+            unfinished.append(found.name)
             return False
         _ = landed.shard  # a folder such as shard=x is refused
         files.append(landed)
         return True
 
-    for path in _unmerged_files(landing, start_s, add_file):
-        add_file(path)
+    for found in _unmerged_files(landing, start_s, add_file):
+        add_file(found)
     manifest = IntervalManifest(
         start_s=start_s,
         table_version=table_version,
         files=tuple(sorted(files, key=lambda file: file.path)),
         unfinished=tuple(sorted(unfinished)),
     )
-    if durable.write_once(manifest_path(landing, start_s), manifest.to_json()):
+    if landing.store.create(manifest_name(start_s), manifest.to_json()):
         return manifest
-    return IntervalManifest.from_file(manifest_path(landing, start_s))
+    return IntervalManifest.read(landing.store, manifest_name(start_s))
 
 
 def manifest_of(landing: Landing, start_s: int) -> IntervalManifest | None:
     """The manifest of an interval, if it is closed."""
-    path = manifest_path(landing, start_s)
-    return IntervalManifest.from_file(path) if path.exists() else None
+    for name in (purged_mark_name(start_s), manifest_name(start_s)):
+        if landing.store.exists(name):
+            return IntervalManifest.read(landing.store, name)
+    return None
 
 
 def is_closing(landing: Landing, start_s: int) -> bool:
     """Whether the interval is closed or being closed."""
-    return closing_mark_path(landing, start_s).exists() or manifest_path(landing, start_s).exists()
+    return any(landing.store.exists(name) for name in (closing_mark_name(start_s), manifest_name(start_s)))
 
 
 def check_not_purged(manifest: IntervalManifest) -> None:
@@ -111,41 +111,46 @@ def check_not_purged(manifest: IntervalManifest) -> None:
 def late_files(landing: Landing, manifest: IntervalManifest) -> list[str]:
     """Files that came after the interval was closed. A merged file is none: its parts are there, or it counts."""
     counted = {file.path for file in manifest.files}
-    return [path for path in _unmerged_files(landing, manifest.start_s, counted.__contains__) if path not in counted]
+    found = _unmerged_files(landing, manifest.start_s, lambda merged: merged.name in counted)
+    return [file.name for file in found if file.name not in counted]
 
 
-def _unmerged_files(landing: Landing, start_s: int, use_merged: Callable[[str], bool]) -> Iterator[str]:
-    """Paths of the files of readings of an interval that are not merged, in order, without what a merged file replaces.
+def _unmerged_files(
+    landing: Landing, start_s: int, use_merged: Callable[[StoredObject], bool]
+) -> Iterator[StoredObject]:
+    """The files of readings of an interval that are not merged, in order, without what a merged file replaces.
 
-    `use_merged` gets the path of a merged file, those with the most parts first, and returns whether it counts: then it
-    replaces its parts (`readings_file`). Names that begin with a dot or an underscore are temporary files of a writer.
-    A folder that cannot be read is an error: an interval must not be closed without what is in it.
+    `use_merged` gets a merged file, those with the most parts first, and returns whether it counts: then it replaces
+    its parts (`readings_file`). Names that begin with a dot or an underscore are temporary files of a writer. A folder
+    that cannot be read is an error: an interval must not be closed without what is in it.
     """
-    folder = landing.interval_folder(start_s)
-    if not folder.exists():
-        return
-
-    def raise_error(error: OSError) -> None:
-        raise error
-
-    for directory, folders, found in os.walk(folder, onerror=raise_error):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        names = sorted(name for name in found if name.endswith(".parquet") and not name.startswith((".", "_")))
-        prefix = Path(directory).relative_to(landing.root).as_posix()
-        merged = list_merged(names)
+    folders: dict[str, dict[str, StoredObject]] = {}
+    for found in landing.store.list_objects(landing.readings_folder(start_s)):
+        if found.name.endswith(".parquet") and "/_" not in found.name:
+            folder, _, name = found.name.rpartition("/")
+            folders.setdefault(folder, {})[name] = found
+    for files in folders.values():
+        merged = list_merged(files)
         merged_parts: dict[str, int] = {}
         for run, parts, name in merged:
-            if run not in merged_parts and use_merged(f"{prefix}/{name}"):
+            if run not in merged_parts and use_merged(files[name]):
                 merged_parts[run] = parts
         skipped = {name for _, _, name in merged}
-        for name in names:
+        for name, found in files.items():
             if name not in skipped and not is_replaced(name, merged_parts):
-                yield f"{prefix}/{name}"
+                yield found
 
 
-def manifest_path(landing: Landing, start_s: int) -> Path:
-    return landing.root / CLOSED_FOLDER / f"{interval_name(start_s)}.json"
+def manifest_name(start_s: int) -> str:
+    """The name of what counts for an interval: who creates it has decided."""
+    return f"{CLOSED_FOLDER}/{interval_name(start_s)}.json"
 
 
-def closing_mark_path(landing: Landing, start_s: int) -> Path:
-    return landing.root / CLOSED_FOLDER / f"{interval_name(start_s)}.closing"
+def closing_mark_name(start_s: int) -> str:
+    """The name that is created before a closing lists the files."""
+    return f"{CLOSED_FOLDER}/{interval_name(start_s)}.closing"
+
+
+def purged_mark_name(start_s: int) -> str:
+    """The name that is created before the readings of an interval are deleted. It holds a manifest without files."""
+    return f"{CLOSED_FOLDER}/{interval_name(start_s)}.purged"

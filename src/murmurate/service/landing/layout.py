@@ -1,8 +1,9 @@
-"""The landing: the folder in which ingest stores readings, and from which aggregate reads them.
+"""The landing: the folder or bucket in which ingest stores readings, and from which aggregate reads them.
 
     landing/
       _layout.json                          length of an interval, meters in a shard
-      interval=20261114T1215Z/shard=0/*.parquet
+      interval=20261114T1215Z/              readings of an interval
+      interval=20261114T1215Z/shard=0/      those of meters of one shard
       _meters/<version>/                    each meter table that an interval was closed under
       _closed/20261114T1215Z.json           what counts for an interval, decided once
 
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.storage import durable
+from murmurate.service.storage.object_store import FolderStore, ObjectStore, open_store
 from murmurate.units import SECONDS_PER_DAY
 
 _LAYOUT_FILE = "_layout.json"
@@ -27,9 +29,9 @@ _INTERVAL_NAME_FORMAT = "%Y%m%dT%H%MZ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """A folder of readings. Meter m is in shard m // shard_meters."""
+    """Readings in a folder or a bucket. Meter m is in shard m // shard_meters."""
 
-    root: Path
+    store: ObjectStore
     interval_s: int = 900
     shard_meters: int = 131_072
 
@@ -40,46 +42,55 @@ class Landing:
             raise MurmurateError("shard_meters", self.shard_meters, "must be at least 1")
 
     @classmethod
-    def create(cls, root: Path, *, interval_s: int = 900, shard_meters: int = 131_072) -> Landing:
+    def create(cls, address: str | Path, *, interval_s: int = 900, shard_meters: int = 131_072) -> Landing:
         """A new landing; an old one is opened if it has the same layout."""
-        requested = cls(root=root, interval_s=interval_s, shard_meters=shard_meters)
-        durable.make_directory(root)
-        durable.write_once(root / _LAYOUT_FILE, requested._layout_bytes())
-        landing = cls.open(root)
+        requested = cls(store=open_store(address), interval_s=interval_s, shard_meters=shard_meters)
+        if isinstance(requested.store, FolderStore):
+            durable.make_directory(requested.store.root)
+        requested.store.create(_LAYOUT_FILE, requested._layout_bytes())
+        landing = cls.open(address)
         if landing != requested:
             actual = f"a landing for {landing.interval_s} s and {landing.shard_meters} meters a shard"
-            raise ReadingError(str(root), actual, "must have the requested layout; use another folder")
+            raise ReadingError(str(address), actual, "must have the requested layout; use another folder")
         return landing
 
     @classmethod
-    def open(cls, root: Path) -> Landing:
-        """The landing in a folder."""
-        path = root / _LAYOUT_FILE
-        if not path.is_file():
-            raise ReadingError(
-                str(root), "not a folder for readings", "it has no _layout.json; murmurate init creates one"
-            )
+    def open(cls, address: str | Path) -> Landing:
+        """The landing in a folder, or at an address such as s3://bucket/readings."""
+        store, name = open_store(address), f"{str(address).rstrip('/')}/{_LAYOUT_FILE}"
         try:
-            layout = json.loads(path.read_bytes())
+            data = store.read(_LAYOUT_FILE)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise ReadingError(
+                str(address), "not a folder for readings", "it has no _layout.json; murmurate init creates one"
+            ) from None
+        try:
+            layout = json.loads(data)
             if layout["murmurate_landing"] != _LAYOUT_FORMAT:
-                raise ReadingError(str(path), layout["murmurate_landing"], f"must be format {_LAYOUT_FORMAT}")
-            return cls(root=root, interval_s=int(layout["interval_s"]), shard_meters=int(layout["shard_meters"]))
+                raise ReadingError(name, layout["murmurate_landing"], f"must be format {_LAYOUT_FORMAT}")
+            return cls(store=store, interval_s=int(layout["interval_s"]), shard_meters=int(layout["shard_meters"]))
         except (ValueError, KeyError, TypeError):
-            raise ReadingError(str(path), "unreadable", "must name interval_s and shard_meters") from None
+            raise ReadingError(name, "unreadable", "must name interval_s and shard_meters") from None
 
     def restore_layout(self) -> bool:
-        """Write the file of the layout again if it is gone or no layout at all. Returns whether it was.
+        """Write the layout again if it is gone or no layout at all. Returns whether it was.
 
-        A process that runs knows the layout; one that starts without the file could release nothing.
+        A process that runs knows the layout; one that starts without it could release nothing.
         """
-        path = self.root / _LAYOUT_FILE
         try:
-            if "murmurate_landing" in json.loads(path.read_bytes()):
+            if "murmurate_landing" in json.loads(self.store.read(_LAYOUT_FILE)):
                 return False  # perhaps of a later version
         except (OSError, ValueError, TypeError, RecursionError):
             pass
-        durable.write_file(path, self._layout_bytes())
-        return True
+        self.store.delete(_LAYOUT_FILE)
+        return self.store.create(_LAYOUT_FILE, self._layout_bytes())
+
+    @property
+    def root(self) -> Path:
+        """The folder of a landing that is one."""
+        if not isinstance(self.store, FolderStore):
+            raise MurmurateError("landing", self.store.address, "must be a folder of this machine")
+        return self.store.root
 
     def _layout_bytes(self) -> bytes:
         layout = {
@@ -89,11 +100,14 @@ class Landing:
         }
         return (json.dumps(layout) + "\n").encode()
 
-    def interval_folder(self, start_s: int) -> Path:
-        """The folder of the interval that begins at `start_s` [s of UTC]."""
+    def readings_folder(self, start_s: int) -> str:
+        """The folder of the interval that begins at `start_s` [s of UTC], in the landing."""
         if start_s % self.interval_s:
             raise ReadingError("interval", interval_name(start_s), f"must begin an interval of {self.interval_s} s")
-        return self.root / f"interval={interval_name(start_s)}"
+        return f"interval={interval_name(start_s)}"
+
+    def interval_folder(self, start_s: int) -> Path:
+        return self.root / self.readings_folder(start_s)
 
     def shard_folder(self, start_s: int, shard: int) -> Path:
         return self.interval_folder(start_s) / f"shard={shard}"
@@ -109,9 +123,11 @@ class Landing:
     def list_intervals(self) -> tuple[list[int], list[str]]:
         """Starts of the intervals that have a folder [s of UTC], and folders that name no interval."""
         starts_s, misnamed = [], []
-        for name in sorted(path.name.removeprefix("interval=") for path in self.root.glob("interval=*")):
-            if (start_s := self.parse_interval(name)) is None:
-                misnamed.append(f"interval={name}")
+        for folder in self.store.list_folders():
+            if not folder.startswith("interval="):
+                continue
+            if (start_s := self.parse_interval(folder.removeprefix("interval="))) is None:
+                misnamed.append(folder)
             else:
                 starts_s.append(start_s)
         return starts_s, misnamed

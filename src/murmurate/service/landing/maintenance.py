@@ -5,24 +5,30 @@ One bad file keeps no other from being deleted. Damage is for the operator's pag
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.landing.interval_manifest import (
     CLOSED_FOLDER,
     IntervalManifest,
-    closing_mark_path,
+    closing_mark_name,
+    manifest_name,
     manifest_of,
-    manifest_path,
+    purged_mark_name,
 )
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
-from murmurate.service.landing.meter_table import METERS_FOLDER, find_table_damage, is_version
-from murmurate.service.storage import durable
+from murmurate.service.landing.meter_table import (
+    CONTENTS_FILE,
+    METERS_FOLDER,
+    find_table_damage,
+    is_version,
+    table_folder,
+)
+from murmurate.service.storage.object_store import StoredObject
 
+_CLOSED_SUFFIXES = {".json", ".closing", ".purged"}
 STRAY = "is not a file of this landing; move it away"
 
 
@@ -59,39 +65,57 @@ def purge_intervals(landing: Landing, before_s: int) -> int:
 def purge_landing(landing: Landing, before_s: int, on_progress: Callable[[], None] = lambda: None) -> PurgeResult:
     """Delete the readings of every interval that began before `before_s` [s of UTC].
 
-    A manifest with `purged` stays, so that no other demand is computed from what lands there later. A damaged manifest
-    is replaced by one. A folder that names no interval is deleted when all that is in it is older than the limit.
+    A mark stays, so that no other demand is computed from what lands there later, also where the manifest is damaged.
+    A folder that names no interval is deleted when all that is in it is older than the limit.
     """
-    result = PurgeResult()
+    result, store = PurgeResult(), landing.store
     landed, misnamed = landing.list_intervals()
-    durable.make_directory(landing.root / CLOSED_FOLDER)
+    closed = {found.name for found in store.list_objects(CLOSED_FOLDER)}
     decided = set(landed)  # and those with a manifest or a closing mark; a file with another name is not ours
-    for path in (landing.root / CLOSED_FOLDER).iterdir():
-        if path.suffix in {".json", ".closing"} and (start_s := landing.parse_interval(path.stem)) is not None:
+    for name in closed:
+        stem, suffix = _split_name(name)
+        if suffix in _CLOSED_SUFFIXES and (start_s := landing.parse_interval(stem)) is not None:
             decided.add(start_s)
     for start_s in sorted(start_s for start_s in decided if start_s < before_s):
         with result.collect_failure(f"interval={interval_name(start_s)}"):
-            path, manifest = manifest_path(landing, start_s), _readable_manifest(landing, start_s)
-            if manifest is None or not manifest.purged:
-                if path.is_dir():
-                    shutil.rmtree(path)
-                version = "" if manifest is None else manifest.table_version
-                purged = IntervalManifest(start_s=start_s, table_version=version, files=(), purged=True)
-                durable.write_file(path, purged.to_json())
-            _delete(landing.interval_folder(start_s))
-            _delete(closing_mark_path(landing, start_s))
+            _purge_interval(landing, start_s, closed)
             result.intervals += start_s in landed
         on_progress()
     for name in misnamed:
         with result.collect_failure(name):
-            if not _delete_if_old(landing.root / name, before_s):
+            if max((found.changed_s for found in store.list_objects(name)), default=0.0) < before_s:
+                store.delete_folder(name)
+            else:
                 result.misnamed.append(name)
-    for path in (landing.root / CLOSED_FOLDER).glob(".*"):  # left of a manifest by a process that was killed
-        with result.collect_failure(f"{CLOSED_FOLDER}/{path.name}"):
-            _delete_if_old(path, before_s)
-    durable.fsync_directory(landing.root)
+    with result.collect_failure(CLOSED_FOLDER):  # left of a manifest by a process that was killed
+        store.delete_unfinished(CLOSED_FOLDER, before_s)
     _purge_tables(landing, before_s, result)
     return result
+
+
+def _purge_interval(landing: Landing, start_s: int, closed: Collection[str]) -> None:
+    """Delete the readings of an interval, once a mark says so. `closed` has the names in `CLOSED_FOLDER`."""
+    store, mark, name = landing.store, purged_mark_name(start_s), manifest_name(start_s)
+    if mark not in closed:
+        manifest = _readable_manifest(landing, start_s)
+        version = "" if manifest is None else manifest.table_version
+        store.create(closing_mark_name(start_s), b"")
+        store.create(mark, IntervalManifest(start_s=start_s, table_version=version, files=(), purged=True).to_json())
+    store.delete_folder(landing.readings_folder(start_s))
+    try:  # it has digests of readings
+        store.delete(name)
+    except IsADirectoryError:
+        store.delete_folder(name)
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """The last part of a name in two, at its last dot.
+
+    >>> _split_name("_closed/20261114T1215Z.json")
+    ('20261114T1215Z', '.json')
+    """
+    stem, dot, suffix = name.rpartition("/")[2].rpartition(".")
+    return stem, dot + suffix
 
 
 def _readable_manifest(landing: Landing, start_s: int) -> IntervalManifest | None:
@@ -101,40 +125,29 @@ def _readable_manifest(landing: Landing, start_s: int) -> IntervalManifest | Non
         return None
 
 
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _delete_if_old(path: Path, before_s: int) -> bool:
-    """Delete a folder whose newest file is older than the limit. Returns whether it was."""
-    newest_s = max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
-    if newest_s >= before_s:
-        return False
-    _delete(path)
-    return True
-
-
 def _purge_tables(landing: Landing, before_s: int, result: PurgeResult) -> None:
-    """Delete old meter tables that no interval needs any more, and what a run that was killed has left of one.
+    """Delete old meter tables that no interval needs any more.
 
     They hold no reading. While a manifest is unreadable, which tables are needed is not known, and all of them stay.
     """
     needed = set()
-    for path in (landing.root / CLOSED_FOLDER).glob("*.json"):
-        if landing.parse_interval(path.stem) is not None:
-            manifest = _readable_manifest(landing, parse_interval_name(path.stem))
+    for found in landing.store.list_objects(CLOSED_FOLDER):
+        stem, suffix = _split_name(found.name)
+        if suffix == ".json" and landing.parse_interval(stem) is not None:
+            manifest = _readable_manifest(landing, parse_interval_name(stem))
             if manifest is None:
                 return
             if not manifest.purged:
                 needed.add(manifest.table_version)
-    for folder in (landing.root / METERS_FOLDER).glob("*"):
-        with result.collect_failure(f"{METERS_FOLDER}/{folder.name}"):
-            if folder.is_dir() and folder.name not in needed and folder.stat().st_mtime < before_s:
-                purged_folder = folder.with_name(f".{folder.name.lstrip('.')}.purged")
-                shutil.rmtree(folder.replace(purged_folder))
+    changed_s: dict[str, float] = {}
+    for found in landing.store.list_objects(METERS_FOLDER):
+        version = found.name.split("/")[1]
+        changed_s[version] = max(changed_s.get(version, 0.0), found.changed_s)
+    for version, newest_s in changed_s.items():
+        with result.collect_failure(f"{METERS_FOLDER}/{version}"):
+            if version not in needed and newest_s < before_s:
+                landing.store.delete(f"{table_folder(version)}/{CONTENTS_FILE}")  # or a part of it would look like it
+                landing.store.delete_folder(table_folder(version))
 
 
 class DamageScan:
@@ -142,48 +155,44 @@ class DamageScan:
 
     def __init__(self, landing: Landing) -> None:
         self._landing = landing
-        self._whole: dict[Path, tuple[int, int]] = {}  # time of the last change [ns], and size
+        self._whole: dict[str, StoredObject] = {}
 
     def find_damage(self) -> dict[str, str]:
         """Return each damaged or stray file by its path in the landing, with what to do.
 
         A path is text that any log and database takes; a name that is not UTF-8 is shown with escapes.
         """
-        found = {path.relative_to(self._landing.root).as_posix(): reason for path, reason in sorted(self._find())}
-        return {name.encode("utf-8", "backslashreplace").decode(): reason for name, reason in found.items()}
+        return {name.encode("utf-8", "backslashreplace").decode(): reason for name, reason in sorted(self._find())}
 
-    def _find(self) -> Iterator[tuple[Path, str]]:
+    def _find(self) -> Iterator[tuple[str, str]]:
+        store = self._landing.store
         for name in self._landing.list_intervals()[1]:
-            yield self._landing.root / name, "must be named like interval=20261114T1215Z; it is deleted when it is old"
-        for path in _visible(self._landing.root / CLOSED_FOLDER):
-            if reason := self._closed_damage(path):
-                yield path, reason
-        for folder in _visible(self._landing.root / METERS_FOLDER):
-            if not is_version(folder.name) or not folder.is_dir():
-                yield folder, STRAY
+            yield name, "must be named like interval=20261114T1215Z; it is deleted when it is old"
+        for found in store.list_objects(CLOSED_FOLDER):
+            if reason := self._closed_damage(found):
+                yield found.name, reason
+        versions = set()
+        for found in store.list_objects(METERS_FOLDER):
+            _, version, *inner = found.name.split("/")
+            if is_version(version) and len(inner) == 1:
+                versions.add(version)
             else:
-                yield from find_table_damage(folder)
+                yield found.name, STRAY
+        for version in versions:
+            yield from find_table_damage(store, version)
 
-    def _closed_damage(self, path: Path) -> str:
-        start_s = self._landing.parse_interval(path.stem)
-        if start_s is None or path.suffix not in {".json", ".closing"} or not path.is_file():
+    def _closed_damage(self, found: StoredObject) -> str:
+        stem, suffix = _split_name(found.name)
+        start_s = self._landing.parse_interval(stem)
+        if start_s is None or suffix not in _CLOSED_SUFFIXES or found.name.count("/") != 1:
             return STRAY
-        if path.suffix == ".closing":
-            return ""
-        stat = path.stat()
-        identity = (stat.st_mtime_ns, stat.st_size)
-        if self._whole.get(path) == identity:
+        if suffix == ".closing" or self._whole.get(found.name) == found:
             return ""
         try:
-            manifest = IntervalManifest.from_file(path)
+            manifest = IntervalManifest.read(self._landing.store, found.name)
         except (MurmurateError, OSError):
             return "is no manifest; restore it. Its interval gets its fallback price"
-        if manifest.start_s != parse_interval_name(path.stem):
+        if manifest.start_s != start_s:
             return "is the manifest of another interval; restore it"
-        self._whole[path] = identity
+        self._whole[found.name] = found
         return ""
-
-
-def _visible(folder: Path) -> list[Path]:
-    """What lies in a folder, without the temporary files of a writer."""
-    return sorted(path for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []

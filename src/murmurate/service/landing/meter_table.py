@@ -7,11 +7,11 @@ of an interval that is aggregated again; so a closed interval keeps the table it
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import re
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -28,19 +28,19 @@ from murmurate.planning.household_bounds import UNKNOWN_KIND, Households, count_
 from murmurate.readings.meter_file import (
     TEXT_COLUMNS,
     arrow_errors_as_meter_errors,
-    file_digest,
     read_table,
     table_version,
 )
 from murmurate.service.landing.layout import Landing
-from murmurate.service.storage import durable
+from murmurate.service.storage.object_store import FolderStore, ObjectStore
 from murmurate.types import Meters
 from murmurate.units import BoolArray, IntArray
 
 _ENCODING = "DELTA_BINARY_PACKED"
 METERS_FOLDER = "_meters"
-_HOUSEHOLDS_FILE = "households.parquet"
-_CONTENTS_FILE = "table.json"
+CONTENTS_FILE = "table.json"  # created last: a table without it is not pinned
+_TABLE_FILE = re.compile(r"(?:households|shard=[0-9]+)(?:-([0-9]+)-([0-9a-f]{64}))?\.parquet")  # size and SHA-256
+# earlier versions wrote neither size nor SHA-256
 SHARE, CONSTANT, ZERO = "a public share", "their constants", "zero"  # what silent meters count
 _VERSION_NAME = re.compile("[0-9a-f]{64}")
 _PARQUET_MAGIC = b"PAR1"
@@ -51,7 +51,8 @@ _KEEP_HINT = "must stay: a plan proves its promises for households that keep the
 class MeterTable:
     """A version of the meter table in a landing."""
 
-    folder: Path
+    store: ObjectStore
+    version: str
     zones: tuple[str, ...]
     shards: tuple[int, ...]
     digests: tuple[str, ...]  # SHA-256 of the file of each shard
@@ -60,13 +61,16 @@ class MeterTable:
     bounds: tuple[Mapping[str, int], ...] | None = field(default=None, hash=False)  # [zone] see `household_bounds`
     households: tuple[int, ...] | None = None  # [zone] how many
     silent_meters: str = ""  # what they count: SHARE, CONSTANT or ZERO; empty: an earlier version has pinned it
+    files: tuple[str, ...] = ()  # of each shard, and of the households; empty: an earlier version has pinned it
 
     @property
-    def version(self) -> str:
-        return self.folder.name
+    def names(self) -> tuple[str, ...]:
+        """The names in the store of the file of each shard, and of that of the households."""
+        usual = (*(f"shard={shard}.parquet" for shard in self.shards), "households.parquet")
+        return tuple(f"{table_folder(self.version)}/{name}" for name in self.files or usual)
 
 
-NO_METERS = MeterTable(folder=Path(), zones=(), shards=(), digests=(), shard_meters=1, meters=0)
+NO_METERS = MeterTable(store=FolderStore(Path()), version="", zones=(), shards=(), digests=(), shard_meters=1, meters=0)
 
 
 class MeterAttributes(NamedTuple):
@@ -127,30 +131,23 @@ def pin_table(landing: Landing, source: Path, *, rewrite: bool = False) -> Meter
     One that is damaged there is written again from the source, and with `rewrite` any. Raises MeterError where the
     table cannot be used, or says of a meter's household another thing than the one before.
     """
-    folder = landing.root / METERS_FOLDER / table_version(source)
-    if rewrite or not is_complete(folder) or not load_table(folder).silent_meters:
+    store, version = landing.store, table_version(source)
+    if rewrite or not is_complete(store, version) or not load_table(store, version).silent_meters:
         with arrow_errors_as_meter_errors(source):
             table = read_table(source)
             meters, attributes = _meters(table), read_attributes(table)
             households = read_zone_households(table, meters, attributes)
-            if (before := _previous_attributes(folder)) is not None:
+            if (before := _previous_attributes(store, version)) is not None:
                 check_unchanged(before, attributes)
                 attributes = merge_attributes(before, attributes)
-            part = _write_table(folder, meters, attributes, households, landing)
-        if folder.exists() and (rewrite or not is_complete(folder) or not _read_contents(folder).silent_meters):
-            damaged = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.damaged")
-            folder.rename(damaged)
-            shutil.rmtree(damaged) if damaged.is_dir() else damaged.unlink()
-        try:
-            part.rename(folder)
-        except OSError:  # another run has pinned it meanwhile
-            shutil.rmtree(part)
-            if not folder.is_dir():
-                raise
-        durable.fsync_directory(folder.parent)
+            contents = _write_files(version, meters, attributes, households, landing)
+        name = f"{table_folder(version)}/{CONTENTS_FILE}"
+        if not store.create(name, contents) and store.read(name) != contents:  # damaged, or of an earlier version
+            store.delete(name)
+            store.create(name, contents)
         load_table.cache_clear()
         load_shards.cache_clear()
-    return load_table(folder)
+    return load_table(store, version)
 
 
 def read_households_by_zone(source: Path) -> dict[str, ZoneHouseholds]:
@@ -161,27 +158,32 @@ def read_households_by_zone(source: Path) -> dict[str, ZoneHouseholds]:
         return dict(zip(meters.zones, read_zone_households(table, meters, read_attributes(table)), strict=True))
 
 
-def is_complete(folder: Path) -> bool:
+def table_folder(version: str) -> str:
+    return f"{METERS_FOLDER}/{version}"
+
+
+def is_complete(store: ObjectStore, version: str) -> bool:
     """Whether every file is there and whole. A table that an earlier version has pinned lacks something."""
-    if not folder.is_dir():
-        return False
     try:
-        contents = _read_contents(folder)
+        table = _read_contents(store, version)
     except MeterError:
         return False
-    names = [f"shard={shard}.parquet" for shard in contents.shards]
-    return contents.households is not None and all(_is_whole(folder / name) for name in (*names, _HOUSEHOLDS_FILE))
+    return table.households is not None and not _damaged_files(table, _list_files(store, version))
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether a Parquet file begins and ends as one. What is between is checked when it is read."""
-    try:
-        with path.open("rb") as file:
-            begin = file.read(len(_PARQUET_MAGIC))
-            file.seek(-len(_PARQUET_MAGIC), os.SEEK_END)
-            return begin == file.read() == _PARQUET_MAGIC
-    except OSError:
-        return False
+def _list_files(store: ObjectStore, version: str) -> dict[str, int]:
+    """The size of each file in the folder of a table."""
+    return {found.name: found.size for found in store.list_objects(table_folder(version))}
+
+
+def _damaged_files(table: MeterTable, sizes: Mapping[str, int]) -> list[str]:
+    """The files of a table that are gone or have another size. What is in them is checked when they are read."""
+    damaged = []
+    for name in table.names:
+        match = _TABLE_FILE.fullmatch(name.rpartition("/")[2])
+        if not (size := sizes.get(name)) or (match is not None and match[1] and size != int(match[1])):
+            damaged.append(name)
+    return damaged
 
 
 def is_version(name: str) -> bool:
@@ -189,60 +191,66 @@ def is_version(name: str) -> bool:
     return _VERSION_NAME.fullmatch(name) is not None
 
 
-def find_table_damage(folder: Path) -> Iterator[tuple[Path, str]]:
+def find_table_damage(store: ObjectStore, version: str) -> Iterator[tuple[str, str]]:
     """The damaged, missing and stray files of a pinned table, each with what to do."""
     restore = "is damaged; restore it, or put this version of the meter table back for one interval"
-    expected = {_CONTENTS_FILE, _HOUSEHOLDS_FILE}
+    contents_name = f"{table_folder(version)}/{CONTENTS_FILE}"
     try:
-        expected |= {f"shard={shard}.parquet" for shard in _read_contents(folder).shards}
+        table = _read_contents(store, version)
     except MeterError:
-        yield folder / _CONTENTS_FILE, restore
+        yield contents_name, restore
         return
-    for name in sorted(expected - {_CONTENTS_FILE}):
-        if not _is_whole(folder / name):
-            yield folder / name, restore
-    for path in folder.iterdir():
-        if path.name not in expected:
-            yield path, "is not a file of this table; move it away"
+    sizes = _list_files(store, version)
+    for name in _damaged_files(table, sizes):
+        yield name, restore
+    for name in sizes.keys() - {*table.names, contents_name}:
+        if not _TABLE_FILE.fullmatch(name.rpartition("/")[2]):  # another process may have pinned it at the same time
+            yield name, "is not a file of this table; move it away"
 
 
-def _previous_attributes(folder: Path) -> MeterAttributes | None:
+def _previous_attributes(store: ObjectStore, version: str) -> MeterAttributes | None:
     """What the table that was pinned last says of every meter so far; None where this one is the first."""
-    others = (path for path in folder.parent.glob(f"*/{_HOUSEHOLDS_FILE}") if path.parent != folder)
-    pinned_at = {path: path.stat().st_mtime_ns for path in others if is_version(path.parent.name)}
-    if not pinned_at:
+    pinned, households = set(), []
+    for found in store.list_objects(METERS_FOLDER):
+        folder, _, name = found.name.rpartition("/")
+        if folder != table_folder(version) and is_version(folder.removeprefix(f"{METERS_FOLDER}/")):
+            pinned |= {folder} if name == CONTENTS_FILE else set()
+            households += [(found.changed_s, found.name)] if name.startswith("households") else []
+    known = [each for each in households if each[1].rpartition("/")[0] in pinned]
+    if not known:
         return None
-    newest = max(pinned_at, key=lambda path: (pinned_at[path], path))
-    try:
-        return read_attributes(pq.read_table(newest, partitioning=None))
-    except (pa.ArrowException, KeyError):
-        allowed = (
-            "must be restored, or the meter table before this one be put back for one interval: it says what each "
-        )
-        raise MeterError(str(newest), "unreadable", f"{allowed}household is, and a household keeps that") from None
+    _, newest = max(known)
+    match = _TABLE_FILE.fullmatch(newest.rpartition("/")[2])
+    data = store.read(newest)
+    with suppress(pa.ArrowException, KeyError):
+        if match is not None and match[2] in {None, hashlib.sha256(data).hexdigest()}:
+            return read_attributes(pq.read_table(pa.BufferReader(data)))
+    allowed = "must be restored, or the meter table before this one be put back for one interval: it says what each "
+    name = f"{store.address}/{newest}"
+    raise MeterError(name, "unreadable", f"{allowed}household is, and a household keeps that")
 
 
 def pinned_table(landing: Landing, version: str) -> MeterTable:
     """A version that was pinned before."""
-    folder = landing.root / METERS_FOLDER / version
-    if not folder.is_dir():
+    if not is_version(version) or not landing.store.exists(f"{table_folder(version)}/{CONTENTS_FILE}"):
         raise MeterError("meters", version[:12], "is not in this landing; give the meter table with --meters")
-    return load_table(folder)
+    return load_table(landing.store, version)
 
 
 @cache
-def load_table(folder: Path) -> MeterTable:
+def load_table(store: ObjectStore, version: str) -> MeterTable:
     """What a pinned table says of itself; it never changes. Raises MeterError where it is damaged."""
-    return _read_contents(folder)
+    return _read_contents(store, version)
 
 
-def _read_contents(folder: Path) -> MeterTable:
-    damaged = MeterError(f"pinned meter table {folder.name[:12]}", "unreadable", "its table.json is damaged")
+def _read_contents(store: ObjectStore, version: str) -> MeterTable:
+    damaged = MeterError(f"pinned meter table {version[:12]}", "unreadable", "its table.json is damaged")
     try:
-        contents = json.loads((folder / _CONTENTS_FILE).read_bytes())
+        contents = json.loads(store.read(f"{table_folder(version)}/{CONTENTS_FILE}"))
         contents |= {name: tuple(listed) for name, listed in contents.items() if isinstance(listed, list)}
-        table = MeterTable(folder=folder, **contents)
+        table = MeterTable(store=store, version=version, **contents)
         is_consistent = len(table.digests) == len(table.shards) and all(isinstance(at, int) for at in table.shards)
+        is_consistent &= len(table.names) == len(table.shards) + 1
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise damaged from None
     if not is_consistent:
@@ -253,25 +261,31 @@ def _read_contents(folder: Path) -> MeterTable:
 def count_zone_meters(table: MeterTable) -> dict[str, int]:
     """How many meters each zone of a pinned table has. Raises MeterError where a file of it is damaged."""
     counts = np.zeros(len(table.zones), np.int64)
-    for shard in table.shards:
-        path = table.folder / f"shard={shard}.parquet"
-        with arrow_errors_as_meter_errors(path):
-            zone = pq.read_table(path, columns=["zone"], partitioning=None)["zone"].to_numpy()
-        counts += np.bincount(zone, minlength=len(counts))
+    for rows in _read_shards(table, table.shards, ["zone"]):
+        counts += np.bincount(rows["zone"].to_numpy(), minlength=len(counts))
     return dict(zip(table.zones, counts.tolist(), strict=True))
 
 
-@lru_cache(maxsize=1)
-def load_shards(folder: Path, shards: tuple[int, ...]) -> Shard:
-    """Neighbouring shards of a pinned table, ready to tally. Raises MeterError where one is not what was pinned."""
-    table, parts = load_table(folder), []
+def _read_shards(table: MeterTable, shards: Sequence[int], columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """The rows of shards of a pinned table. Raises MeterError where a file is not what was pinned."""
+    damaged = f"pinned meter table {table.version[:12]}"
     for shard in shards:
-        path = folder / f"shard={shard}.parquet"
-        if file_digest(path) != table.digests[table.shards.index(shard)]:
-            name = f"pinned meter table {folder.name[:12]}"
-            raise MeterError(name, "changed", "must stay as it was when it was pinned")
-        with arrow_errors_as_meter_errors(path), pq.ParquetFile(path, pre_buffer=False) as parquet:
-            parts.append(parquet.read(use_threads=False))
+        at = table.shards.index(shard)
+        try:
+            data = table.store.read(table.names[at])
+        except FileNotFoundError:
+            raise MeterError(damaged, f"without {table.names[at]}", "must stay as it was when it was pinned") from None
+        if hashlib.sha256(data).hexdigest() != table.digests[at]:
+            raise MeterError(damaged, "changed", "must stay as it was when it was pinned")
+        with pq.ParquetFile(pa.BufferReader(data), pre_buffer=False) as parquet:
+            yield parquet.read(columns=columns, use_threads=False)
+
+
+@lru_cache(maxsize=1)
+def load_shards(store: ObjectStore, version: str, shards: tuple[int, ...]) -> Shard:
+    """Neighbouring shards of a pinned table, ready to tally. Raises MeterError where one is not what was pinned."""
+    table = load_table(store, version)
+    parts = list(_read_shards(table, shards))
     rows = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
     column = {name: rows[name].to_numpy() for name in rows.column_names}
     meters = Meters(
@@ -302,14 +316,14 @@ def _meters(table: pa.Table) -> Meters:
     )
 
 
-def _write_table(
-    folder: Path,
+def _write_files(
+    version: str,
     meters: Meters,
     attributes: MeterAttributes,
     households: tuple[ZoneHouseholds, ...],
     landing: Landing,
-) -> Path:
-    """Write one file a shard into a temporary folder, which is returned. It has the same parent as `folder`."""
+) -> bytes:
+    """Write one file a shard, and that of the households. Returns the contents of the table, which name them."""
     columns = {"meter": meters.number, "zone": meters.zone, "bound_wh": meters.bound_wh}
     silent_meters = SHARE
     if meters.imputed_wh is not None:
@@ -323,28 +337,33 @@ def _write_table(
     if len(shards) > 4 * (len(meters) // landing.shard_meters + 16):
         allowed = f"must be numbered from 0 up with few gaps: {len(meters):,} meters lie in {len(shards):,} shards"
         raise MeterError("meter", int(number[-1]), allowed)
-    part = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
-    durable.make_directory(part)
-    digests = []
+    files, digests = [], []
+
+    def write_file(name: str, data: bytes) -> None:
+        """Its name says what is in it, so any number of processes may write it, and one that is damaged is replaced."""
+        digests.append(hashlib.sha256(data).hexdigest())
+        files.append(f"{name}-{len(data)}-{digests[-1]}.parquet")
+        path = f"{table_folder(version)}/{files[-1]}"
+        if not landing.store.create(path, data) and landing.store.read(path) != data:
+            landing.store.delete(path)
+            landing.store.create(path, data)
+
     for shard, begin, end in zip(shards, first, [*first[1:], len(meters)], strict=True):
-        sink = pa.BufferOutputStream()
+        sink = io.BytesIO()
         rows, encoding = whole.slice(begin, end - begin), dict.fromkeys(whole.column_names, _ENCODING)
         pq.write_table(rows, sink, use_dictionary=False, column_encoding=encoding)
-        data = memoryview(sink.getvalue())
-        digests.append(hashlib.sha256(data).hexdigest())
-        durable.write_file(part / f"shard={shard}.parquet", data)
-    size = {"shard_meters": landing.shard_meters, "meters": len(meters), "silent_meters": silent_meters}
-    contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests} | size
-    contents |= {"bounds": [each.bounds for each in households], "households": [each.number for each in households]}
-    sink = pa.BufferOutputStream()
+        write_file(f"shard={shard}", sink.getvalue())
+    sink = io.BytesIO()
     packed = {"meter": _ENCODING}
     names = pa.array(attributes.kinds, pa.string())
     kind = pa.DictionaryArray.from_arrays(pa.array(attributes.kind, pa.int32()), names)
     kept = pa.table({"meter": attributes.number, "protected": attributes.protected, "kind": kind})
     pq.write_table(kept, sink, use_dictionary=["kind"], column_encoding=packed)
-    durable.write_file(part / _HOUSEHOLDS_FILE, memoryview(sink.getvalue()))
-    durable.write_file(part / _CONTENTS_FILE, json.dumps(contents).encode())
-    return part
+    write_file("households", sink.getvalue())
+    size = {"shard_meters": landing.shard_meters, "meters": len(meters), "silent_meters": silent_meters}
+    contents = {"zones": list(meters.zones), "shards": shards.tolist(), "digests": digests[:-1], "files": files} | size
+    contents |= {"bounds": [each.bounds for each in households], "households": [each.number for each in households]}
+    return json.dumps(contents).encode()
 
 
 def check_unchanged(before: MeterAttributes, after: MeterAttributes) -> None:

@@ -22,15 +22,16 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurate.errors import ReadingError
+from murmurate.service.storage.object_store import ObjectStore, StoredObject
 from murmurate.types import Readings
 from murmurate.units import MICROSECONDS_PER_SECOND
 
@@ -101,17 +102,16 @@ def encode_readings(start_s: int, readings: Readings, shard_meters: int) -> tupl
     return data, f"{len(data)}-{hashlib.sha256(memoryview(data)[footer:]).hexdigest()}.parquet"
 
 
-def fingerprint_file(root: Path, path: Path) -> LandedFile | None:
+def fingerprint_file(store: ObjectStore, found: StoredObject) -> LandedFile | None:
     """A file as it is now; None if it is not whole, or gone. Raises ReadingError if it is whole and not of readings.
 
     A file whose name ends with its size and a SHA-256 is not read.
     """
-    name, match = path.relative_to(root).as_posix(), _RUN_FILE.fullmatch(path.name)
+    name, match = found.name, _RUN_FILE.fullmatch(found.name.rpartition("/")[2])
+    if match is not None and match[5] is not None:
+        return LandedFile(name, found.size, match[5]) if found.size == int(match[4]) else None
     try:
-        if match is not None and match[5] is not None:
-            size = path.stat().st_size
-            return LandedFile(name, size, match[5]) if size == int(match[4]) else None
-        file = pa.OSFile(str(path))
+        file = store.open(name)
     except FileNotFoundError:
         return None
     with file:
@@ -128,23 +128,23 @@ def fingerprint_file(root: Path, path: Path) -> LandedFile | None:
     return landed
 
 
-def read_readings(root: Path, landed: LandedFile, meters: range | None = None) -> Iterator[Readings]:
+def read_readings(store: ObjectStore, landed: LandedFile, meters: range | None = None) -> Iterator[Readings]:
     """The readings of a file, batch by batch, if it still is the file that the closing saw.
 
     With `meters` those of these meters. Of a file with row groups in order of the meters, others are not read.
     """
-    try:
-        file = pa.OSFile(f"{root}/{landed.path}")
-    except FileNotFoundError:
-        raise ReadingError(landed.path, "gone", "must stay as it was when its interval was closed") from None
-    with file:  # opened once: what is hashed is what is read, even if another file takes its place
-        if landed.has_digest_in_name:
-            parquet, row_groups = _read_row_groups(file, landed, meters)
-        elif _sha256(file) == landed.sha256:
-            parquet = _open_parquet(file, landed.path)
-            row_groups = list(range(parquet.num_row_groups))
-        else:
-            raise _changed(landed)
+    with ExitStack() as stack:
+        try:
+            if landed.has_digest_in_name:
+                parquet, row_groups = _read_row_groups(store, landed, meters)
+            else:
+                file = stack.enter_context(store.open(landed.path))  # what is hashed is what is read
+                if _sha256(file) != landed.sha256:
+                    raise _changed(landed)
+                parquet = _open_parquet(file, landed.path)
+                row_groups = list(range(parquet.num_row_groups))
+        except FileNotFoundError:
+            raise ReadingError(landed.path, "gone", "must stay as it was when its interval was closed") from None
         unit_us = _check_columns(parquet, landed.path)
         try:
             for batch in parquet.iter_batches(
@@ -161,18 +161,19 @@ def read_readings(root: Path, landed: LandedFile, meters: range | None = None) -
             raise ReadingError(landed.path, "unreadable", "was so when it was closed; there is no demand") from None
 
 
-def _read_row_groups(file: pa.NativeFile, landed: LandedFile, meters: range | None) -> tuple[pq.ParquetFile, list[int]]:
+def _read_row_groups(store: ObjectStore, landed: LandedFile, meters: range | None) -> tuple[pq.ParquetFile, list[int]]:
     """Read and check the footer, and the row groups that hold these meters. Returns their numbers.
 
     The Parquet file that is returned has zeros where nothing was read.
     """
-    if (size := file.size()) != landed.bytes or size < _MIN_PARQUET_BYTES:
+    if (size := landed.bytes) < _MIN_PARQUET_BYTES:
         raise _changed(landed)
     tail_begin = max(0, size - _TAIL_BYTES)
-    tail = _read_range(file, tail_begin, size)
+    tail = _read_range(store, landed, tail_begin, size)
     footer_begin = size - 8 - int.from_bytes(tail[-8:-4], "little")
     if footer_begin < tail_begin:
-        tail_begin, tail = max(0, footer_begin), _read_range(file, max(0, footer_begin), size)
+        tail_begin = max(0, footer_begin)
+        tail = _read_range(store, landed, tail_begin, size)
     footer = tail[footer_begin - tail_begin :]
     if footer_begin < len(_PARQUET_MAGIC) or hashlib.sha256(footer).hexdigest() != landed.sha256:
         raise _changed(landed)
@@ -192,7 +193,7 @@ def _read_row_groups(file: pa.NativeFile, landed: LandedFile, meters: range | No
         statistics = groups[number].column(column).statistics
         if meters is None or statistics is None or (statistics.max >= meters.start and statistics.min < meters.stop):
             if begin < tail_begin:
-                content[begin:end] = np.frombuffer(_read_range(file, begin, end), np.uint8)
+                content[begin:end] = np.frombuffer(_read_range(store, landed, begin, end), np.uint8)
             if hashlib.sha256(content[begin:end].data).hexdigest().encode() != digests[number]:
                 raise _changed(landed)
             wanted.append(number)
@@ -204,9 +205,10 @@ def _column_begin(group: pq.RowGroupMetaData, number: int) -> int:
     return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)
 
 
-def _read_range(file: pa.NativeFile, begin: int, end: int) -> bytes:
-    file.seek(begin)
-    return bytes(file.read(end - begin))
+def _read_range(store: ObjectStore, landed: LandedFile, begin: int, end: int) -> bytes:
+    if len(content := store.read(landed.path, begin, end)) != end - begin:
+        raise _changed(landed)
+    return content
 
 
 def _changed(landed: LandedFile) -> ReadingError:

@@ -15,10 +15,10 @@ from murmurate.errors import MeterError, MurmurateError
 from murmurate.service.landing.interval_manifest import CLOSED_FOLDER, IntervalManifest
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import (
-    METERS_FOLDER,
     MeterTable,
     count_zone_meters,
     is_complete,
+    is_version,
     load_table,
     pin_table,
 )
@@ -48,7 +48,11 @@ class TableInForce:
         Raises what is wrong with the newest table if there was none before.
         """
         self._current = self._current or self._find_last()
-        current = self._current if self._current is not None and is_complete(self._current.folder) else None
+        current = (
+            self._current
+            if self._current is not None and is_complete(self._landing.store, self._current.version)
+            else None
+        )
         try:
             newest = pin_table(self._landing, self._source)
         except Exception as error:
@@ -87,12 +91,14 @@ class TableInForce:
 
     def _find_last(self) -> MeterTable | None:
         """The table that the newest interval was closed under, as after a restart."""
-        manifests = sorted((self._landing.root / CLOSED_FOLDER).glob("[0-9]*.json"), reverse=True)
-        for path in manifests[:MAX_MANIFESTS_SEARCHED]:
+        store = self._landing.store
+        names = sorted((found.name for found in store.list_objects(CLOSED_FOLDER)), reverse=True)
+        manifests = [name for name in names if name.endswith((".json", ".purged"))]
+        for name in manifests[:MAX_MANIFESTS_SEARCHED]:
             try:
-                folder = self._landing.root / METERS_FOLDER / IntervalManifest.from_file(path).table_version
-                if folder.parent.name == METERS_FOLDER and is_complete(folder):
-                    return load_table(folder)
+                version = IntervalManifest.read(store, name).table_version
+                if is_version(version) and is_complete(store, version):
+                    return load_table(store, version)
             except (MurmurateError, OSError, TypeError):
                 continue
         return None

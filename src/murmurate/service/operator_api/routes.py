@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import accumulate
+from pathlib import Path
 
 import psycopg
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -31,6 +32,7 @@ from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.durable import free_disk_share
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT, read_heartbeat_ages
+from murmurate.service.storage.object_store import open_store
 from murmurate.service.storage.server_checks import read_database_bytes
 from murmurate.service.storage.session import TransactionSource
 from murmurate.service.watchdog import read_part_restarts
@@ -285,9 +287,8 @@ def ingest_metrics(status: IngestStatus, zones: Collection[str]) -> Iterator[Met
 def storage_metrics(settings: ServiceSettings, database_bytes: Mapping[str, int]) -> Iterator[Metric]:
     """Yield what fills up and what must not grow old: disks, backups, and the databases whose size is known."""
     free = GaugeMetricFamily("murmurate_disk_free_ratio", "Free share of a folder's disk.", labels=("folder",))
-    folders = {"landing": settings.landing, "backups": settings.backups}
-    for name, folder in folders.items():
-        if folder is not None and (share := free_disk_share(folder)) is not None:
+    for name, folder in (("landing", settings.landing), ("backups", settings.backups)):
+        if isinstance(folder, Path) and (share := free_disk_share(folder)) is not None:
             free.add_metric((name,), share)
     yield free
     sizes = GaugeMetricFamily("murmurate_database_bytes", "Size of a database.", labels=("database",))
@@ -330,7 +331,7 @@ class OperatorApi:
         self.settings, self.state, self.counts, self.ingest = settings, state, counts, ingest
         self._log_reader, self._access = BackgroundLogReader(databases.log.dsn), AuthStore(state)
         self.operators = OperatorAccess(self._access, settings.operator_login)
-        self._readiness = ingest.readiness if ingest else IngestReadiness(state, settings.landing)
+        self._readiness = ingest.readiness if ingest else IngestReadiness(state, open_store(settings.landing))
         self._warnings: Mapping[str, str] = {}  # of the last look
 
     def routes(self) -> list[Route]:

@@ -54,7 +54,7 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
             clock_speed=settings.clock.speed,
         )
         consumer.start(on_failure=lambda: os.kill(os.getpid(), signal.SIGTERM))  # the supervisor restarts this process
-    readiness = IngestReadiness(sessions, settings.landing)
+    readiness = IngestReadiness(sessions, landing.store)
     status = IngestStatus(ingestor=ingestor, state=sessions, readiness=readiness, consumer=consumer)
     operator = OperatorApi(
         databases=databases, settings=settings, state=sessions, counts=ingestor.counts, ingest=status

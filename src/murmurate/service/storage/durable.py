@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 PRIVATE_FILE_MODE = 0o600
@@ -60,6 +61,16 @@ def fsync_directory(directory: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def private_temporary_folder() -> Path:
+    """A folder for temporary files of this user, which no other user can enter."""
+    folder = Path(tempfile.gettempdir()) / f"murmurate-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(errno.EPERM, "another user may write there", str(folder))
+    return folder
 
 
 def free_disk_share(folder: Path) -> float | None:

@@ -8,7 +8,11 @@ decided by who creates a name.
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -27,6 +31,8 @@ class StoredObject(NamedTuple):
 
 class ObjectStore(Protocol):
     """A folder, or a bucket. Any number of threads, processes and machines may use one."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def address(self) -> str:
@@ -64,12 +70,26 @@ class ObjectStore(Protocol):
         """Delete a name, if it is there."""
         ...
 
+    def delete_folder(self, folder: str) -> None:
+        """Delete everything below a folder, with what writers that were killed have left there."""
+        ...
 
+    def delete_unfinished(self, folder: str, before_s: float) -> None:
+        """Delete what writers have left in a folder before a time [s of UTC]. It has no name yet."""
+        ...
+
+
+@cache
+def open_store(address: str | Path) -> ObjectStore:
+    """The store at an address: the path of a folder."""
+    return FolderStore(Path(address))
+
+
+@dataclass(frozen=True, slots=True)
 class FolderStore:
     """A folder of this machine, or of a file system that several machines share."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    root: Path
 
     @property
     def address(self) -> str:
@@ -80,6 +100,8 @@ class FolderStore:
         try:
             return durable.write_once(path, data)
         except FileNotFoundError:
+            if not self.root.is_dir():
+                raise  # perhaps it is not mounted: what is written below it would be lost when it is
             durable.make_directory(path.parent)
             return durable.write_once(path, data)
 
@@ -95,27 +117,42 @@ class FolderStore:
         return (self.root / name).exists()
 
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
-        def list_below(directory: Path) -> Iterator[StoredObject]:
-            with os.scandir(directory) as entries:
+        def list_below(directory: str) -> Iterator[StoredObject]:
+            with os.scandir(self.root / directory) as entries:
                 visible = [entry for entry in entries if not entry.name.startswith(".")]
-            for entry in sorted(visible, key=lambda entry: entry.name + "/" * entry.is_dir()):
-                if entry.is_dir():
-                    yield from list_below(Path(entry.path))
+            for entry in sorted(visible, key=lambda entry: entry.name + "/" * entry.is_dir(follow_symlinks=False)):
+                if entry.is_dir(follow_symlinks=False):
+                    yield from list_below(f"{directory}/{entry.name}")
                     continue
                 try:
-                    stat = entry.stat()
+                    found = entry.stat()
                 except FileNotFoundError:
                     continue  # deleted since
-                yield StoredObject(os.path.relpath(entry.path, self.root), stat.st_size, stat.st_mtime)
+                if not stat.S_ISDIR(found.st_mode):
+                    yield StoredObject(f"{directory}/{entry.name}", found.st_size, found.st_mtime)
 
-        directory = self.root / folder
-        return list_below(directory) if directory.exists() else iter(())
+        return list_below(folder) if self.exists(folder) else iter(())
 
     def list_folders(self, folder: str = "") -> list[str]:
-        directory = self.root / folder
-        if not directory.exists():
+        if not self.exists(folder):
             return []
-        return sorted(path.name for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
+        with os.scandir(self.root / folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
 
     def delete(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        path = self.root / folder
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+        if path.parent.exists():
+            durable.fsync_directory(path.parent)
+
+    def delete_unfinished(self, folder: str, before_s: float) -> None:
+        if self.exists(folder):
+            for path in (self.root / folder).glob(".*"):
+                if not path.is_dir() and path.lstat().st_mtime < before_s:
+                    path.unlink(missing_ok=True)
