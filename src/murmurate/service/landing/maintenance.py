@@ -162,29 +162,26 @@ class DamageScan:
 
         A path is text that any log and database takes; a name that is not UTF-8 is shown with escapes.
         """
-        return {name.encode("utf-8", "backslashreplace").decode(): reason for name, reason in sorted(self._find())}
+        return {name.encode("utf-8", "backslashreplace").decode(): reason for name, reason in sorted(set(self._find()))}
 
     def _find(self) -> Iterator[tuple[str, str]]:
         store = self._landing.store
         for name in self._landing.list_intervals()[1]:
             yield name, "must be named like interval=20261114T1215Z; it is deleted when it is old"
         for found in store.list_objects(CLOSED_FOLDER):
-            if reason := self._closed_damage(found):
-                yield found.name, reason
-        versions = set()
-        for found in store.list_objects(METERS_FOLDER):
-            _, version, *inner = found.name.split("/")
-            if is_version(version) and len(inner) == 1:
-                versions.add(version)
-            else:
-                yield found.name, STRAY
-        for version in versions:
+            _, name, *inner = found.name.split("/")
+            if reason := STRAY if inner else self._closed_damage(found):
+                yield f"{CLOSED_FOLDER}/{name}", reason
+        for version in {found.name.split("/")[1] for found in store.list_objects(METERS_FOLDER)}:
+            if not is_version(version):
+                yield f"{METERS_FOLDER}/{version}", STRAY
+                continue
             yield from find_table_damage(store, version)
 
     def _closed_damage(self, found: StoredObject) -> str:
         stem, suffix = _split_name(found.name)
         start_s = self._landing.parse_interval(stem)
-        if start_s is None or suffix not in _CLOSED_SUFFIXES or found.name.count("/") != 1:
+        if start_s is None or suffix not in _CLOSED_SUFFIXES:
             return STRAY
         if suffix == ".closing" or self._whole.get(found.name) == found:
             return ""
