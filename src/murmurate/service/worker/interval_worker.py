@@ -180,6 +180,11 @@ class IntervalWorker:
         """How long reading the table, closing or summing may take on a machine that is busy [s]."""
         return 0.0 if self.meters is None else table_size(self.meters) / SLOW_TABLE_BYTES_PER_S
 
+    def _keep_alive(self) -> None:
+        """Report progress and store the heartbeat in the midst of something that may take minutes."""
+        self._beat()
+        report_progress(self._long_step_s())
+
     def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
         """Whether there is time to try again before the price must be released."""
         step_s = self.landing.interval_s
@@ -216,7 +221,7 @@ class IntervalWorker:
                 raise
             restored = pin_table(self.landing, self.meters, rewrite=True)
             demands = aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
-        unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum)
+        unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum, self._keep_alive)
         demand = demands[start_s]
         self._note_zones(table, demand, interval)
         counts = {
@@ -230,14 +235,14 @@ class IntervalWorker:
 
     def _run_tasks(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
         for task in tasks:
-            report_progress(self._long_step_s())
+            self._keep_alive()
             yield from run_task(task)
 
     def _note_zones(self, table: MeterTable, demand: Demand, interval: int) -> None:
         """Note which open zones have no meter or another number of them, and how many meters have reported."""
         state, step_s = self.context.state, self.landing.interval_s
         is_here = {shard for shard, opening in state.shards().items() if opening.interval_s == step_s}
-        by_zone = {zone: terms for zone, terms in terms_by_zone(state).items() if terms is not None}
+        by_zone = {zone: terms for zone, terms in terms_by_zone(state, self._keep_alive).items() if terms is not None}
         unread = {zone for zone, terms in by_zone.items() if not terms.reads_meters}  # no meter of theirs is missed
         opened = {zone for zone, (shard, _) in state.zones().items() if shard in is_here} - unread
         without = frozenset(opened.difference(table.zones))
@@ -269,7 +274,7 @@ class IntervalWorker:
             logger.warning("keys not read", extra={"reason": error_reason(error)})
         began_s = self.clock.now()
         desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
-        outcome, failed = self.context.publish(desired, self.timeout_s)
+        outcome, failed = self.context.publish(desired, self.timeout_s, self._beat)
         reasons = {name: reason.text for name, reason in (outcome.blocked | outcome.blocked_zones).items()}
         reasons = self.context.explain_unfinished(desired, outcome) | reasons
         if LOG_CLOCK in reasons:
@@ -326,7 +331,7 @@ class IntervalWorker:
         without = "has no meter in the meter table: its fallback price is released"
         no_meters = dict.fromkeys(sorted(self._zones_without_meters), without)
         damaged = {}  # plans that are damaged in the state, while this process still has them in memory
-        if plans := self.context.state.find_damaged_plans():
+        if plans := self.context.state.find_damaged_plans(self._beat):
             words = "its plan is damaged in the state, and after a restart its price is withheld"
             remedy = "murmurate zone open with its plan.json restores it"
             zones = self.context.state.plan_by_zone()

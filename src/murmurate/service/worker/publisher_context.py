@@ -114,11 +114,15 @@ class PublisherContext:
             self.keyring = load_keyring(self.keys)
 
     def publish(
-        self, desired: Mapping[str, DesiredState], timeout_s: float = PUBLISH_TIMEOUT_S
+        self,
+        desired: Mapping[str, DesiredState],
+        timeout_s: float = PUBLISH_TIMEOUT_S,
+        on_progress: Callable[[], object] = report_progress,
     ) -> tuple[Outcome, set[str]]:
         """Draw noise, sign tiles and append them to the log, until the shards are in their desired states.
 
-        Returns the outcome and the names of the errors on the way.
+        `on_progress` is called before each batch of shards, and while their plans are read. Returns the outcome and the
+        names of the errors on the way.
         """
         signers = ReloadingSigners(self.keyring, self.keys)
         writer = TileWriter(
@@ -130,8 +134,8 @@ class PublisherContext:
 
         def load_plans(shards: Iterable[str]) -> None:
             """Read the plans of some shards together, as far as they were not read yet: the others need not wait."""
-            report_progress()
-            self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())})
+            on_progress()
+            self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())}, on_progress)
 
         publisher = Publisher(
             state=self.state,
