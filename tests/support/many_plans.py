@@ -11,13 +11,13 @@ from tests.support.interval_workers import FIRST_S, WorkerSetup
 from tests.support.operator_cli import STEP_S
 
 
-def open_many_zones(setup: WorkerSetup, count: int) -> None:
+def open_many_zones(setup: WorkerSetup, count: int, zones_per_shard: int = MAX_ZONES) -> None:
     """Open so many more zones, in shards like the one that is open."""
     state, plan = setup.worker.context.state, compact_plan((setup.root / "plan.json").read_text())
     (opening,) = state.shards().values()
     ((_, like),) = state.zones().values()
-    for begin in range(0, count, MAX_ZONES):
-        names = [f"zone-{n:06d}" for n in range(begin, min(count, begin + MAX_ZONES))]
+    for begin in range(0, count, zones_per_shard):
+        names = [f"zone-{n:06d}" for n in range(begin, min(count, begin + zones_per_shard))]
         documents = dict(own_plans(names, plan=plan))
         state.register_plans(documents)
         setup.worker.context.log.publish_documents(documents)
