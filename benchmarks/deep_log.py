@@ -34,9 +34,12 @@ def sample_plan(forecast: str = "") -> str:
     return compact_plan(make_plan(parse_zone(EXAMPLE_ZONE_FILE + forecast)).to_json())
 
 
-def own_plans(zones: list[str], forecast: str = "") -> Iterator[tuple[str, str]]:
-    """Yield a digest and a document for each zone: one proven plan with another name and scales of its own."""
-    document: dict[str, Any] = json.loads(sample_plan(forecast))
+def own_plans(zones: list[str], forecast: str = "", plan: str = "") -> Iterator[tuple[str, str]]:
+    """Yield a digest and a document for each zone: one proven plan with another name and scales of its own.
+
+    The proven plan is `plan`, or that of the example zone.
+    """
+    document: dict[str, Any] = json.loads(plan or sample_plan(forecast))
     least = np.array(document["scale_wh"])
     rng = np.random.default_rng(1)
     pattern = document | {"zone": "@zone", "scale_wh": "@scales", "digest": "@digest"}

@@ -90,12 +90,20 @@ class TimedStore:
 class PublisherBench:
     """Zones with a plan each, and one publisher whose steps are timed."""
 
-    def __init__(self, state_dsn: str, log_dsn: str, zones: int, first: int, forecast: str = "") -> None:
+    def __init__(
+        self,
+        state_dsn: str,
+        log_dsn: str,
+        zones: int,
+        first: int,
+        forecast: str = "",
+        signer: Ed25519Signer | None = None,
+    ) -> None:
         """Register the plans, and have the zones published in shards of the largest size."""
         self.state_dsn, self.log_dsn = state_dsn, log_dsn
         self.watch = Stopwatch()
         self.state, self.log = PostgresStateStore(state_dsn), PostgresLogStore(log_dsn)
-        self.signer = Ed25519Signer.generate()
+        self.signer = signer or Ed25519Signer.generate()
         self.zones = [f"zone-{n:06d}" for n in range(zones)]
         self.opening = ShardOpening(key=self.signer.public_key, interval_s=INTERVAL_S)
         self.plans: list[str] = []
@@ -113,6 +121,10 @@ class PublisherBench:
             }
         shards = dict.fromkeys(self.openings, self.opening)
         self.state.store_openings(shards, {z: (s, o) for s, its in self.openings.items() for z, o in its.items()})
+
+    def close(self) -> None:
+        self.state.close()
+        self.log.close()
 
     def fill(self, first: int, intervals: int) -> None:
         """Put tiles of some intervals into both stores, so that the next ones are written at that depth."""

@@ -33,6 +33,14 @@ class ReleaseSchedule:
         """
         return int(now // self.interval_s) - self.lead_intervals + 1
 
+    def next_change(self, now: float) -> float:
+        """When another interval is due, or one comes too late [s of UTC]: until then the same prices are to be made.
+
+        >>> ReleaseSchedule(interval_s=900, lead_intervals=2).next_change(9000 + 61)
+        9900
+        """
+        return min((now - at) // self.interval_s * self.interval_s + self.interval_s + at for at in (0, self.grace_s))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceClock:

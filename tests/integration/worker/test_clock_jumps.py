@@ -65,7 +65,7 @@ def test_where_both_clocks_were_ahead_the_worker_goes_on_when_they_are_set_back(
 
 def test_a_log_whose_clock_is_behind_is_named_as_the_cause(worker_setup):
     worker_setup.report(0)
-    worker_setup.worker.timeout_s = 2.0
+    worker_setup.worker.stall_s = 2.0
     behind_s = time.time() - FIRST_S - STEP_S + 100  # the first interval is over in 100 s by the log's clock
     set_database_clock(worker_setup.log_dsn, -behind_s)
     worker_setup.at(0, GRACE_S)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.service.storage.state_store import PostgresStateStore
+from murmurate.service.storage.state_store import PLANS_PER_PROGRESS, PostgresStateStore
 from murmurate.types import Demand
 
 
 def submit_demand(
-    state: PostgresStateStore, interval_s: int, demands: Mapping[int, Demand], quorum: float = 0.0
+    state: PostgresStateStore,
+    interval_s: int,
+    demands: Mapping[int, Demand],
+    quorum: float = 0.0,
+    on_progress: Callable[[], object] = lambda: None,
 ) -> dict[str, str]:
     """Store each demand until it is released, by the begin of its interval [s of UTC].
 
     Returns the zones whose demand cannot be used, with the reason.
     The demand of a zone in which less than `quorum` of the meters have reported is not used for that interval.
+    `on_progress` is called while plans are read, see `terms_by_zone`.
     """
-    terms, closed = terms_by_zone(state), state.closed_zones()
+    terms, closed = terms_by_zone(state, on_progress), state.closed_zones()
     unusable: dict[str, str] = {}
     for start_s, demand in demands.items():
         releasable, reasons = releasable_demand(_without_zones(demand, closed), terms, interval_s, quorum)
@@ -27,12 +32,20 @@ def submit_demand(
     return unusable
 
 
-def terms_by_zone(state: PostgresStateStore) -> dict[str, ReleaseTerms | None]:
-    """The terms of the plan of each zone; None where it is not registered or damaged."""
+def terms_by_zone(
+    state: PostgresStateStore, on_progress: Callable[[], object] = lambda: None
+) -> dict[str, ReleaseTerms | None]:
+    """The terms of the plan of each zone; None where it is not registered or damaged.
+
+    After a start every plan is read, which may take minutes: `on_progress` is called at least each
+    `PLANS_PER_PROGRESS` plans.
+    """
     plans = state.plan_by_zone()
-    state.load_terms(plans.values())
+    state.load_terms(plans.values(), on_progress)
     terms: dict[str, ReleaseTerms | None] = {}
-    for zone, plan in plans.items():
+    for number, (zone, plan) in enumerate(plans.items()):
+        if number % PLANS_PER_PROGRESS == 0:  # one that is missing or damaged is asked for again
+            on_progress()
         try:
             terms[zone] = state.terms_for_plan(plan)
         except PrivacyError:

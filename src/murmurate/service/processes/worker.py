@@ -49,6 +49,7 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
         grace_s=settings.grace_s,
         quorum=settings.quorum,
         keep_days=settings.keep_days,
+        is_stopped=stopped.is_set,
     )
     logger.info("working")
     with metrics_port("worker", settings):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
@@ -26,6 +26,7 @@ from murmurate.service.storage.session import Session
 from murmurate.types import Demand
 
 _PLANS_PER_QUERY = 1000
+PLANS_PER_PROGRESS = 100  # a plan takes about a millisecond to read, and a hundred times that on a busy machine
 _DEMAND_COLUMNS = ("energy_wh", "reported", "imputed", "silent_bound_wh", "silent_export_bound_wh")
 _INSERT_ZONES = "INSERT INTO curator.zone SELECT * FROM unnest(%s::text[], %s::text[], %s::jsonb[])"
 
@@ -282,18 +283,24 @@ class PostgresStateStore:
             self._keep_terms(digest, row[0])
         return self._terms[digest]
 
-    def load_terms(self, digests: Iterable[str]) -> None:
-        """Read the terms of many plans with few queries. A damaged plan is left out."""
-        self._read_documents(set(digests) - self._terms.keys())
+    def load_terms(self, digests: Iterable[str], on_progress: Callable[[], object] = lambda: None) -> None:
+        """Read the terms of many plans with few queries. A damaged plan is left out.
 
-    def _read_documents(self, digests: set[str]) -> set[str]:
+        A hundred thousand plans take minutes: `on_progress` is called at least each `PLANS_PER_PROGRESS` plans.
+        """
+        self._read_documents(set(digests) - self._terms.keys(), on_progress)
+
+    def _read_documents(self, digests: set[str], on_progress: Callable[[], object]) -> set[str]:
         """Keep the terms of these plans. Returns those whose documents are there and sound."""
-        wanted, sound = sorted(digests), set()
+        sound = set()
         query = "SELECT digest, body FROM curator.document WHERE digest = ANY(%s)"
-        for at in range(0, len(wanted), _PLANS_PER_QUERY):
+        for wanted in _batches(digests):
+            on_progress()
             with self._session.transaction() as connection:
-                rows = connection.execute(query, (wanted[at : at + _PLANS_PER_QUERY],)).fetchall()
-            for digest, text in rows:
+                rows = connection.execute(query, (wanted,)).fetchall()
+            for number, (digest, text) in enumerate(rows, 1):
+                if number % PLANS_PER_PROGRESS == 0:
+                    on_progress()
                 with suppress(MurmurateError):
                     self._keep_terms(digest, text)
                     sound.add(digest)
@@ -306,15 +313,18 @@ class PostgresStateStore:
         self._terms[digest] = terms
         self._document_hashes[digest] = sha256(text.encode()).hexdigest()
 
-    def find_damaged_plans(self) -> set[str]:
+    def find_damaged_plans(self, on_progress: Callable[[], object] = lambda: None) -> set[str]:
         """Digests of plans in memory whose documents are gone from the state, or no longer have their digest."""
         query = """
             SELECT digest, encode(sha256(convert_to(body, 'UTF8')), 'hex') FROM curator.document
             WHERE digest = ANY(%s)"""
-        with self._session.transaction() as connection:
-            found = dict(connection.execute(query, (list(self._document_hashes),)).fetchall())
+        found: dict[str, str] = {}
+        for wanted in _batches(self._document_hashes):
+            on_progress()
+            with self._session.transaction() as connection:
+                found.update(connection.execute(query, (wanted,)).fetchall())
         changed = {digest for digest, known in self._document_hashes.items() if found.get(digest) != known}
-        return changed - self._read_documents(changed)
+        return changed - self._read_documents(changed, on_progress)
 
     def find_inputs(self, series: Collection[str], last: TileHeader, interval: int) -> Inputs:
         """Return the public inputs of an interval that comes after a tile, from what was posted until now."""
@@ -364,6 +374,11 @@ class PostgresStateStore:
 
     def heartbeats(self) -> dict[str, StoredHeartbeat]:
         return read_heartbeats(self._session)
+
+
+def _batches(digests: Iterable[str]) -> Iterator[list[str]]:
+    wanted = sorted(digests)
+    return (wanted[at : at + _PLANS_PER_QUERY] for at in range(0, len(wanted), _PLANS_PER_QUERY))
 
 
 def _encode_openings(zones: Mapping[str, tuple[str, ZoneOpening]]) -> tuple[list[str], list[str], list[str]]:

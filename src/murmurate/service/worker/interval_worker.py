@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import psycopg
 
 from murmurate.aggregation import Tally
 from murmurate.errors import MeterError, MurmurateError
-from murmurate.publisher.desired_state import ShardOpening
+from murmurate.publisher.desired_state import DesiredState, ShardOpening
 from murmurate.publisher.protocol import BlockedCode
 from murmurate.readings.meter_file import table_size
 from murmurate.service.aggregation.job import ShardTask, aggregate_landing, run_task
@@ -52,6 +52,8 @@ RELEASE_TIME_S = 60.0  # what a release may take: aggregation is given up this l
 SLOW_TABLE_BYTES_PER_S = 200_000  # watchdog allowance for the size of the meter table: 150 s for a million meters
 MAX_ATTEMPTS = 3  # of processes that ended while they aggregated the same interval: the next one does not try
 MAX_SHARES = 1000  # zones whose share of meters is reported, those with the smallest share first
+MIN_PUBLISH_S = 5.0  # also just before an interval ends: a call reads every zone before it publishes the first
+MAX_PUBLISH_S = 900.0
 PURGE_EVERY_S = 1800  # nothing is kept longer than keep_days and an hour, also if one purge fails
 RETRY_AFTER_S = 300  # a purge that left something
 _NEVER_S = float("-inf")
@@ -73,8 +75,9 @@ class IntervalWorker:
     grace_s: int = 60
     quorum: float = 0.9
     keep_days: float = 7.0
-    timeout_s: float = 30.0
+    stall_s: float = 30.0  # a release in which no shard moves for this long is left to the next call [s]
     beat_every_s: float = 1.0
+    is_stopped: Callable[[], bool] = lambda: False  # asked between two rounds of a release
     figures: WorkerFigures = field(default_factory=WorkerFigures)
     _last_tried: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that aggregation was begun for
     _waiting: dict[int, str] = field(default_factory=dict, init=False)  # intervals to try again, and why they failed
@@ -114,7 +117,7 @@ class IntervalWorker:
         try:
             aggregated = self._aggregate_due(due, now)
             if aggregated > self._last_released:
-                self._release_due(aggregated, now)
+                self._release_due(aggregated, self._state_clock.bounded_now())
         finally:  # an error that prevents a release must not keep old readings
             if now >= self._next_purge_s:
                 self._next_purge_s = now + (PURGE_EVERY_S if self.purge(now) else RETRY_AFTER_S)
@@ -180,6 +183,11 @@ class IntervalWorker:
         """How long reading the table, closing or summing may take on a machine that is busy [s]."""
         return 0.0 if self.meters is None else table_size(self.meters) / SLOW_TABLE_BYTES_PER_S
 
+    def _keep_alive(self) -> None:
+        """Report progress and store the heartbeat in the midst of something that may take minutes."""
+        self._beat()
+        report_progress(self._long_step_s())
+
     def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
         """Whether there is time to try again before the price must be released."""
         step_s = self.landing.interval_s
@@ -216,7 +224,7 @@ class IntervalWorker:
                 raise
             restored = pin_table(self.landing, self.meters, rewrite=True)
             demands = aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
-        unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum)
+        unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum, self._keep_alive)
         demand = demands[start_s]
         self._note_zones(table, demand, interval)
         counts = {
@@ -230,14 +238,14 @@ class IntervalWorker:
 
     def _run_tasks(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, Tally]]:
         for task in tasks:
-            report_progress(self._long_step_s())
+            self._keep_alive()
             yield from run_task(task)
 
     def _note_zones(self, table: MeterTable, demand: Demand, interval: int) -> None:
         """Note which open zones have no meter or another number of them, and how many meters have reported."""
         state, step_s = self.context.state, self.landing.interval_s
         is_here = {shard for shard, opening in state.shards().items() if opening.interval_s == step_s}
-        by_zone = {zone: terms for zone, terms in terms_by_zone(state).items() if terms is not None}
+        by_zone = {zone: terms for zone, terms in terms_by_zone(state, self._keep_alive).items() if terms is not None}
         unread = {zone for zone, terms in by_zone.items() if not terms.reads_meters}  # no meter of theirs is missed
         opened = {zone for zone, (shard, _) in state.zones().items() if shard in is_here} - unread
         without = frozenset(opened.difference(table.zones))
@@ -262,6 +270,23 @@ class IntervalWorker:
         shares = {zone: round(reported / max(expected, 1), 4) for zone, (reported, expected) in heard.items()}
         self._share_reported = dict(sorted(shares.items(), key=lambda share: (share[1], share[0]))[:MAX_SHARES])
 
+    def _publish_time_s(self, now: float, desired: Iterable[DesiredState]) -> float:
+        """How long one call may publish [s]: until another state is desired, so that most intervals take one call.
+
+        With the end of an interval a price may come too late, and once its grace is over it is due itself. A call that
+        was longer would publish what is no longer desired; a second one reads every zone again. Heartbeats are stored
+        meanwhile. What waits for another try of its aggregation, and the next purge, are not kept waiting for long.
+        """
+        if self._waiting:
+            return self.stall_s
+        openings = {(each.opening.interval_s, each.opening.lead) for each in desired if each.opening is not None}
+        changes = [
+            ReleaseSchedule(interval_s=step_s, lead_intervals=lead, grace_s=self.grace_s).next_change(now)
+            for step_s, lead in openings
+        ]
+        left_s = self.clock.wall_at(min(changes, default=now)) - self.clock.wall_at(now)
+        return min(max(left_s, MIN_PUBLISH_S), MAX_PUBLISH_S)
+
     def _release_due(self, until: int, now: float) -> None:
         try:  # a rotation takes effect with the next release; where the folder is damaged, the keys so far are used
             self.context.reload_keyring()
@@ -269,7 +294,15 @@ class IntervalWorker:
             logger.warning("keys not read", extra={"reason": error_reason(error)})
         began_s = self.clock.now()
         desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
-        outcome, failed = self.context.publish(desired, self.timeout_s)
+        outcome, failed = self.context.publish(
+            desired,
+            self._publish_time_s(now, desired.values()),
+            stall_s=self.stall_s,
+            on_progress=self._beat,
+            is_stopped=self.is_stopped,
+        )
+        if self.is_stopped():
+            return
         reasons = {name: reason.text for name, reason in (outcome.blocked | outcome.blocked_zones).items()}
         reasons = self.context.explain_unfinished(desired, outcome) | reasons
         if LOG_CLOCK in reasons:
@@ -326,7 +359,7 @@ class IntervalWorker:
         without = "has no meter in the meter table: its fallback price is released"
         no_meters = dict.fromkeys(sorted(self._zones_without_meters), without)
         damaged = {}  # plans that are damaged in the state, while this process still has them in memory
-        if plans := self.context.state.find_damaged_plans():
+        if plans := self.context.state.find_damaged_plans(self._beat):
             words = "its plan is damaged in the state, and after a restart its price is withheld"
             remedy = "murmurate zone open with its plan.json restores it"
             zones = self.context.state.plan_by_zone()

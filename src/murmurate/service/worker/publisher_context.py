@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 import psycopg
@@ -42,33 +43,56 @@ class Publisher:
     load_plans: Callable[[Iterable[str]], None] = lambda _: None  # of some shards, before they are locked
 
     def publish(
-        self, desired: Mapping[str, DesiredState], *, timeout_s: float, on_failure: OnFailure = lambda _: None
+        self,
+        desired: Mapping[str, DesiredState],
+        *,
+        timeout_s: float,
+        stall_s: float = inf,
+        is_stopped: Callable[[], bool] = lambda: False,
+        on_failure: OnFailure = lambda _: None,
     ) -> Outcome:
-        """Bring each shard to its desired state. A shard that is not there at the timeout is in `unfinished`."""
-        end = time.monotonic() + timeout_s
+        """Bring each shard to its desired state. A shard that is not there at the timeout is in `unfinished`.
+
+        It ends before where no shard moves for `stall_s`, which reading plans does not count to, and between two rounds
+        once `is_stopped` is true.
+        """
+        end, moved_s = time.monotonic() + timeout_s, time.monotonic()
         outcome = Outcome(unfinished=set(desired))
-        while outcome.unfinished and time.monotonic() < end:
+
+        def may_go_on() -> bool:
+            return time.monotonic() < min(end, moved_s + stall_s) and not is_stopped()
+
+        while outcome.unfinished and may_go_on():
             before = len(outcome.unfinished)
             remaining = sorted(outcome.unfinished)
             for start in range(0, before, self.batch_size):
                 shards = remaining[start : start + self.batch_size]
                 try:
+                    reading_s = time.monotonic()
                     self.load_plans(shards)
-                    self._publish_batch({shard: desired[shard] for shard in shards}, outcome, end)
+                    moved_s += time.monotonic() - reading_s
+                    if self._publish_batch({shard: desired[shard] for shard in shards}, outcome, may_go_on):
+                        moved_s = time.monotonic()
                 except (psycopg.Error, OSError) as error:
                     on_failure(type(error).__name__)
                     time.sleep(self.pause_s)
+                if not may_go_on():
+                    return outcome
             if len(outcome.unfinished) == before:
                 time.sleep(self.pause_s)
         return outcome
 
-    def _publish_batch(self, desired: dict[str, DesiredState], outcome: Outcome, end: float) -> None:
-        """Run rounds while the batch makes progress: a shard whose tile is not taken must not delay the next batch."""
-        remaining = desired
-        while remaining and time.monotonic() < end:
+    def _publish_batch(self, desired: dict[str, DesiredState], outcome: Outcome, may_go_on: Callable[[], bool]) -> bool:
+        """Run rounds while the batch makes progress: a shard whose tile is not taken must not delay the next batch.
+
+        Returns whether a shard has moved.
+        """
+        remaining, before, has_new_tiles = desired, len(outcome.unfinished), False
+        while remaining and may_go_on():
             result = drive_steps(
                 publish_round(remaining, self.write_tiles, self.verify), self.state, self.log, self.wait_for_slot
             )
+            has_new_tiles |= bool(result.with_new_tiles)
             outcome.up_to_date |= result.up_to_date
             outcome.with_new_tiles |= result.with_new_tiles
             outcome.blocked |= result.blocked
@@ -76,6 +100,7 @@ class Publisher:
             outcome.unfinished -= result.up_to_date | result.blocked.keys()
             again = result.unfinished if remaining is desired else result.unfinished & result.with_new_tiles
             remaining = {shard: desired[shard] for shard in again}
+        return has_new_tiles or len(outcome.unfinished) < before
 
 
 PUBLISH_TIMEOUT_S = 60.0
@@ -114,11 +139,18 @@ class PublisherContext:
             self.keyring = load_keyring(self.keys)
 
     def publish(
-        self, desired: Mapping[str, DesiredState], timeout_s: float = PUBLISH_TIMEOUT_S
+        self,
+        desired: Mapping[str, DesiredState],
+        timeout_s: float = PUBLISH_TIMEOUT_S,
+        *,
+        stall_s: float = inf,
+        on_progress: Callable[[], object] = report_progress,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> tuple[Outcome, set[str]]:
         """Draw noise, sign tiles and append them to the log, until the shards are in their desired states.
 
-        Returns the outcome and the names of the errors on the way.
+        It ends before as `Publisher.publish` says. `on_progress` is called before each batch of shards, and while their
+        plans are read. Returns the outcome and the names of the errors on the way.
         """
         signers = ReloadingSigners(self.keyring, self.keys)
         writer = TileWriter(
@@ -130,8 +162,8 @@ class PublisherContext:
 
         def load_plans(shards: Iterable[str]) -> None:
             """Read the plans of some shards together, as far as they were not read yet: the others need not wait."""
-            report_progress()
-            self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())})
+            on_progress()
+            self.state.load_terms({plan for shard in shards for plan in self._plans.get(shard, ())}, on_progress)
 
         publisher = Publisher(
             state=self.state,
@@ -141,7 +173,10 @@ class PublisherContext:
             load_plans=load_plans,
         )
         failed: set[str] = set()
-        return publisher.publish(desired, timeout_s=timeout_s, on_failure=failed.add), failed
+        outcome = publisher.publish(
+            desired, timeout_s=timeout_s, stall_s=stall_s, is_stopped=is_stopped, on_failure=failed.add
+        )
+        return outcome, failed
 
     def explain_unfinished(self, desired: Mapping[str, DesiredState], outcome: Outcome) -> dict[str, str]:
         """Why the log has not taken a release, if its clock is the reason: by it an interval is not over."""
