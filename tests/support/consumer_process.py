@@ -3,7 +3,8 @@
     python -m tests.support.consumer_process FACTS
 
 The clock is a file of numbers of 8 bytes: the time [s of UTC]; when the last fence was sent that has returned; how many
-bytes of messages are not stored yet.
+bytes of messages are not stored yet. A consumer of a group has a name in FACTS, and makes a file accepted-NAME once it
+has stored something.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ def main() -> None:
         return float(TIME.unpack_from(clock)[0])
 
     mqtt_consumer._INGEST_RETRY_S = _RETRY_S
+    mqtt_consumer.MIN_GROUP_SESSION_S = 0  # sessions of a group last for the grace
     landing, registry = Landing.open(root / "landing"), MeterRegistry.from_meter_table(root / "meters.csv")
-    ingestor = ReadingIngestor(landing=landing, registry=registry, now=now, grace_s=10**6)
+    ingestor = ReadingIngestor(landing=landing, registry=registry, now=now, grace_s=facts.get("grace_s", 10**6))
     consumer = mqtt_consumer.MqttConsumer(
-        broker=MqttBroker(port=facts["port"]),
-        client_id="readings",
+        broker=MqttBroker(port=facts["port"], group=facts.get("group")),
+        client_id=facts.get("client", "readings"),
         landing=landing,
         current_ingestor=lambda: ingestor,
         store=IngestStore(facts["dsn"]),
@@ -58,6 +60,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     thread = consumer.start()
     while not stopped.wait(0.001):
+        if "client" in facts and ingestor.counts["accepted"]:
+            (root / f"accepted-{facts['client']}").touch()
         PROGRESS.pack_into(clock, TIME.size, consumer.fence.returned_s, consumer.queue.held_bytes)
     while consumer.queue.held_bytes > 0:  # on a busy machine what has arrived may not be stored yet
         time.sleep(0.0002)

@@ -36,8 +36,10 @@ def connect_mqtt(
     on_message: Callable[[MQTTMessage], None] | None = None,
     max_queued_messages: int = 0,
     max_message_bytes: int = 0,
+    session_expiry_s: int = SESSION_EXPIRY_S,
 ) -> Client:
-    """Return a client that runs in a thread. The broker keeps what comes for `topics` while it is away (QoS 1).
+    """Return a client that runs in a thread. The broker keeps what comes for `topics` while it is away (QoS 1), with
+    MQTT 5 for `session_expiry_s`.
 
     A message counts as received when `Client.ack` is called for it, and is sent again otherwise. `max_queued_messages`
     bounds what is sent and not acknowledged yet; 0: no bound. It cannot be set later. With MQTT 5 the broker sends no
@@ -68,7 +70,7 @@ def connect_mqtt(
     if speaks_5:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         if topics:
-            properties.SessionExpiryInterval = SESSION_EXPIRY_S
+            properties.SessionExpiryInterval = session_expiry_s
             properties.ReceiveMaximum = MAX_UNACKNOWLEDGED
         if max_message_bytes:
             properties.MaximumPacketSize = max_message_bytes + MAX_PACKET_HEAD_BYTES

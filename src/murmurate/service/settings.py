@@ -59,6 +59,7 @@ country = "CH"
 # port = 1883
 # protocol = "5"             # or "3.1.1", for a broker that does not speak MQTT 5
 # readings = true
+# group = "murmurate"        # services with the same group share the readings: each message goes to one of them
 # notifications = true
 # openadr_events = true      # among them OpenADR's, which hold whole events: 17 kB a zone and interval
 # home_assistant = false     # and what Home Assistant finds by itself: 18 kB a zone and interval, 300 bytes a minute
@@ -98,6 +99,7 @@ class MqttBroker:
     tls: bool = False
     protocol: str = MQTT_5
     readings: bool = True
+    group: str | None = None  # of a shared subscription to readings; None: this service takes all of them
     notifications: bool = True
     openadr_events: bool = True  # among the notifications
     home_assistant: bool = False  # also among them
@@ -106,6 +108,12 @@ class MqttBroker:
     def __post_init__(self) -> None:
         if self.protocol not in {MQTT_5, MQTT_3}:
             raise MurmurateError("protocol in [mqtt]", self.protocol, f"must be {MQTT_5} or {MQTT_3}")
+        if self.group is not None and not re.fullmatch(r"[A-Za-z0-9._-]+", self.group):
+            allowed = "must be letters, digits, '.', '_' and '-', such as murmurate; leave it out to share nothing"
+            raise MurmurateError("group in [mqtt]", self.group, allowed)
+        if self.group is not None and self.protocol != MQTT_5:
+            allowed = f"must be left out, or protocol must be {MQTT_5}: sessions of {self.protocol} do not expire"
+            raise MurmurateError("group in [mqtt]", self.group, allowed)
         if self.home_assistant and not self.notifications:
             raise MurmurateError("home_assistant in [mqtt]", "true", "must be false where notifications are false")
 
@@ -252,7 +260,7 @@ class ServiceSettings:
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("landing", "meters", "keys", "static_files", "backups", "archive"), (str,)),
     **dict.fromkeys(("public", "private", "worker", "url", "timezone", "country"), (str,)),
-    **dict.fromkeys(("host", "user", "protocol", "title", "header"), (str,)),
+    **dict.fromkeys(("host", "user", "protocol", "group", "title", "header"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
     **dict.fromkeys(
         ("quorum", "keep_days", "release_slot_s", "watchdog_s", "simulated_s", "wall_s", "speed"), (int, float)

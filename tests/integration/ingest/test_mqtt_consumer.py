@@ -80,13 +80,14 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_and_then_it_comes_again(
 
 
 def test_a_register_goes_on_where_it_stood_before_a_restart(zone, start_consumer):
-    first = start_consumer()
+    consumer = start_consumer()
     zone.register(2, START_S, 1_000)
     zone.register(2, START_S + 60, 1_010)
     store = IngestStore(zone.dsn)
-    known = RegisterState(RegisterReading(START_S, 1_000), RegisterReading(START_S + 60, 1_010))
+    first = RegisterReading(START_S, 1_000)
+    known = RegisterState(first, RegisterReading(START_S + 60, 1_010), (first, first))
     zone.until(lambda: store.load_registers([2]) == {2: known})
-    first.stop()
+    consumer.stop()
     time.sleep(0.6)
     zone.logged.clear()
     zone.register(2, START_S + STEP_S, 1_444)  # while no consumer runs: the broker keeps it

@@ -113,14 +113,60 @@ def test_what_a_register_rose_is_stretched_to_the_whole_interval_and_rounded_dow
         assert energy == floor(Fraction(rose_wh, for_s) * INTERVAL_S)
 
 
-@given(anything, st.data())
-def test_a_point_that_is_not_after_the_last_changes_nothing_whatever_it_shows(points, data):
-    again, last_s = [], -1
+def admissible(points):
+    """Each interval with the energies that any two of its points give which lie far enough apart."""
+    found = {}
+    for start_s in EDGES[:-1]:
+        inside = sorted({point for point in points if start_s <= point.at_s <= start_s + INTERVAL_S})
+        pairs = [interval_energy(*pair, interval_s=INTERVAL_S) for pair in itertools.combinations(inside, 2)]
+        found[start_s] = {energy_wh for energy_wh in pairs if energy_wh is not None}
+    return found
+
+
+def energy_rows(points):
+    register, rows = None, []
     for point in points:
-        last_s = max(last_s, point.at_s)
-        late = st.builds(RegisterReading, st.integers(0, last_s), standings)
-        again += [point, *data.draw(st.lists(late, max_size=3))]
-    assert energies(again) == energies(points)
+        register, new = (register or RegisterState(point, point)).advance(point, interval_s=INTERVAL_S)
+        rows += new
+    return rows
+
+
+@given(anything)
+def test_in_any_order_an_interval_has_one_energy_at_most_and_only_from_what_its_register_showed_within_it(points):
+    rows, allowed = energy_rows(points), admissible(points)
+    assert len(rows) == len(dict(rows))
+    assert all(energy_wh in allowed[start_s] for start_s, energy_wh in rows)
+
+
+def delayed(points, data):
+    """Points in an order in which none comes an interval or more after a later one."""
+    delays = st.lists(st.integers(0, INTERVAL_S - 1), min_size=len(points), max_size=len(points))
+    arrives = dict(zip(points, data.draw(delays), strict=True))
+    return sorted(points, key=lambda point: point.at_s + arrives[point])
+
+
+@given(times, st.data())
+def test_points_that_come_less_than_an_interval_late_leave_no_interval_silent(at, data):
+    points = [RegisterReading(at_s, data.draw(standings)) for at_s in at]
+    came = delayed(points, data)
+    assert dict(energy_rows(came)).keys() == by_definition(points).keys()
+    register = energies(came[:1])[0]
+    for point in came:
+        assert not register.is_too_late(point, interval_s=INTERVAL_S)
+        register, _ = register.advance(point, interval_s=INTERVAL_S)
+
+
+@given(loads, st.data())
+def test_points_on_the_edges_give_the_same_energies_in_any_such_order(load, data):
+    points = [RegisterReading(at_s, shown(load, at_s)) for at_s in EDGES]
+    assert dict(energy_rows(delayed(points, data))) == by_definition(points)
+
+
+@given(times, standings)
+def test_a_point_that_comes_again_changes_nothing_whatever_it_shows(at, other_wh):
+    points = [RegisterReading(at_s, 10 * at_s) for at_s in at]
+    twice = [each for point in points for each in (point, RegisterReading(point.at_s, other_wh))]
+    assert energies(twice) == energies(points)
 
 
 @given(anything, st.lists(st.integers(0, 40), max_size=4).map(sorted), st.lists(st.booleans(), min_size=5, max_size=5))
@@ -158,7 +204,7 @@ def test_a_small_day_by_hand():
 def test_where_intervals_become_shorter_a_point_before_the_running_one_does_not_count():
     register = RegisterState(RegisterReading(0, 0), RegisterReading(2000, 500))
     assert register.advance(RegisterReading(2700, 570), interval_s=900) == (
-        RegisterState(RegisterReading(2700, 570), RegisterReading(2700, 570)),
+        RegisterState(*[RegisterReading(2700, 570)] * 2, (RegisterReading(2000, 500), RegisterReading(2700, 570))),
         [(1800, 90)],
     )
 

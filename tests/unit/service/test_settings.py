@@ -54,3 +54,25 @@ def test_home_assistant_is_not_told_of_prices_where_nobody_is(tmp_path):
     file.write_text("[mqtt]\nhome_assistant = true\nnotifications = false\n")
     with pytest.raises(MurmurateError, match="must be false where notifications are false"):
         load_settings(file)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        *((f'group = "{name}"', "must be letters, digits") for name in ("", "a/b", "+", "a#", "$share", "two words")),
+        ('group = "homes"\nprotocol = "3.1.1"', "protocol must be 5: sessions of 3.1.1 do not expire"),
+        ("group = 5", "must be a text in quotes"),
+    ],
+)
+def test_a_group_that_no_broker_can_share_is_refused(tmp_path, lines, message):
+    file = tmp_path / "service.toml"
+    file.write_text(f"[mqtt]\n{lines}\n")
+    with pytest.raises(MurmurateError, match=message):
+        load_settings(file)
+
+
+def test_readings_are_shared_only_where_a_group_is_named(tmp_path):
+    file = tmp_path / "service.toml"
+    for lines, group in (("", None), ('group = "homes-1"', "homes-1")):
+        file.write_text(f"[mqtt]\n{lines}\n")
+        assert load_settings(file).mqtt.group == group

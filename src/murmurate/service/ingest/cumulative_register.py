@@ -5,6 +5,9 @@ to what was drawn in this interval and in no other: the promise for a single mom
 point before an edge to a point behind it would carry energy from one interval into the next.
 
 Whether an interval has an energy depends on the times of the points, never on what the register showed.
+
+Points may come in any order: consumers that share a subscription do not keep that of one meter. A late point makes the
+span of its own interval wider, or changes nothing.
 """
 
 from __future__ import annotations
@@ -55,32 +58,74 @@ def interval_energy(first: RegisterReading, last: RegisterReading, *, interval_s
 
 @dataclass(frozen=True, slots=True)
 class RegisterState:
-    """What is kept of a meter between two messages: two points of the interval in which its last point lies."""
+    """What is kept of a register between two messages: two points of the interval in which its last point lies, and two
+    of the interval before, for points that come out of order.
+    """
 
     first: RegisterReading  # the first point in that interval, its begin included
     last: RegisterReading
+    before: tuple[RegisterReading, RegisterReading] | None = None  # the first and the last one before, its end included
 
     def advance(self, reading: RegisterReading, *, interval_s: int) -> tuple[RegisterState, list[tuple[int, int]]]:
         """The register after one more point, and (begin [s of UTC], energy [Wh]) of the interval that it completes.
 
-        An interval is complete with the first point at or after its end. A point exactly on an edge belongs to both
-        intervals. A point that is not after the last one changes nothing. Nothing is carried over a
-        gap: an interval without points far enough apart has no energy.
+        An interval is complete when a point at or after its end is there, and two points within it that lie far enough
+        apart. It has one energy: from then on its points change nothing. A point exactly on an edge belongs to both
+        intervals. Of two points of one second the first to come counts. Nothing is carried over a gap: an interval
+        without points far enough apart has no energy.
+
+        Points may come in any order, as far as none comes more than an interval late: see `is_too_late`.
 
         >>> state = RegisterState(RegisterReading(900, 100), RegisterReading(1500, 140))
         >>> after, energies = state.advance(RegisterReading(1800, 151), interval_s=900)
         >>> after.first == after.last == RegisterReading(at_s=1800, total_wh=151), energies
         (True, [(900, 51)])
         """
-        if reading.at_s <= self.last.at_s:
+        if self.is_too_late(reading, interval_s=interval_s):
             return self, []
         start_s = self.last.at_s // interval_s * interval_s
-        end_s = start_s + interval_s
         first = self.first if self.first.at_s >= start_s else self.last  # intervals may have had another length before
+        before = self.before
+        if before is not None and not start_s - interval_s <= before[0].at_s <= before[1].at_s <= start_s:
+            before = None
+        end_s = start_s + interval_s
         if reading.at_s < end_s:
-            return RegisterState(first, reading), []
-        energy_wh = interval_energy(first, reading if reading.at_s == end_s else self.last, interval_s=interval_s)
-        return RegisterState(reading, reading), [] if energy_wh is None else [(start_s, energy_wh)]
+            energies = []
+            if reading.at_s <= start_s:
+                known, before = before, _widen(before, reading)
+                if known is None or interval_energy(*known, interval_s=interval_s) is None:
+                    energies = _energy_row(start_s - interval_s, before, interval_s)
+                else:
+                    before = known
+            if reading.at_s >= start_s:
+                first, last = _widen((first, self.last), reading)
+                return RegisterState(first, last, before), energies
+            return RegisterState(first, self.last, before), energies
+        ended = (first, reading if reading.at_s == end_s else self.last)
+        if reading.at_s < end_s + interval_s:
+            before = ended
+        else:
+            before = (reading, reading) if reading.at_s % interval_s == 0 else None
+        return RegisterState(reading, reading, before), _energy_row(start_s, ended, interval_s)
+
+    def is_too_late(self, reading: RegisterReading, *, interval_s: int) -> bool:
+        """Whether a point lies before the interval before that of the last one: it changes nothing."""
+        return reading.at_s < (self.last.at_s // interval_s - 1) * interval_s
+
+
+def _widen(
+    known: tuple[RegisterReading, RegisterReading] | None, reading: RegisterReading
+) -> tuple[RegisterReading, RegisterReading]:
+    """The first and the last point of an interval with one more; of two points of one second the known one."""
+    first, last = known or (reading, reading)
+    return (reading if reading.at_s < first.at_s else first, reading if reading.at_s > last.at_s else last)
+
+
+def _energy_row(
+    start_s: int, points: tuple[RegisterReading, RegisterReading], interval_s: int
+) -> list[tuple[int, int]]:
+    energy_wh = interval_energy(*points, interval_s=interval_s)
+    return [] if energy_wh is None else [(start_s, energy_wh)]
 
 
 def parse_register_reading(payload: bytes, received_s: int) -> tuple[RegisterReading, bool]:

@@ -34,15 +34,37 @@ class IngestStore:
                 claimed.discard(reading)  # twice in one batch: the first counts
             yield first
 
+    @contextmanager
+    def hold_registers(self, registers: Iterable[int]) -> Iterator[None]:
+        """Have no other process advance these registers, nor the other one of their meters, until the block ends.
+
+        What the block stores is committed at its end, or not at all.
+        """
+        hold = "SELECT meter FROM confidential.register WHERE meter = ANY(%b::bigint[]) ORDER BY meter FOR UPDATE"
+        insert = """
+            INSERT INTO confidential.register (meter) SELECT * FROM unnest(%b::bigint[]) ORDER BY 1
+            ON CONFLICT DO NOTHING"""
+        own = set(registers)
+        both = [*{*own, *(~register for register in own)}]
+        with self._session.transaction() as connection:
+            held = {register for (register,) in connection.execute(hold, (both,)).fetchall()}
+            if new := [*own - held]:  # a row that does not exist cannot be held
+                connection.execute(insert, (new,))
+                connection.execute(hold, (new,))
+            yield
+
     def load_registers(self, meters: Iterable[int]) -> dict[int, RegisterState]:
         """The last values of these registers, as far as they are known."""
         query = """
-            SELECT meter, first_at_s, first_wh, at_s, wh FROM confidential.register WHERE meter = ANY(%b::bigint[])"""
+            SELECT meter, first_at_s, first_wh, at_s, wh, before_first_at_s, before_first_wh, before_at_s, before_wh
+            FROM confidential.register WHERE meter = ANY(%b::bigint[]) AND at_s IS NOT NULL"""
         with self._session.transaction() as connection:
             rows = connection.execute(query, (list(meters),)).fetchall()
-        return {
-            meter: RegisterState(RegisterReading(*points[:2]), RegisterReading(*points[2:])) for meter, *points in rows
-        }
+        found = {}
+        for meter, *points in rows:
+            before = None if points[4] is None else (RegisterReading(*points[4:6]), RegisterReading(*points[6:]))
+            found[meter] = RegisterState(RegisterReading(*points[:2]), RegisterReading(*points[2:4]), before)
+        return found
 
     def store_registers(self, registers: Mapping[int, RegisterState], *, now_s: int) -> None:
         """Store the values of registers. An older value never replaces a newer one, unless that one is of the future.
@@ -50,15 +72,22 @@ class IngestStore:
         `now_s` is the time of the service [s of UTC].
         """
         query = """
-            INSERT INTO confidential.register AS old (meter, first_at_s, first_wh, at_s, wh)
-            SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]) ORDER BY 1
+            INSERT INTO confidential.register AS old
+                (meter, first_at_s, first_wh, at_s, wh, before_first_at_s, before_first_wh, before_at_s, before_wh)
+            SELECT * FROM unnest(
+                %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
+                %b::bigint[], %b::bigint[]
+            ) ORDER BY 1
             ON CONFLICT (meter) DO UPDATE
-            SET first_at_s = excluded.first_at_s, first_wh = excluded.first_wh, at_s = excluded.at_s, wh = excluded.wh
-            WHERE old.at_s < excluded.at_s OR old.at_s > %s"""
-        rows = [
-            (meter, register.first.at_s, register.first.total_wh, register.last.at_s, register.last.total_wh)
-            for meter, register in registers.items()
-        ]
+            SET first_at_s = excluded.first_at_s, first_wh = excluded.first_wh, at_s = excluded.at_s, wh = excluded.wh,
+                before_first_at_s = excluded.before_first_at_s, before_first_wh = excluded.before_first_wh,
+                before_at_s = excluded.before_at_s, before_wh = excluded.before_wh
+            WHERE old.at_s IS NULL OR old.at_s <= excluded.at_s OR old.at_s > %s"""
+        rows = []
+        for meter, register in registers.items():
+            points = (register.first, register.last, *(register.before or ()))
+            numbers = [number for point in points for number in (point.at_s, point.total_wh)]
+            rows.append((meter, *numbers, *[None] * (8 - len(numbers))))
         if rows:
             with self._session.transaction() as connection:
                 columns = map(list, zip(*rows, strict=True))
@@ -70,7 +99,8 @@ class IngestStore:
         A net energy is (meter, begin, import minus export) where both registers have one; the register of export of
         meter n is ~n. The first energy of a register and interval stays, so an interval has one net energy, in
         any order of its two halves and however often they come. What is kept is committed before it is paired: of two
-        processes that keep the halves of one interval at the same time, the later one finds both.
+        processes that keep the halves of one interval at the same time, the later one finds both. Within
+        `hold_registers` there are no two such processes.
         """
         keep = """
             INSERT INTO confidential.register_energy (register, start_s, wh)

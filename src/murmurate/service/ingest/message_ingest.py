@@ -8,6 +8,7 @@ for the time that it names, or else for that of its arrival. Some points are ref
     redelivered   it names no time and was delivered before: it is older than its arrival
     clock         it names no time and came while the clocks of the service differed
     queued        it names no time and may have waited at the broker or in a socket (`mqtt_consumer.py`)
+    late          it came more than an interval after a later point of its register
 
 The broker delivers what was not acknowledged again, after every restart. So before a message is read that was delivered
 before, its digest is written into a small file of the landing's folder (of a temporary folder, if it is a bucket),
@@ -68,7 +69,7 @@ MAX_JOINED_BYTES = 2**20
 RETRIED_ERRORS = (OSError, psycopg.Error, IngestBusyError, ClockDifferenceError)
 _MAX_PENDING_BATCHES = 1000  # that are parsed and not yet stored
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "clock", "queued", "unknown_meter")
+REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "clock", "queued", "late", "unknown_meter")
 REFUSED_POINT_PREFIX = "register_"  # of their counts: register_future
 RegisterPoint = tuple[str, RegisterReading, int]  # meter, what its register showed, when the message came [s of UTC]
 
@@ -343,14 +344,16 @@ def ingest_register_points(
 ) -> None:
     """Store the energy of the intervals that these points complete, then the points.
 
-    A point that is lost between the two is computed again. Of two points of one second the first counts: the sort
-    leaves them in the order in which they came. A register whose last point lies ahead of the clock begins again.
+    An energy that is stored without its points is computed again. Of two points of one second the first counts: the
+    sort leaves them in the order in which they came. A register whose last point lies ahead of the clock begins again.
+    Other processes that have points of the same registers wait.
 
     A meter with a register of export has a reading for an interval if both registers have an energy for it: their
     difference. The state keeps the register of export of meter n as number ~n, that is -1 - n.
     """
     now_s = max(received_s for _, _, received_s in (*points, *export_points))
-    registry, unknown = ingestor.registry, 0
+    registry, interval_s = ingestor.registry, ingestor.landing.interval_s
+    unknown = late = 0
     readings: dict[int, list[RegisterReading]] = {}  # by number of the register
     rows = registry.find_rows([meter for meter, _, _ in (*points, *export_points)]).tolist()
     for at, (row, (_, reading, _)) in enumerate(zip(rows, (*points, *export_points), strict=True)):
@@ -359,23 +362,27 @@ def ingest_register_points(
         else:
             number = int(registry.number[row])
             readings.setdefault(number if at < len(points) else ~number, []).append(reading)
-    known = store.load_registers({*readings, *(~number for number in readings)})
-    advanced: dict[int, RegisterState] = {}
-    energy_rows: list[tuple[int, int, int]] = []  # register, begin of the interval, energy
-    for number, own in readings.items():
-        register = known.get(number)
-        if register is not None and register.last.at_s > now_s + MAX_CLOCK_SKEW_S:
-            register = None
-        for reading in sorted(own, key=lambda reading: reading.at_s):
-            register = register or RegisterState(reading, reading)
-            register, energies = register.advance(reading, interval_s=ingestor.landing.interval_s)
-            energy_rows += [(number, start_s, energy_wh) for start_s, energy_wh in energies]
-            advanced[number] = register
-    exporting = {~number for number in (*known, *readings) if number < 0}  # meters with both registers
-    halves = [row for row in energy_rows if max(row[0], ~row[0]) in exporting]
-    energy_rows = [row for row in energy_rows if max(row[0], ~row[0]) not in exporting]
-    energy_rows += store.pair_energies(halves) if halves else []
-    refused = Receipt(refused=dict.fromkeys(range(-unknown, 0), UNKNOWN_METER))
-    ingestor.ingest_batch(ReadingBatch.from_numbered_rows(energy_rows), None, refused)
-    ingestor.counts[f"{REFUSED_POINT_PREFIX}unknown_meter"] += unknown
-    store.store_registers(advanced, now_s=now_s)
+    with store.hold_registers(readings):
+        known = store.load_registers({*readings, *(~number for number in readings)})
+        advanced: dict[int, RegisterState] = {}
+        energy_rows: list[tuple[int, int, int]] = []  # register, begin of the interval, energy
+        for number, own in readings.items():
+            register = known.get(number)
+            if register is not None and register.last.at_s > now_s + MAX_CLOCK_SKEW_S:
+                register = None
+            for reading in sorted(own, key=lambda reading: reading.at_s):
+                register = register or RegisterState(reading, reading)
+                late += register.is_too_late(reading, interval_s=interval_s)
+                register, energies = register.advance(reading, interval_s=interval_s)
+                energy_rows += [(number, start_s, energy_wh) for start_s, energy_wh in energies]
+                advanced[number] = register
+        exporting = {~number for number in (*known, *readings) if number < 0}  # meters with both registers
+        halves = [row for row in energy_rows if max(row[0], ~row[0]) in exporting]
+        energy_rows = [row for row in energy_rows if max(row[0], ~row[0]) not in exporting]
+        energy_rows += store.pair_energies(halves) if halves else []
+        refused = Receipt(refused=dict.fromkeys(range(-unknown, 0), UNKNOWN_METER))
+        ingestor.ingest_batch(ReadingBatch.from_numbered_rows(energy_rows), None, refused)
+        store.store_registers(advanced, now_s=now_s)
+    ingestor.counts.update(
+        {f"{REFUSED_POINT_PREFIX}unknown_meter": unknown, f"{REFUSED_POINT_PREFIX}late": late, "refused": late}
+    )

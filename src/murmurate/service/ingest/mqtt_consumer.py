@@ -16,6 +16,13 @@ it, so what arrives after a fence was taken after the fence was sent.
 
 While no fence returns, points are refused. Then senders may have kept points, and send them when the
 broker is back. So fences must have returned for `settle_s` without a gap before points count again.
+
+Consumers of one group share a subscription: each message goes to one of them. A broker may give a message that waited
+for one consumer to another one, so fences show nothing, none is sent, and points that tell no time are refused.
+
+A consumer that is away keeps its place in the group while its session lasts: Mosquitto gives it its share of new
+messages as well. They come when it is back; when its session ends they are lost. So the session of a member lasts no
+longer than a reading counts after it was sent, and the others then get everything.
 """
 
 from __future__ import annotations
@@ -44,7 +51,7 @@ from murmurate.service.ingest.message_ingest import (
     ReceivedMessage,
 )
 from murmurate.service.landing.layout import Landing
-from murmurate.service.mqtt_client import REPEAT_FAILURE_S, connect_mqtt
+from murmurate.service.mqtt_client import REPEAT_FAILURE_S, SESSION_EXPIRY_S, connect_mqtt
 from murmurate.service.settings import MqttBroker
 
 logger = logging.getLogger(__name__)
@@ -63,6 +70,7 @@ MAX_MESSAGES_PER_GROUP = 10_000
 _INGEST_RETRY_S = 5.0
 _TAKE_TIMEOUT_S = 0.2
 _MAX_LOST_FENCES = 2  # in a row, without a warning
+MIN_GROUP_SESSION_S = 60  # of a consumer in a group: as long as a restart may take
 
 
 class DeliveryFence:
@@ -146,14 +154,20 @@ class MqttConsumer:
 
     def run(self) -> None:
         """Take messages until `stop`."""
+        group, topics = self._broker.group, (BATCH_TOPIC, *REGISTER_TOPIC_FILTERS)
+        session_s = SESSION_EXPIRY_S
+        if group is not None:
+            session_s = max(MIN_GROUP_SESSION_S, self._current_ingestor().grace_s)
         client = self._client = connect_mqtt(
             self._broker,
             self._client_id,
-            topics=(BATCH_TOPIC, *REGISTER_TOPIC_FILTERS, self.fence_topic),
+            topics=(*topics, self.fence_topic) if group is None else tuple(f"$share/{group}/{each}" for each in topics),
             on_message=self._receive_message,
             max_message_bytes=MAX_MESSAGE_BYTES,
+            session_expiry_s=session_s,
         )
-        Thread(target=self._send_fences, args=(client,), name="fences", daemon=True).start()
+        if group is None:
+            Thread(target=self._send_fences, args=(client,), name="fences", daemon=True).start()
         try:
             while not self._stopped.is_set():
                 messages = self.queue.take(MAX_MESSAGES_PER_GROUP, _TAKE_TIMEOUT_S)
