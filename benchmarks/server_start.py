@@ -34,7 +34,7 @@ GOAL_START_S, GOAL_VISIBLE_S, GOAL_MIB = 30.0, 10.0, 2048
 PORT, LEAD, TIMEOUT_S, QUIET_S = 28_090, 2, 600.0, 2.0
 
 
-def make_log(log: PostgresLogStore, zones: int, first: int) -> DeepLog:
+def make_log(log: PostgresLogStore, zones: int, first: int, lead: int = LEAD) -> DeepLog:
     """A log of so many zones with a plan each. The server reads the first plans before anybody asks for one."""
     names = [f"zone-{n:06d}" for n in range(zones)]
     documents = dict(own_plans(names[:MAX_PRELOADED_PLANS]))
@@ -46,7 +46,7 @@ def make_log(log: PostgresLogStore, zones: int, first: int) -> DeepLog:
         )
         for start in range(0, zones, MAX_ZONES)
     }
-    return DeepLog(tables, first=first, interval_s=INTERVAL_S, lead=LEAD, signer=Ed25519Signer.generate())
+    return DeepLog(tables, first=first, interval_s=INTERVAL_S, lead=lead, signer=Ed25519Signer.generate())
 
 
 def await_true(check: Callable[[], bool]) -> float:

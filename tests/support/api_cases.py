@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -85,10 +86,12 @@ GOOD_PARQUET = table(meter_id=["h2"], interval_start=_START, energy_wh=[100])
 _BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
     f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
+NOW_NAME = f"{datetime.fromtimestamp(LAST * STEP_S, UTC):%Y%m%dT%H%M%SZ}"  # of the prices of a shard
 GRANT = b"grant_type=client_credentials"
 
 OPEN = [
     "/", "/zones", "/shards", "/tiles/00000000-0000/0", "/tiles/00000000-0000/9", "/documents/{plan}",
+    f"/prices/00000000-0001/{NOW_NAME}.json",
     "/healthz", "/readyz", "/openapi.json", "/plans/{plan}.json",
     f"{ADR}/programs", f"{ADR}/programs/harbour-PT15M", f"{ADR}/events", f"{ADR}/events/harbour-PT15M-{WHOLE_DAYS[2]}",
     f"{ADR}/notifiers", f"{ADR}/notifiers/mqtt/topics/programs/harbour-PT15M/events", f"{ADR}/auth/server",

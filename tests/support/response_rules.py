@@ -11,7 +11,9 @@ PROBLEM = {"type", "title", "status", "detail"}
 RECEIPT = {"accepted", "late", "refused", "refusals"}
 OAUTH = {"invalid_request", "invalid_client", "invalid_scope", "unsupported_grant_type"}
 FOR_EVER = "public, max-age=31536000, immutable"
-NEVER_CHANGES = re.compile(r"/zones/[^/]+/days/[^/]+\.json|/plans/[^/]+\.json|/tiles/[^/]+/[0-9]+|/documents/[^/]+")
+NEVER_CHANGES = re.compile(
+    r"/zones/[^/]+/days/[^/]+\.json|/prices/[^/]+/[^/]+\.json|/plans/[^/]+\.json|/tiles/[^/]+/[0-9]+|/documents/[^/]+"
+)
 SOFTWARE = re.compile(r"uvicorn|starlette|python|murmurate/|postgres|httptools", re.IGNORECASE)
 
 

@@ -32,7 +32,7 @@ from murmurate.readings import text_lines
 from murmurate.readings.meter_columns import MeterColumns
 from murmurate.service.aggregation import submit_demand
 from murmurate.service.log_reader.zone_view import ZoneView
-from murmurate.service.public_api import app
+from murmurate.service.public_api import app, log_api
 from murmurate.time_zones import LocalClock
 from tests.support import finite_leakage
 from tests.whole_path import simulated_history, simulated_world
@@ -152,6 +152,16 @@ def the_exact_demand_is_in_the_formats_of_prices(plant: Callable[..., None]) -> 
         return {**document, "prices": [row | {"value": row["value"] + used.get(document["zone"], 0)} for row in rows]}
 
     plant(app, "choose_rows", telling)
+
+
+def the_exact_demand_is_in_the_prices_of_a_shard(plant: Callable[..., None]) -> None:
+    used, right = _note_demands(plant), log_api.shard_prices_document
+
+    def telling(shard, interval):
+        document = right(shard, interval)
+        return document | {"prices": [row | {"price_ticks": used.get(row["zone"], 0)} for row in document["prices"]]}
+
+    plant(log_api, "shard_prices_document", telling)
 
 
 def _note_demands(plant: Callable[..., None]) -> dict[str, int]:
@@ -382,6 +392,7 @@ BUGS_OF_WORLDS = {
     "header": the_exact_demand_is_in_the_signed_header,
     "answer": the_exact_demand_is_in_an_answer_of_the_api,
     "formats": the_exact_demand_is_in_the_formats_of_prices,
+    "shard_prices": the_exact_demand_is_in_the_prices_of_a_shard,
     "half_predicted": predicted_zones_get_half_the_noise,
     "exact_noisy_wh": the_noised_demand_of_a_row_is_exact,
     "same_draw": all_zones_of_a_tile_get_the_same_draw,

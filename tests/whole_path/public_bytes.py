@@ -17,6 +17,7 @@ from murmurate.service.public_api.app import public_app
 from murmurate.service.public_api.client_formats import CLIENT_FORMATS
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.pages.routes import page_routes
+from murmurate.service.public_api.price_formats import shard_prices_path
 from murmurate.service.settings import ServiceSettings
 from tests.whole_path.random_worlds import World
 from tests.whole_path.simulated_history import KEY
@@ -43,6 +44,9 @@ def public_bytes(world: World, run: WorldRun) -> dict[str, bytes]:
     try:
         app = public_app(state, page_routes(state))
         paths = [*OF_SERVICE, *(f"/zones/{zone.name}{path}" for zone in world.zones[:1] for path in OF_ZONE)]
+        for shard in state.views.shards.values():
+            decided = range(shard.first + shard.lead_intervals, shard.last + shard.lead_intervals + 1)
+            paths += [f"/{shard_prices_path(shard, interval)}" for interval in decided]
         for path in paths:
             found[path] = _get(app, path)
     finally:

@@ -17,7 +17,7 @@ from murmurate.public_log.tile_chain import check_next
 from murmurate.public_log.zone_line import parse_zone_line
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.verification.verifier import check_log
-from tests.support.api_cases import PAGES, PRIVATE_PAGES, Case
+from tests.support.api_cases import NOW_NAME, PAGES, PRIVATE_PAGES, Case
 from tests.support.api_servers import NOW_S, TODAY, WHOLE_DAYS
 from tests.support.query_cases import FAMILIES
 from tests.support.response_rules import FOR_EVER, check_rules
@@ -76,8 +76,8 @@ def test_a_request_gets_the_answer_that_its_family_must_get(family, case, client
 def test_head_is_get_without_a_body(api, path, clients, apis):
     get, head = (ask(Case(api, method, path, 200), clients, apis) for method in ("GET", "HEAD"))
     assert (head.status_code, head.content) == (get.status_code, b"")
-    own = {name: value for name, value in get.headers.items() if name not in {"date", "transfer-encoding"}}
-    assert {name: value for name, value in head.headers.items() if name != "date"} == own
+    own = {name: value for name, value in get.headers.items() if name not in {"date", "expires", "transfer-encoding"}}
+    assert {name: value for name, value in head.headers.items() if name not in {"date", "expires"}} == own
     check_rules(head, "HEAD")
 
 
@@ -108,8 +108,9 @@ def test_who_has_the_answer_gets_304_without_a_body(path, clients, apis):
 @pytest.mark.parametrize("path", WITH_ETAG)
 def test_only_what_never_changes_may_be_kept_for_ever(path, clients, apis):
     answer = ask(Case("public", "GET", path, 200), clients, apis)
-    never = path.startswith(("/plans/", "/tiles/", "/documents/")) or "/days/" in path
-    assert answer.headers["cache-control"] == (FOR_EVER if never else "public, max-age=5")
+    never = path.startswith(("/plans/", "/prices/", "/tiles/", "/documents/")) or "/days/" in path
+    assert answer.headers["cache-control"] == (FOR_EVER if never else "public")
+    assert ("expires" in answer.headers) == (not never)
 
 
 @pytest.mark.parametrize("zone", ["harbour", "old town"])
@@ -223,6 +224,7 @@ def test_what_never_changes_also_lies_in_files_under_the_path_of_its_address(cli
     paths += [f"documents/{row['table']}" for row in shards]
     paths += [path for plan in apis.plans.values() for path in (f"plans/{plan}.json", f"documents/{plan}")]
     paths += [f"zones/{zone}/days/{day}.json" for zone in ("harbour", "old town") for day in WHOLE_DAYS[1:]]
+    paths += [f"prices/{row['shard']}/{NOW_NAME}.json" for row in shards]
     end = time.monotonic() + 120
     while not all((folder / path).exists() for path in paths) and time.monotonic() < end:
         time.sleep(0.1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +29,8 @@ from murmurate.service.settings import ClientLimits
 pytestmark = [pytest.mark.nginx, pytest.mark.slow]
 CONFIGURATION = Path(__file__).parents[3] / "deploy" / "nginx" / "murmurate.conf"
 FIRST, PRICED = 1_900_000, 120
+FAST_S, LEAD_OF_FAST, BOUNDARIES = 3, 60, 3
+KEPT = "proxy_cache murmurate_answers;"
 BURST = 5
 CLIENTS_ADDRESS = "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Client;"  # nginx then sees this as the client's
 PROXIED = ClientLimits(streams_per_address=1, forwarded_by=("127.0.0.1",))
@@ -59,7 +63,8 @@ def write_configuration(folder, service, changes=()):
         "listen 8443 ssl;": f"listen 127.0.0.1:{ports.private} ssl;",
         "    listen [::]:8443 ssl;\n": "",
         "/etc/nginx/": f"{folder}/",
-        "/var/cache/murmurate": f"{folder}/cache",
+        "/var/cache/murmurate ": f"{folder}/cache ",
+        "/var/cache/murmurate-answers": f"{folder}/answers",
         "/var/lib/murmurate-public/static": f"{folder}/static",
         "http://127.0.0.1:8080": f"http://{service}",
         "rate=50r/s": "rate=1r/m",
@@ -95,6 +100,10 @@ def proxy(folder, service, changes=()):
             yield ports
         finally:
             nginx.terminate()
+
+
+def name_of(interval):
+    return f"{datetime.fromtimestamp(interval * STEP_S, UTC):%Y%m%dT%H%M%SZ}.json"
 
 
 def is_open(port):
@@ -143,30 +152,90 @@ def test_the_file_is_valid_and_a_misspelled_line_is_found(tmp_path):
         assert (done.returncode, "warn" in done.stderr) == (status, False), done.stderr
 
 
-def test_what_never_changes_comes_from_a_file_or_once_from_the_service_and_prices_always_from_the_service(
+def test_what_never_changes_comes_from_a_file_or_once_from_the_service_and_the_rest_is_kept_until_it_expires(
     folder, service
 ):
     (shard,) = service.direct.get("/shards").json()
     tile, document = f"/tiles/{shard['shard']}/{shard['seq']}", f"/documents/{shard['table']}"
     with proxy(folder, service.address, [(f"burst={BURST}", "burst=500")]) as ports, client(ports.https) as web:
         kept = ("cache-control", "access-control-allow-origin", "x-content-type-options", "content-type")
-        for path, statuses in ((tile, ["MISS", "HIT"]), (document, [None, None])):
+        prices = f"/prices/{shard['shard']}/{name_of(FIRST + PRICED)}"
+        for path, statuses in ((tile, ["MISS", "HIT"]), (prices, ["MISS", "HIT"]), (document, [None, None])):
             direct = service.direct.get(path)
             answers = [web.get(path) for _ in range(2)]
             assert [answer.headers.get("x-cache-status") for answer in answers] == statuses
             for answer in answers:
                 assert answer.content == direct.content
                 assert [answer.headers[name] for name in kept] == [direct.headers[name] for name in kept]
-        for path in ("/zones/harbour/now", "/zones/harbour", "/tiles/none/1"):
+        for path, is_kept in (("/zones/harbour/now", True), ("/tiles/none/1", False)):
             direct, answers = service.direct.get(path), [web.get(path) for _ in range(2)]
             assert {answer.status_code for answer in answers} == {direct.status_code}
             assert {answer.headers["cache-control"] for answer in answers} == {direct.headers["cache-control"]}
-            assert "HIT" not in [answer.headers.get("x-cache-status") for answer in answers]
+            assert ("HIT" in [answer.headers.get("x-cache-status") for answer in answers]) == is_kept
         assert web.get("/metrics").status_code == 404
         moved = httpx.get(f"http://127.0.0.1:{ports.http}/zones", headers={"host": "prices.example"}, trust_env=False)
         assert (moved.status_code, moved.headers["location"]) == (301, "https://prices.example/zones")
         with client(ports.private) as outside:
             assert outside.get("/operator").status_code == 403
+
+
+@pytest.fixture
+def fast_service(log_dsn):
+    """A service whose intervals take three seconds, and the end of its current interval at a moment."""
+    writer = ShardWriter(log_dsn, {"harbour": plan_of("harbour")}, first=FIRST, lead=LEAD_OF_FAST)
+    writer.write(PRICED)
+    writer.close()
+    with public_process(log_dsn, (FIRST + PRICED) * STEP_S, speed=STEP_S / FAST_S, limits=PROXIED) as (direct, state):
+        yield SimpleNamespace(direct=direct, address=state.settings.public, clock=state.clock)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_right"),
+    [
+        ((), True),
+        (
+            [("proxy_cache murmurate_answers;", f"{KEPT} proxy_ignore_headers Expires; proxy_cache_valid 200 2s;")],
+            False,
+        ),
+    ],
+    ids=["as it is", "kept for two seconds"],
+)
+def test_nginx_never_sends_the_price_of_an_interval_that_is_over(tmp_path, fast_service, changes, is_right):
+    """Several clients ask all the time, over some ends of intervals."""
+    clock, old, kept, ends = fast_service.clock, [], [], set()
+    (tmp_path / "static").mkdir()
+
+    def ask_all_the_time(port):
+        with client(port) as web:
+            while len(ends) <= BOUNDARIES:
+                asked_s = time.time()
+                answer = web.get("/zones/harbour/now")
+                assert answer.status_code == 200, answer.text
+                end_s = datetime.fromisoformat(answer.json()["end"]).timestamp()
+                kept.append(answer.headers["x-cache-status"])
+                old.extend([end_s] if end_s <= clock.simulated_at(asked_s) else [])
+                ends.add(end_s)
+
+    unlimited = [(f"burst={BURST}", "burst=9999999"), ("murmurate_clients 100", "murmurate_clients 1000")]
+    with proxy(tmp_path, fast_service.address, [*changes, *unlimited]) as ports, ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask_all_the_time, [ports.https] * 4))
+    assert "HIT" in kept
+    assert (old == []) == is_right
+
+
+def test_many_that_ask_for_the_prices_of_a_shard_at_once_are_one_request_to_the_service(folder, service):
+    (shard,) = service.direct.get("/shards").json()
+    patient = ("proxy_cache_lock on;", "proxy_cache_lock on; proxy_cache_lock_timeout 5m; proxy_cache_lock_age 5m;")
+    changes = [(f"burst={BURST}", "burst=500"), patient]
+    with proxy(folder, service.address, changes) as ports, ThreadPoolExecutor(20) as pool:
+
+        def status_of(path):
+            with client(ports.https) as web:
+                return web.get(path).headers["x-cache-status"]
+
+        for interval in (FIRST + PRICED, FIRST + PRICED + 9):  # the second is not decided
+            path = f"/prices/{shard['shard']}/{name_of(interval)}"
+            assert sorted(pool.map(status_of, [path] * 20)).count("MISS") == 1
 
 
 def test_a_client_that_asks_too_often_is_limited_and_others_are_not(folder, service):

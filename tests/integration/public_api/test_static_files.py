@@ -6,10 +6,11 @@ import json
 import logging
 import shutil
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from threading import Event, Thread
 
 import pytest
-from tests.support.api_servers import FIRST, NOW_S, SHARDS, plan_of, public_process
+from tests.support.api_servers import FIRST, LEAD, NOW_S, SHARDS, plan_of, public_process
 from tests.support.postgres_stores import ShardWriter
 from tests.support.waiting import wait_until
 
@@ -60,6 +61,7 @@ class PublicProcess:
             "table": f"documents/{table.digest}",
             "plan": f"documents/{table.rows[0].plan}",
             "plan for clients": f"plans/{table.rows[0].plan}.json",
+            "prices": f"prices/{SHARDS['harbour']}/{price_name(FIRST + INTERVALS - 2)}",
             "day": f"zones/harbour/days/{DAY}.json",
             "list": "shards",
             "documents": "documents",
@@ -74,6 +76,10 @@ def process(log_dsn, tmp_path):
     yield process
     for writer in process.writers:
         writer.close()
+
+
+def price_name(interval):
+    return f"{datetime.fromtimestamp(interval * 900, UTC):%Y%m%dT%H%M%SZ}.json"
 
 
 def read_list(folder):
@@ -130,12 +136,13 @@ def test_a_folder_that_is_lost_is_written_again_and_its_list_never_names_what_is
         assert found == []
         assert_verifies(process)
         after = files_under(process.folder)
-        assert {path: after[path] for path in before if path.name != "shards"} == {
-            path: data for path, data in before.items() if path.name != "shards"
-        }
+        kept = {path: data for path, data in before.items() if path.name != "shards" and path.parts[0] != "prices"}
+        assert {path: after[path] for path in kept} == kept
 
 
-@pytest.mark.parametrize("kind", ["tile", "table", "plan", "plan for clients", "day", "list", "documents", "tiles"])
+@pytest.mark.parametrize(
+    "kind", ["tile", "table", "plan", "plan for clients", "prices", "day", "list", "documents", "tiles"]
+)
 def test_a_file_that_is_lost_is_there_again_with_the_next_tile(kind, process):
     with process.running():
         process.wait_until_listed()
@@ -152,6 +159,17 @@ def test_a_file_that_is_lost_is_there_again_with_the_next_tile(kind, process):
             assert path.read_bytes() == before
         assert missing_of_list(process.folder) == []
         assert_verifies(process)
+
+
+def test_prices_of_a_shard_are_there_before_they_are_paid_and_leave_after_hours(process):
+    folder, count = process.folder / "prices" / SHARDS["harbour"], static_files.KEPT_PRICES_S // 900 + 1 + LEAD
+    with process.running():
+        process.wait_until_listed()
+        for _ in range(3):
+            process.grow()
+            last = process.writers[0].head.interval
+            names = [price_name(interval) for interval in range(last + LEAD + 1 - count, last + LEAD + 1)]
+            assert wait_until(lambda names=names: sorted(path.name for path in folder.iterdir()) == names)
 
 
 def test_files_that_were_lost_while_the_process_was_away_are_written_at_its_start(process):
@@ -176,7 +194,7 @@ def test_without_a_new_tile_what_was_lost_is_written_again_as_well(process, monk
         assert_verifies(process)
 
 
-@pytest.mark.parametrize("kind", ["tile", "empty tile", "table", "plan", "plan for clients", "day"])
+@pytest.mark.parametrize("kind", ["tile", "empty tile", "table", "plan", "plan for clients", "prices", "day"])
 def test_a_file_that_is_damaged_is_written_again(kind, process, monkeypatch):
     monkeypatch.setattr(static_files, "CHECK_EVERY_S", 0.2)
     monkeypatch.setattr(static_files, "LOOK_EVERY_S", 0.1)

@@ -27,6 +27,7 @@ from murmurate.service.public_api.price_formats import (
     day_document,
     evcc_list,
     new_price_json,
+    shard_prices_document,
     vse_tariffs,
     zone_entry,
 )
@@ -108,6 +109,7 @@ def api_files() -> dict[str, bytes]:
         "evcc": evcc_list(view, now_s),
         "evcc-forecast": evcc_list(view, now_s, forecast=True),
         "zone": zone_entry(view),
+        "shard-prices": shard_prices_document(view.shard, view.last_decided),
         "new-price": json.loads(new_price_json(view, view.prices[view.last_decided])),
         "vse": vse_tariffs(view, min(view.prices), view.last_decided),
         "openadr-programs": [program_document(program, "https://prices.example") for program in programs],

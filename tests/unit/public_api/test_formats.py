@@ -28,6 +28,7 @@ from murmurate.service.public_api.price_formats import (
     evcc_list,
     parquet_bytes,
     prices_document,
+    shard_prices_document,
     vse_tariffs,
 )
 
@@ -83,6 +84,11 @@ def from_openadr(view: ZoneView) -> Rows:
     ]
 
 
+def from_shard(view: ZoneView) -> Rows:
+    documents: Any = [shard_prices_document(view.shard, interval) for interval in view.known_intervals]
+    return [(document["start"], row["price"]) for document in documents for row in document["prices"]]
+
+
 def from_csv(view: ZoneView) -> Rows:
     rows = csv.DictReader(csv_bytes(view.prices.values(), view.interval_s, view.currency).decode().splitlines())
     return [(row["start"], float(row["price"]) if row["price"] else None) for row in rows]
@@ -93,7 +99,7 @@ def from_parquet(view: ZoneView) -> Rows:
     return [(format_rfc3339(row["start"].timestamp()), row["price"]) for row in table.to_pylist()]
 
 
-FORMATS = [from_day, from_prices, from_now, from_evcc, from_vse, from_openadr, from_csv, from_parquet]
+FORMATS = [from_day, from_prices, from_now, from_evcc, from_vse, from_openadr, from_shard, from_csv, from_parquet]
 
 
 def by_start(view: ZoneView) -> dict[str, Price]:
@@ -109,7 +115,7 @@ def test_every_value_is_the_ticks_of_the_log(rows: Callable[[ZoneView], Rows], v
         assert (None if value is None else round(Fraction(value) / price.tick)) == price.ticks
 
 
-@pytest.mark.parametrize("rows", [from_prices, from_evcc, from_vse, from_csv, from_parquet])
+@pytest.mark.parametrize("rows", [from_prices, from_evcc, from_vse, from_shard, from_csv, from_parquet])
 @given(view=views(currency="CHF"))
 def test_no_price_of_the_view_is_lost(rows: Callable[[ZoneView], Rows], view: ZoneView) -> None:
     priced = {start for start, value in rows(view) if value is not None}

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurate.service.public_api.response_cache import MAX_AGE_S, MAX_CACHED_BODY_BYTES, CachedResponse, ResponseCache
+from murmurate.service.public_api.response_cache import (
+    CACHE_CONTROL_IMMUTABLE,
+    MAX_AGE_S,
+    MAX_CACHED_BODY_BYTES,
+    CachedResponse,
+    ResponseCache,
+)
 
 
 def answer(size: int) -> CachedResponse:
@@ -49,8 +56,17 @@ def test_a_response_is_not_found_after_its_end_and_no_other_is_either() -> None:
     assert cache.find((b"/evcc", b""), 0.0) is None
 
 
-@given(st.floats(-10, 20))
-def test_no_client_keeps_a_response_beyond_its_end(left_s: float) -> None:
-    response = replace(CachedResponse.from_json({}), expires_s=1000.0).sent_at(1000.0 - left_s)
-    max_age_s = int(dict(response.headers)[b"cache-control"].rpartition(b"=")[2])
-    assert 0 <= max_age_s <= min(MAX_AGE_S, max(0.0, left_s) + 1e-6)
+@given(st.floats(-10, 20), st.booleans())
+def test_no_client_keeps_a_response_beyond_its_end(left_s: float, is_final: bool) -> None:
+    response = replace(CachedResponse.from_json({}, is_final=is_final), expires_s=1000.0)
+    now_s = 1000.0 - left_s
+    sent = dict(response.for_request({"headers": []}, now_s).headers)
+    assert sent[b"cache-control"] == b"public"
+    kept_until_s = parsedate_to_datetime(sent[b"expires"].decode()).timestamp() + 1
+    assert kept_until_s <= min(1000.0, now_s + (900 if is_final else MAX_AGE_S))
+    assert kept_until_s > min(1000.0, now_s + MAX_AGE_S) - 1
+
+
+def test_what_never_changes_has_no_end() -> None:
+    response = CachedResponse.from_json({}, CACHE_CONTROL_IMMUTABLE)
+    assert dict(response.for_request({"headers": []}, 0.0).headers) == dict(response.headers)

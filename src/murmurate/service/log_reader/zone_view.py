@@ -181,6 +181,11 @@ class ZoneView:
     def currency(self) -> str:
         return self.row.currency
 
+    def currency_of(self, interval: int) -> str:
+        """The currency of a price that is in memory: that of the plan which made it."""
+        table = self.shard.columns.table_of(interval - self.lead_intervals)
+        return table.rows[table.position[self.zone]].currency
+
     @property
     def tick(self) -> Fraction:
         """One price step [currency/kWh]."""

@@ -48,8 +48,8 @@ from murmurate.service.public_api.price_formats import (
 )
 from murmurate.service.public_api.response_cache import (
     ALL_SHARDS,
+    CACHE_CONTROL_EXPIRES,
     CACHE_CONTROL_IMMUTABLE,
-    CACHE_CONTROL_SHORT,
     CachedResponse,
     HandlersByPath,
     RequestHandler,
@@ -114,7 +114,7 @@ class PublicApi:
             result = handler(request)
             response = result if isinstance(result, CachedResponse) else await result
             key = (request.scope["raw_path"], request.scope["query_string"])
-            if (b"cache-control", CACHE_CONTROL_IMMUTABLE.encode()) in response.headers:
+            if response.is_immutable:
                 state.immutable_cache.put(key, response)
             else:
                 response = replace(response, expires_s=expires_s)
@@ -157,9 +157,11 @@ class PublicApi:
     async def get_current_price(self, request: Request) -> CachedResponse:
         view, now_s = self._zone_view(request), self.live_state.current_time()
         document = current_price_document(view, now_s)
-        if document is not None:
-            return CachedResponse.from_json(document)
         last = view.last_decided
+        if document is not None:  # it names the next price as well
+            return CachedResponse.from_json(
+                document, is_final=view.interval_at(now_s) < last or view.closed is not None
+            )
         if view.closed is None or view.interval_at(now_s) <= last:
             raise HTTPException(404, "there is no price for this interval")
         if last < view.first_priced:
@@ -203,6 +205,7 @@ class PublicApi:
         view, now_s = self._zone_view(request), self.live_state.current_time()
         stretch = _shown_stretch(request, view, now_s, start, end, begins_now=begins_now)
         decided = range(stretch.start, min(stretch.stop, view.last_decided + 1))
+        is_final = stretch.stop <= decided.stop and not query_params.has_clock_time(request, (start, end))
         if stretch.stop > decided.stop:
             await self.live_state.load_terms([view.plan_digest])
 
@@ -213,7 +216,7 @@ class PublicApi:
                 written = write(document, now_s)
             except MurmurateError as error:
                 raise HTTPException(400, str(error)) from None
-            return None if written is None else CachedResponse.from_json(written)
+            return None if written is None else CachedResponse.from_json(written, is_final=is_final)
 
         threads = self.live_state.bulk_threads if request.query_params else self.live_state.lookup_threads
         response = await threads.run(make_response)
@@ -263,7 +266,7 @@ class PublicApi:
         def make_history() -> CachedResponse:
             known = self._with_prices(view, stretch).prices
             body = encode([known[interval] for interval in stretch], view.interval_s, view.currency)
-            return CachedResponse.from_body(body, media_type, CACHE_CONTROL_SHORT)
+            return CachedResponse.from_body(body, media_type, CACHE_CONTROL_EXPIRES)
 
         try:
             response = await self.live_state.bulk_threads.run(make_history)

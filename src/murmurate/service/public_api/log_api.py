@@ -1,4 +1,4 @@
-"""The public log itself: shards, tiles, documents, and the lines of one zone for `murmurate log verify`.
+"""The public log itself: shards with their prices, tiles, documents, and one zone's lines for `murmurate log verify`.
 
 A few clients fetch the lines of a zone at once, and a slow one makes room for others.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from murmurate.errors import MurmurateError
 from murmurate.service.public_api import query_params
 from murmurate.service.public_api.live_state import LiveState
-from murmurate.service.public_api.price_formats import shard_entry
+from murmurate.service.public_api.price_formats import shard_entry, shard_prices_document, shard_prices_path
 from murmurate.service.public_api.response_cache import CACHE_CONTROL_IMMUTABLE, CachedResponse, HandlersByPath
 from murmurate.service.public_api.worker_threads import WorkerThreads
 from murmurate.service.web.address_counts import AddressCounts
@@ -111,6 +113,7 @@ class LogApi:
     def handlers(self) -> HandlersByPath:
         return {
             "/shards": (self.get_shards, ()),
+            "/prices/{shard}/{start}.json": (self.get_shard_prices, ()),
             "/tiles/{shard}/{seq}": (self.get_tile, ()),
             "/documents/{digest}": (self.get_document, ()),
             "/plans/{digest}.json": (self.get_document, ()),
@@ -121,6 +124,29 @@ class LogApi:
         shards = sorted(self._live_state.views.shards.items())
         has_archived = self._live_state.settings.archive is not None
         return CachedResponse.from_json([shard_entry(shard, has_archived=has_archived) for _, shard in shards])
+
+    async def get_shard_prices(self, request: Request) -> CachedResponse:
+        """Return the prices of all zones of a shard for the interval that begins with the second in the name."""
+        shard = self._live_state.views.shards.get(request.path_params["shard"])
+        if shard is None:
+            raise HTTPException(404, "there is no such shard here; /shards lists them")
+        interval, text = shard.last + shard.lead_intervals, request.path_params["start"]
+        with suppress(ValueError):
+            start = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+            interval = max(0, int(start.timestamp()) // shard.interval_s)
+        path = shard_prices_path(shard, interval)
+        if not path.endswith(f"/{text}.json"):  # each interval has one name
+            raise HTTPException(
+                404, f"the name must be the start of an interval of {shard.interval_s} s, as in /{path}"
+            )
+
+        def make_prices() -> CachedResponse:
+            return CachedResponse.from_json(shard_prices_document(shard, interval), CACHE_CONTROL_IMMUTABLE)
+
+        try:
+            return await self._live_state.lookup_threads.run(make_prices)
+        except MurmurateError as error:
+            raise HTTPException(404, str(error)) from None
 
     async def get_tile(self, request: Request) -> CachedResponse:
         shard, seq = request.path_params["shard"], request.path_params["seq"]

@@ -5,11 +5,19 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable
-from datetime import date
+from datetime import UTC, date, datetime
 from io import StringIO
 
 from murmurate.errors import MurmurateError
-from murmurate.service.log_reader.zone_view import Price, ShardView, ZoneView, format_rfc3339
+from murmurate.public_log.tile import RowKind
+from murmurate.service.log_reader.zone_view import (
+    PRICE_KINDS,
+    Price,
+    ShardView,
+    ZoneView,
+    format_rfc3339,
+    parse_tick,
+)
 from murmurate.service.public_api.local_days import interval_start_end, intervals_of_day, is_day_complete
 from murmurate.units import MICROSECONDS_PER_SECOND
 
@@ -21,6 +29,7 @@ def zone_entry(view: ZoneView) -> dict[str, object]:
     """Return a zone as `/zones` lists it."""
     return {
         "zone": view.zone,
+        "shard": view.shard.name,
         "currency": view.currency,
         "interval_s": view.interval_s,
         "plan": view.plan_digest,
@@ -77,13 +86,50 @@ def current_price_document(view: ZoneView, now_s: float) -> dict[str, object] | 
     return {
         "zone": view.zone,
         "price": price.value,
-        "currency": view.currency,
+        "currency": view.currency_of(price.interval),
         "unit": "kWh",
         **when,
         "kind": price.kind.value,
         "next_price": None if following is None else following.value,
         "next_change": when["end"],
     }
+
+
+def shard_prices_path(shard: ShardView, interval: int) -> str:
+    """Return the path of the prices of a shard for an interval, below the address of the service."""
+    start = datetime.fromtimestamp(interval * shard.interval_s, UTC)
+    return f"prices/{shard.name}/{start:%Y%m%dT%H%M%SZ}.json"
+
+
+def shard_prices_document(shard: ShardView, interval: int) -> dict[str, object]:
+    """Return the price of each zone of a shard for one interval, to the tick. It never changes.
+
+    One tile decides all of them, under its own zone table: none can be missing and come later.
+
+    Raises MurmurateError unless the prices are decided and in memory.
+    """
+    measured, start = interval - shard.lead_intervals, format_rfc3339(interval * shard.interval_s)
+    if not shard.first <= measured <= shard.last:
+        limits = (shard.first + shard.lead_intervals, shard.last + 1 + shard.lead_intervals)
+        since, until = (format_rfc3339(at * shard.interval_s) for at in limits)
+        raise MurmurateError("interval", start, f"must be decided and recent: prices are here from {since} to {until}")
+    table, rows = shard.columns.table_of(measured), []
+    for row in table.rows:
+        kind, ticks, _, _, logged_s = shard.columns.read(measured, shard.table.column[row.zone])
+        own = None if kind is RowKind.WITHHELD else ticks
+        price = Price(interval, PRICE_KINDS[kind], own, parse_tick(row.tick), None, logged_s)
+        rows.append(
+            {
+                "zone": row.zone,
+                "price": price.value,
+                "price_ticks": price.ticks,
+                "tick": row.tick,
+                "currency": row.currency,
+                "kind": price.kind.value,
+            }
+        )
+    end = format_rfc3339((interval + 1) * shard.interval_s)
+    return {"shard": shard.name, "start": start, "end": end, "unit": "kWh", "prices": rows}
 
 
 def prices_document(view: ZoneView, intervals: range, now_s: float) -> dict[str, object]:

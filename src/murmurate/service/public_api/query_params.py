@@ -84,6 +84,11 @@ def time_param(request: Request, name: str, timezone: ZoneInfo, now_s: float | N
     return at_s
 
 
+def has_clock_time(request: Request, names: Collection[str | None]) -> bool:
+    """Whether one of these parameters is a time of the clock, which names another moment once it is over."""
+    return any(name is not None and _CLOCK_TIME.fullmatch(request.query_params.get(name, "")) for name in names)
+
+
 def _next_clock_time_s(clock: clock_time, timezone: ZoneInfo, now_s: float) -> float:
     """The first moment after now at which a clock there shows this time [s of UTC]."""
     today = datetime.fromtimestamp(now_s, timezone).date()

@@ -1,4 +1,8 @@
-"""Responses that are kept until something changes, and how they are sent: a long one piece by piece."""
+"""Responses that are kept until something changes, and how they are sent: a long one piece by piece.
+
+`Expires` states until which moment others may keep a response that can change. `max-age` would be wrong behind nginx,
+which sends no `Age`: the next cache would count the same age again, from later on.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache, partial
 from hashlib import sha256
 from math import inf
 
@@ -16,9 +21,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from murmurate.service.web.responses import DelayedRefusal
+from murmurate.units import SECONDS_PER_DAY
 
 MAX_AGE_S = 5  # for which others may keep what can change
-CACHE_CONTROL_SHORT = f"public, max-age={MAX_AGE_S}"
+CACHE_CONTROL_EXPIRES = "public"  # until the moment of `Expires`
 CACHE_CONTROL_IMMUTABLE = "public, max-age=31536000, immutable"
 MAX_CACHE_BYTES = 64 * 2**20  # of responses in each cache
 MAX_CACHED_BODY_BYTES = 2**20  # a longer one is made again each time
@@ -27,7 +33,8 @@ PIECE_BYTES = 65_536
 MAX_UNREAD_BYTES = 64 * 2**20  # of long bodies that clients have not read yet
 MAX_READ_S = 60.0  # for a client to read a body of at most a few MB
 
-_NOT_MODIFIED_HEADERS = {b"etag", b"cache-control", b"access-control-allow-origin", b"vary", b"refresh"}
+_NOT_MODIFIED_HEADERS = {b"etag", b"cache-control", b"expires", b"access-control-allow-origin"}
+_NOT_MODIFIED_HEADERS |= {b"vary", b"refresh"}
 _ZONE_PATH_WITH_SLASH = re.compile(rb"/zones/.+/")
 CacheKey = tuple[bytes, bytes]  # path and query
 
@@ -41,35 +48,45 @@ class CachedResponse:
     body: bytes
     etag: bytes
     expires_s: float = inf  # by the wall clock [s of UTC]
+    is_final: bool = False  # until `expires_s` the answer is the same, also if prices are published meanwhile
 
     @classmethod
-    def from_body(cls, body: bytes, media_type: str, cache_control: str) -> CachedResponse:
+    def from_body(cls, body: bytes, media_type: str, cache_control: str, *, is_final: bool = False) -> CachedResponse:
         etag = f'"{sha256(body).hexdigest()[:32]}"'.encode()
         headers = [(b"etag", etag), (b"cache-control", cache_control.encode()), (b"access-control-allow-origin", b"*")]
         headers += [(b"content-type", media_type.encode()), (b"content-length", str(len(body)).encode())]
-        return cls(200, headers, body, etag)
+        return cls(200, headers, body, etag, is_final=is_final)
 
     @classmethod
-    def from_json(cls, document: object, cache_control: str = CACHE_CONTROL_SHORT) -> CachedResponse:
-        return cls.from_body(encode_json(document), "application/json", cache_control)
+    def from_json(
+        cls, document: object, cache_control: str = CACHE_CONTROL_EXPIRES, *, is_final: bool = False
+    ) -> CachedResponse:
+        return cls.from_body(encode_json(document), "application/json", cache_control, is_final=is_final)
 
-    def sent_at(self, now_s: float) -> CachedResponse:
-        """Return the response with a `max-age` that does not reach beyond its end."""
-        left_s = self.expires_s - now_s
-        if left_s >= MAX_AGE_S:
-            return self
-        max_age = b"public, max-age=%d" % max(0, int(left_s))
-        headers = [(name, max_age if name == b"cache-control" else value) for name, value in self.headers]
-        return replace(self, headers=headers)
+    @property
+    def is_immutable(self) -> bool:
+        return (b"cache-control", CACHE_CONTROL_IMMUTABLE.encode()) in self.headers
+
+    def fresh_until_s(self, now_s: float) -> float:
+        """Until when others may keep the response that is sent now, at most a day [s of UTC]."""
+        return min(self.expires_s, now_s + (SECONDS_PER_DAY if self.is_final else MAX_AGE_S))
 
     def for_request(self, scope: Scope, now_s: float) -> CachedResponse:
         """Return what to send now: status 304 without a body where the client has this response already."""
-        sent = self.sent_at(now_s)
+        headers = self.headers
+        if not self.is_immutable:
+            # `Expires` has whole seconds, and nginx keeps a response to the end of the second that is named.
+            headers = [*headers, (b"expires", _http_date(int(self.fresh_until_s(now_s)) - 1))]
         for name, value in scope["headers"]:
             if name == b"if-none-match" and (self.etag in value or value == b"*"):
-                headers = [header for header in sent.headers if header[0] in _NOT_MODIFIED_HEADERS]
-                return CachedResponse(304, headers, b"", self.etag, self.expires_s)
-        return sent
+                kept = [header for header in headers if header[0] in _NOT_MODIFIED_HEADERS]
+                return CachedResponse(304, kept, b"", self.etag, self.expires_s)
+        return CachedResponse(self.status, headers, self.body, self.etag, self.expires_s)
+
+
+@lru_cache(maxsize=64)
+def _http_date(at_s: int) -> bytes:
+    return formatdate(at_s, usegmt=True).encode()
 
 
 RequestHandler = Callable[[Request], CachedResponse | Awaitable[CachedResponse]]

@@ -1,9 +1,9 @@
-"""What never changes, as files: tiles, documents and complete days, each under the path of its address.
+"""What never changes, as files: tiles, documents, complete days, and the prices of a shard for each recent interval.
 
-Any web server or CDN can carry them, and the service is asked for the rest. A file is there whole or not at all. What
-cannot be the name of a file (a zone with a slash) stays with the service. One file changes: `shards` lists the shards
-and how many of their tiles are there, so that the folder alone can be verified. What was lost or damaged is written
-again, as far as the log has it.
+Each has the path of its address. Any web server or CDN can carry them, and the service is asked for the rest. A file is
+there whole or not at all. What cannot be the name of a file (a zone with a slash) stays with the service. One file
+changes: `shards` lists the shards and how many of their tiles are there, so that the folder alone can be verified. What
+was lost or damaged is written again, as far as the log has it. Prices of a shard leave after hours: days have them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ from murmurate.public_log.zone_table import ZoneTable
 from murmurate.service.log_reader.log_queries import LogReader
 from murmurate.service.log_reader.zone_view import MakeView, ShardView, ZoneView
 from murmurate.service.public_api.local_days import is_day_complete, recent_days
-from murmurate.service.public_api.price_formats import day_document, shard_entry
+from murmurate.service.public_api.price_formats import (
+    day_document,
+    shard_entry,
+    shard_prices_document,
+    shard_prices_path,
+)
 from murmurate.service.public_api.response_cache import encode_json
 from murmurate.verification.sources import NOTE_NAME, archived_note
 
@@ -41,6 +46,7 @@ DOCUMENTS_AT_ONCE = 64
 LOOK_EVERY_S = 60.0  # whether all files are there, also without a new tile
 CHECK_EVERY_S = 86_400.0  # whether each file is what the log has
 CHECK_PAUSE_S = 0.1  # between two groups of files that are compared
+KEPT_PRICES_S = 6 * 3600  # of a shard, before the interval that was measured last
 _LIST_NAME = "shards"
 _RETRY_AFTER_S = 5.0
 _STOP_TIMEOUT_S = 10.0
@@ -104,9 +110,26 @@ class StaticFileWriter:
             self._withdraw_list(shard.name)
         if _is_file_name(shard.name):
             self._write_log(shard)
+            self._write_prices(shard)
         for path, day, view in self._day_files(shard):
             if not path.exists() and not self._is_stopped:
                 _write_whole(path, encode_json(day_document(view, day)))
+
+    def _write_prices(self, shard: ShardView) -> None:
+        """Write the prices of recent intervals, and remove older ones."""
+        for path, interval in reversed([*self._price_files(shard)]):  # the newest first: clients ask for it next
+            if not path.exists() and not self._is_stopped:
+                _write_whole(path, encode_json(shard_prices_document(shard, interval)))
+        oldest = self._folder / shard_prices_path(shard, _first_kept(shard))
+        for path in oldest.parent.glob("[0-9]*.json"):
+            if path.name < oldest.name:
+                path.unlink(missing_ok=True)
+
+    def _price_files(self, shard: ShardView) -> Iterator[tuple[Path, int]]:
+        """The files of the prices of a shard that are kept and in memory, each with its interval."""
+        lead = shard.lead_intervals
+        for interval in range(max(shard.first + lead, _first_kept(shard)), shard.last + lead + 1):
+            yield self._folder / shard_prices_path(shard, interval), interval
 
     def _write_log(self, shard: ShardView) -> None:
         """Write the tiles that are not there, each after the documents that it names."""
@@ -242,6 +265,10 @@ class StaticFileWriter:
         for path, day, view in self._day_files(self._shards[name]):
             _restore_file(path, encode_json(day_document(view, day)))
             yield
+        shard = self._shards[name]
+        for path, interval in self._price_files(shard) if _is_file_name(name) else ():
+            _restore_file(path, encode_json(shard_prices_document(shard, interval)))
+        yield
 
     def close(self) -> None:
         """Stop writing. What is left is written by the next process."""
@@ -250,6 +277,11 @@ class StaticFileWriter:
             self._wake.notify()
         self._thread.join(_STOP_TIMEOUT_S)
         self._archive.close()
+
+
+def _first_kept(shard: ShardView) -> int:
+    """The first interval whose prices stay as a file of the shard."""
+    return shard.last - KEPT_PRICES_S // shard.interval_s
 
 
 def _missing_numbers(folder: Path, end: int) -> list[int]:

@@ -33,7 +33,7 @@ from murmurate.service.public_api.pages.formatting import (
 )
 from murmurate.service.public_api.pages.noise_band import half_width_wh, noise_band
 from murmurate.service.public_api.pages.zone_page import zone_page
-from murmurate.service.public_api.response_cache import CACHE_CONTROL_SHORT, CachedResponse
+from murmurate.service.public_api.response_cache import CACHE_CONTROL_EXPIRES, CachedResponse
 from murmurate.service.web.html import HTML_HEADERS, HTML_MEDIA_TYPE, render_page, requested_language
 from murmurate.translations.language import ENGLISH, Language
 
@@ -209,7 +209,7 @@ def page_routes(live_state: LiveState) -> list[Route]:
 
 
 def _html_response(html: str, expires_s: float, language: Language) -> CachedResponse:
-    ready = CachedResponse.from_body(html.encode(), HTML_MEDIA_TYPE, CACHE_CONTROL_SHORT)
+    ready = CachedResponse.from_body(html.encode(), HTML_MEDIA_TYPE, CACHE_CONTROL_EXPIRES)
     own = {**HTML_HEADERS, "content-language": language.code, "vary": "accept-language"}
     more = [(name.encode(), value.encode()) for name, value in own.items()]
     return replace(ready, headers=[*ready.headers, *more], expires_s=expires_s)
