@@ -16,7 +16,7 @@ from pathlib import PurePath
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.support import postgres_cluster, spark_cluster
+from tests.support import ceph_gateway, postgres_cluster, spark_cluster
 from tests.support.noise_without_writable_code import is_supported
 
 BROKER = ("127.0.0.1", 1883)
@@ -34,6 +34,8 @@ _MARKERS_BY_PATH = {
     "tests/integration/aggregation/test_spark_faults.py": ("spark", "slow"),
     "tests/integration/docs/test_restore_runbook.py": ("postgres", "pg_dump", "slow"),
     "tests/integration/ingest/test_mqtt_consumer.py": ("postgres", "mqtt"),
+    "tests/integration/storage/test_object_store.py": ("slow",),
+    "tests/integration/storage/test_cut_creates.py": ("ceph", "slow"),
     "tests/paper/test_golden_numbers.py": ("slow",),
     "tests/simulation/": ("slow",),
     "tests/statistical/": ("slow",),
@@ -105,6 +107,11 @@ def _without_jupyter() -> str:
     return f"no {', '.join(lacking)}: pip install --require-hashes -r requirements-dev.txt" if lacking else ""
 
 
+def _without_ceph() -> str:
+    lacking = " ".join(package for program, package in ceph_gateway.PROGRAMS.items() if not shutil.which(program))
+    return f"no Ceph: install it (Debian: {lacking})" if lacking else ""
+
+
 def _without_prometheus() -> str:
     programs = {"prometheus": "", "prometheus-alertmanager": "", "ip": "iproute2"}
     found = [_without_program(name, package)() for name, package in programs.items()]
@@ -122,6 +129,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "home_assistant": _without_environment("MURMURATE_HOME_ASSISTANT", "integrations/home_assistant/requirements.txt"),
     "deploy_tools": _without_environment("MURMURATE_DEPLOY_TOOLS", "tests/deploy/requirements.txt"),
     "browser": _without_program("chromium"),
+    "ceph": _without_ceph,
     "gojq": _without_program("gojq"),
     "nginx": _without_program("nginx"),
     "promtool": _without_program("promtool", "prometheus"),

@@ -1,9 +1,10 @@
-"""A role that owns nothing, for the tests of rights."""
+"""A role that owns nothing, for the tests of rights; an object store."""
 
 from secrets import token_hex
 
 import psycopg
 import pytest
+from tests.support.ceph_gateway import bucket_address, ceph  # noqa: F401
 from tests.support.databases import SERVER
 
 

@@ -19,7 +19,7 @@ from murmurate.service.landing.layout import Landing, interval_name
 from murmurate.service.landing.meter_table import MeterTable, load_shards
 from murmurate.service.landing.readings_file import LandedFile, read_readings
 from murmurate.service.storage import durable
-from murmurate.service.storage.object_store import open_store
+from murmurate.service.storage.open_store import open_store
 from murmurate.types import Demand, Readings
 from murmurate.units import MICROSECONDS_PER_SECOND
 

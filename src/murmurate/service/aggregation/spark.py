@@ -30,7 +30,7 @@ from murmurate.aggregation import Tally, tally_readings
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.aggregation.job import ShardTask, TaskRunner, run_task, total_demand
 from murmurate.service.landing.meter_table import MeterTable, load_shards, load_table
-from murmurate.service.storage.object_store import open_store
+from murmurate.service.storage.open_store import open_store
 from murmurate.types import Demand, Readings
 from murmurate.units import MICROSECONDS_PER_SECOND
 

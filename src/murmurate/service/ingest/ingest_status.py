@@ -81,7 +81,7 @@ class IngestReadiness:
                 connection.execute("SELECT txid_current()")
 
         def write_landing() -> None:
-            name = f".writable-{os.urandom(8).hex()}"
+            name = f"_writable-{os.urandom(8).hex()}"
             try:
                 landing.create(name, bytes(_PROBE_BYTES))
             finally:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.service.storage import durable
-from murmurate.service.storage.object_store import FolderStore, ObjectStore, open_store
+from murmurate.service.storage.object_store import FolderStore, ObjectStore
+from murmurate.service.storage.open_store import open_store
 from murmurate.units import SECONDS_PER_DAY
 
 _LAYOUT_FILE = "_layout.json"

@@ -32,7 +32,7 @@ from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.durable import free_disk_share
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT, read_heartbeat_ages
-from murmurate.service.storage.object_store import open_store
+from murmurate.service.storage.open_store import open_store
 from murmurate.service.storage.server_checks import read_database_bytes
 from murmurate.service.storage.session import TransactionSource
 from murmurate.service.watchdog import read_part_restarts

@@ -1,8 +1,11 @@
 """Where the landing keeps its files: a folder, or a bucket of an object store, behind one small interface.
 
 A name is a path with slashes below the root, such as `_closed/20261114T1215Z.json`. What has a name is whole, and
-survives a power cut once `create` has returned. Nothing is written over what is there: whatever is decided once is
+survives a power cut once `create` has returned. Nothing is written over what is there: what is decided once is
 decided by who creates a name.
+
+A store that does not answer, or refuses, raises OSError. After an OSError of `create` the name may be there, now or
+later, with these bytes: a caller that tries again and gets False may have created it itself.
 """
 
 from __future__ import annotations
@@ -12,12 +15,12 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from murmurate.errors import MurmurateError
 from murmurate.service.storage import durable
 
 
@@ -36,11 +39,14 @@ class ObjectStore(Protocol):
 
     @property
     def address(self) -> str:
-        """What `open_store` takes on another machine. It holds no secret."""
+        """What `open_store.open_store` takes on another machine. It holds no secret."""
         ...
 
     def create(self, name: str, data: bytes | memoryview) -> bool:
-        """Create a name, durably. Of several that try, one wins; returns whether it was this one."""
+        """Create a name, durably. Of several that try, one wins; returns whether it was this one.
+
+        No part of a name is empty or begins with a dot: such names would not be listed.
+        """
         ...
 
     def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
@@ -63,7 +69,10 @@ class ObjectStore(Protocol):
         ...
 
     def list_folders(self, folder: str = "") -> list[str]:
-        """The names of the folders in a folder, in order, without what is below them."""
+        """The names of the folders in a folder, in order, without what is below them.
+
+        A folder whose last name was deleted may be listed or not.
+        """
         ...
 
     def delete(self, name: str) -> None:
@@ -79,12 +88,6 @@ class ObjectStore(Protocol):
         ...
 
 
-@cache
-def open_store(address: str | Path) -> ObjectStore:
-    """The store at an address: the path of a folder."""
-    return FolderStore(Path(address))
-
-
 @dataclass(frozen=True, slots=True)
 class FolderStore:
     """A folder of this machine, or of a file system that several machines share."""
@@ -96,6 +99,7 @@ class FolderStore:
         return str(self.root)
 
     def create(self, name: str, data: bytes | memoryview) -> bool:
+        check_name(name)
         path = self.root / name
         try:
             return durable.write_once(path, data)
@@ -114,7 +118,7 @@ class FolderStore:
         return pa.OSFile(f"{self.root}/{name}")
 
     def exists(self, name: str) -> bool:
-        return (self.root / name).exists()
+        return (self.root / name).is_file()
 
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
         def list_below(directory: str) -> Iterator[StoredObject]:
@@ -131,10 +135,10 @@ class FolderStore:
                 if not stat.S_ISDIR(found.st_mode):
                     yield StoredObject(f"{directory}/{entry.name}", found.st_size, found.st_mtime)
 
-        return list_below(folder) if self.exists(folder) else iter(())
+        return list_below(folder) if (self.root / folder).is_dir() else iter(())
 
     def list_folders(self, folder: str = "") -> list[str]:
-        if not self.exists(folder):
+        if not (self.root / folder).is_dir():
             return []
         with os.scandir(self.root / folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
@@ -152,7 +156,19 @@ class FolderStore:
             durable.fsync_directory(path.parent)
 
     def delete_unfinished(self, folder: str, before_s: float) -> None:
-        if self.exists(folder):
+        if (self.root / folder).is_dir():
             for path in (self.root / folder).glob(".*"):
                 if not path.is_dir() and path.lstat().st_mtime < before_s:
                     path.unlink(missing_ok=True)
+
+
+def check_name(name: str) -> None:
+    """Raise MurmurateError for a name that would not be listed, or that a store could take for another one.
+
+    >>> check_name(".part")
+    Traceback (most recent call last):
+    murmurate.errors.MurmurateError: name of an object is '.part': must have no part that is empty or begins with a dot
+    """
+    if not name.isprintable() or any(part[:1] in {"", "."} for part in name.split("/")):  # control characters too
+        allowed = "must have no part that is empty or begins with a dot"
+        raise MurmurateError("name of an object", repr(name), allowed)
