@@ -12,6 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from murmurate.errors import ModelError, MurmurateError, ZoneFileError
+from murmurate.extras import require_extra
 from murmurate.files import read_text
 from murmurate.service.clock import ServiceClock
 from murmurate.time_zones import load_time_zone
@@ -40,6 +41,9 @@ url = "http://127.0.0.1:8080"  # address of the public API as clients see it
 
 timezone = "Europe/Zurich"   # whose days devices and pages show
 country = "CH"
+
+# [aggregation]
+# engine = "process"         # where readings are summed: in the worker, or a Spark master such as spark://host:7077
 
 # [limits]                   # of each port, at once; streams: of the public one
 # connections = 10000        # never more than the system's limit of open files, less 64
@@ -77,6 +81,8 @@ country = "CH"
 
 PROCESSES = ("private", "worker", "public")
 MQTT_5, MQTT_3 = "5", "3.1.1"
+PROCESS = "process"
+_SPARK_MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://[^/\s]+:\d+|k8s://\S+|yarn")
 LOCAL_ADDRESSES = ("127.0.0.1", "::1")
 
 
@@ -173,6 +179,23 @@ def _check_networks(name: str, networks: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AggregationSettings:
+    """Where readings are summed: in the worker's process, or on a Spark cluster, for which it needs an extra."""
+
+    engine: str = PROCESS  # or a Spark master
+
+    def __post_init__(self) -> None:
+        if self.engine != PROCESS and not _SPARK_MASTER.fullmatch(self.engine):
+            allowed = f"must be {PROCESS}, or a Spark master such as spark://host:7077 or local[2]"
+            raise MurmurateError("engine in [aggregation]", self.engine, allowed)
+
+    def check_installed(self) -> None:
+        """Raise MissingExtraError where the engine is not installed."""
+        if self.engine != PROCESS:
+            require_extra("service,spark", "pyspark", "pandas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
     """See EXAMPLE_SETTINGS."""
 
@@ -189,6 +212,7 @@ class ServiceSettings:
     url: str = ""
     timezone: str = "UTC"
     country: str = ""
+    aggregation: AggregationSettings = AggregationSettings()
     limits: ClientLimits = ClientLimits()
     mqtt: MqttBroker | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)  # by process: where it serves metrics, and nothing else
@@ -260,7 +284,7 @@ class ServiceSettings:
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("landing", "meters", "keys", "static_files", "backups", "archive"), (str,)),
     **dict.fromkeys(("public", "private", "worker", "url", "timezone", "country"), (str,)),
-    **dict.fromkeys(("host", "user", "protocol", "group", "title", "header"), (str,)),
+    **dict.fromkeys(("host", "user", "protocol", "group", "title", "header", "engine"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
     **dict.fromkeys(
         ("quorum", "keep_days", "release_slot_s", "watchdog_s", "simulated_s", "wall_s", "speed"), (int, float)
@@ -268,7 +292,7 @@ _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("tls", "readings", "notifications", "openadr_events", "home_assistant"), (bool,)),
     **dict.fromkeys(("connections", "connections_per_address", "streams", "streams_per_address"), (int,)),
     **dict.fromkeys(("trusted", "forwarded_by", "proxies", "users"), (list,)),
-    **dict.fromkeys(("mqtt", "zones", "clock", "limits", "metrics", "operator_login"), (dict,)),
+    **dict.fromkeys(("mqtt", "zones", "clock", "limits", "metrics", "operator_login", "aggregation"), (dict,)),
 }
 _TYPE_LABELS: dict[type, str] = {str: "a text in quotes", dict: "a table", bool: "true or false", list: "a list"}
 _DEFAULT_PATHS = {"landing": "landing", "meters": "meters.csv", "keys": "keys"}
@@ -294,6 +318,7 @@ def load_settings(path: Path) -> ServiceSettings:
     for name, kind in (
         ("mqtt", MqttBroker),
         ("clock", ServiceClock),
+        ("aggregation", AggregationSettings),
         ("limits", ClientLimits),
         ("operator_login", OperatorLogin),
     ):

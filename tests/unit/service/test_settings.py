@@ -1,9 +1,14 @@
 """Settings that would delete readings before they count, or give two parts one address, are refused."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from murmurate.errors import MurmurateError
-from murmurate.service.settings import ServiceSettings, load_settings
+from murmurate.service.landing.layout import Landing
+from murmurate.service.settings import AggregationSettings, ServiceSettings, load_settings
 
 
 @pytest.mark.parametrize("keep_days", [0, -1])
@@ -76,3 +81,43 @@ def test_readings_are_shared_only_where_a_group_is_named(tmp_path):
     for lines, group in (("", None), ('group = "homes-1"', "homes-1")):
         file.write_text(f"[mqtt]\n{lines}\n")
         assert load_settings(file).mqtt.group == group
+
+
+@pytest.mark.parametrize(
+    "engine",
+    ["process", "local", "local[2]", "local[*]", "spark://host:7077", "spark://a:7077,b:7077", "k8s://h", "yarn"],
+)
+def test_readings_may_be_summed_in_the_worker_or_on_a_spark_master(tmp_path, engine):
+    file = tmp_path / "service.toml"
+    file.write_text(f'[aggregation]\nengine = "{engine}"\n')
+    load_settings(file).aggregation.check_installed()
+    assert load_settings(file).aggregation.engine == engine
+
+
+@pytest.mark.parametrize("engine", ["", "spark", "spark://host", "http://host:7077", "local[two]"])
+def test_an_engine_that_is_none_is_refused(engine):
+    with pytest.raises(MurmurateError, match="must be process, or a Spark master such as spark://host:7077"):
+        AggregationSettings(engine=engine)
+
+
+WITHOUT_PYSPARK = """
+import sys
+from murmurate import extras
+from murmurate.cli import main
+find = extras.find_spec
+extras.find_spec = lambda name: None if name == "pyspark" else find(name)
+sys.argv = ["murmurate", "serve", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("only", [[], ["--only", "worker"]])
+def test_a_service_with_spark_as_its_engine_names_the_extra_that_is_missing(tmp_path, only):
+    Landing.create(tmp_path / "landing")
+    (tmp_path / "service.toml").write_text('meters = ""\n[aggregation]\nengine = "local[2]"\n')
+    stores = {"MURMURATE_STATE": "postgresql://nowhere", "MURMURATE_LOG": "postgresql://nowhere"}
+    command = [sys.executable, "-c", WITHOUT_PYSPARK, str(tmp_path / "service.toml"), *only]
+    done = subprocess.run(command, env=os.environ | stores, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 2
+    assert "pyspark is not installed: run pip install" in done.stderr
+    assert "[service,spark]" in done.stderr

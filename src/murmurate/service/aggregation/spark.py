@@ -83,6 +83,18 @@ def spark_session(master: str) -> Any:
         raise MurmurateError("--master", master, f"no session there. {_last_line(error)}") from error
 
 
+def check_session(spark: Any) -> None:
+    """Wait until a machine runs a task of this package. Raise MurmurateError where it cannot."""
+    try:
+        spark.range(0, 1, 1, 1).mapInArrow(_pass_on, "id long").collect()
+    except Exception as error:
+        raise MurmurateError("Spark", "without a machine that runs tasks", _last_line(error)) from error
+
+
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
 def _last_line(error: Exception) -> str:
     """What a page of a worker's and Java's traces comes to: the line before Java begins."""
     lines = str(error).partition("\n\tat ")[0].splitlines()

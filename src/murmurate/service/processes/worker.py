@@ -7,11 +7,12 @@ import signal
 import time
 from threading import Event
 
+from murmurate.service.aggregation.spark_driver import SparkEngine
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.processes.start import MAX_START_S, wait_until_reachable
-from murmurate.service.settings import ServiceSettings
+from murmurate.service.settings import PROCESS, ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.migrate import migrate_database, pending_migrations
 from murmurate.service.watchdog import report_progress
@@ -30,8 +31,10 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     configure_logging("worker")
     databases = Databases.from_dsns(state=state, log=log)
     stopped = Event()
-    landing = Landing.open(settings.landing)
+    landing = Landing.open(settings.landing.resolve())  # machines of a cluster have another working directory
     settings.check_keep_days(landing.interval_s)
+    settings.aggregation.check_installed()
+    engine = settings.aggregation.engine
     wait_until_reachable(databases)
     report_progress(MAX_START_S)
     migrate_database(databases.state.dsn, "state")
@@ -49,6 +52,7 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
         grace_s=settings.grace_s,
         quorum=settings.quorum,
         keep_days=settings.keep_days,
+        engine=None if engine == PROCESS else SparkEngine(engine),
         is_stopped=stopped.is_set,
     )
     logger.info("working")
@@ -64,4 +68,6 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
                     failure, said_s = error_reason(error), time.monotonic()
                     logger.warning("failing", extra={"reason": failure})
             stopped.wait(min(1.0, settings.release_slot_s))
+    if worker.engine is not None:
+        worker.engine.close()
     logger.info("stopped")

@@ -23,7 +23,8 @@ from murmurate.errors import MeterError, MurmurateError
 from murmurate.publisher.desired_state import DesiredState, ShardOpening
 from murmurate.publisher.protocol import BlockedCode
 from murmurate.readings.meter_file import table_size
-from murmurate.service.aggregation.job import ShardTask, aggregate_landing, run_task
+from murmurate.service.aggregation.job import ShardTask, TaskRunner, aggregate_landing, run_task
+from murmurate.service.aggregation.spark_driver import SparkEngine
 from murmurate.service.aggregation.submit_demand import submit_demand, terms_by_zone
 from murmurate.service.clock import ReleaseSchedule, ServiceClock
 from murmurate.service.clock_comparison import ClockComparison
@@ -77,6 +78,7 @@ class IntervalWorker:
     keep_days: float = 7.0
     stall_s: float = 30.0  # a release in which no shard moves for this long is left to the next call [s]
     beat_every_s: float = 1.0
+    engine: SparkEngine | None = None  # None: this process sums
     is_stopped: Callable[[], bool] = lambda: False  # asked between two rounds of a release
     figures: WorkerFigures = field(default_factory=WorkerFigures)
     _last_tried: int = field(default=_NO_INTERVAL_YET, init=False)  # the last interval that aggregation was begun for
@@ -159,7 +161,7 @@ class IntervalWorker:
         report_progress(self._long_step_s())
         began_s, name = time.monotonic(), interval_name(interval * self.landing.interval_s)
         try:
-            self._aggregate(interval)
+            self._aggregate(interval, self._due_s(interval, shards))
         except psycopg.Error:
             raise
         except Exception as error:  # noqa: BLE001  after any error the fallback price must be released in time
@@ -188,11 +190,15 @@ class IntervalWorker:
         self._beat()
         report_progress(self._long_step_s())
 
-    def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
-        """Whether there is time to try again before the price must be released."""
+    def _due_s(self, interval: int, shards: dict[str, ShardOpening]) -> float:
+        """When the price of an interval must be released, by the wall clock [s of UTC]."""
         step_s = self.landing.interval_s
         leads = [opening.lead for opening in shards.values() if opening.interval_s == step_s]
-        due_s = self.clock.wall_at((interval + min(leads, default=0)) * step_s)
+        return self.clock.wall_at((interval + min(leads, default=0)) * step_s)
+
+    def _has_time(self, interval: int, now: float, shards: dict[str, ShardOpening]) -> bool:
+        """Whether there is time to try again before the price must be released."""
+        step_s, due_s = self.landing.interval_s, self._due_s(interval, shards)
         window_s = due_s - self.clock.wall_at((interval + 1) * step_s + self.grace_s)
         return due_s - self.clock.wall_at(now) > min(RELEASE_TIME_S, window_s / 2)
 
@@ -203,7 +209,8 @@ class IntervalWorker:
             allowed = f"must not end the worker: it was begun {count - 1} times and never finished"
             raise MurmurateError("aggregation", interval_name(interval * self.landing.interval_s), allowed)
 
-    def _aggregate(self, interval: int) -> None:
+    def _aggregate(self, interval: int, due_s: float) -> None:
+        """Close an interval, sum it and store its demand. `due_s`: when its price must be released [s of UTC]."""
         start_s = interval * self.landing.interval_s
         if self.meters is None or self._table is None:
             none = np.zeros(0, np.int64)
@@ -217,8 +224,12 @@ class IntervalWorker:
         check_not_purged(manifest)
         if manifest.table_version != table.version:
             table = pinned_table(self.landing, manifest.table_version)
+        run: tuple[TaskRunner, int] = self._run_tasks, 1
+        if self.engine is not None:  # half of the time is left for summing here
+            limit_s = (due_s - self.clock.wall_now()) / 2
+            run = self.engine.task_runner(self._run_tasks, limit_s=limit_s, on_progress=self._keep_alive)
         try:
-            demands = aggregate_landing(self.landing, table, [manifest], self._run_tasks)
+            demands = aggregate_landing(self.landing, table, [manifest], *run)
         except MeterError:  # a pinned table that is damaged is written again where the operator's file is still it
             if pin_table(self.landing, self.meters).version != table.version:
                 raise
