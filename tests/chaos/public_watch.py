@@ -6,7 +6,7 @@ import csv
 import threading
 from collections import Counter
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 
 import httpx
 
@@ -20,7 +20,7 @@ _TIMEOUT_S = 10.0
 
 
 class PublicWatch:
-    """A thread that reads the price of now and the history of every zone, of one service after the other."""
+    """A thread that reads the price of now and the history of every zone, and the last prices of every shard."""
 
     def __init__(self, operator: ServiceOperator, services: list[RunningService]) -> None:
         self._clock, self._services = operator.clock, services
@@ -40,6 +40,8 @@ class PublicWatch:
                         with suppress(httpx.HTTPError):
                             self._check_now(zone, web, f"{address}/now")
                             self._compare(zone, web.get(f"{address}/history.csv"))
+                    with suppress(httpx.HTTPError):
+                        self._compare_shards(web, service)
 
     def _check_now(self, zone: str, web: httpx.Client, address: str) -> None:
         """A price that is called that of now is: a process whose clock is wrong must say so instead."""
@@ -58,9 +60,23 @@ class PublicWatch:
         if answer.status_code != 200:
             return
         for row in csv.DictReader(answer.text.splitlines()):
-            shown = (row["price_ticks"], row["kind"])
-            if self._seen.setdefault((zone, row["start"]), shown) != shown:
-                self.changed.append(f"doubled: two prices of {zone} for {row['start']} were shown")
+            self._compare_price(zone, row["start"], row["price_ticks"], row["kind"])
+
+    def _compare_shards(self, web: httpx.Client, service: RunningService) -> None:
+        """The prices of a shard are the same everywhere: they may be kept for ever."""
+        listed = web.get(service.url("/shards"))
+        for shard in listed.json() if listed.status_code == 200 else []:
+            start = datetime.fromtimestamp((shard["interval"] + shard["lead"]) * shard["interval_s"], UTC)
+            answer = web.get(service.url(f"/prices/{shard['shard']}/{start:%Y%m%dT%H%M%SZ}.json"))
+            self.counts[f"prices of a shard {answer.status_code}"] += 1
+            for row in answer.json()["prices"] if answer.status_code == 200 else []:
+                ticks = "" if row["price_ticks"] is None else str(row["price_ticks"])
+                self._compare_price(row["zone"], answer.json()["start"], ticks, row["kind"])
+
+    def _compare_price(self, zone: str, start: str, ticks: str, kind: str) -> None:
+        shown = (ticks, kind)
+        if self._seen.setdefault((zone, start), shown) != shown:
+            self.changed.append(f"doubled: two prices of {zone} for {start} were shown")
 
     def stop(self) -> None:
         self._stopped.set()

@@ -303,6 +303,22 @@ def test_the_watch_of_the_public_api_finds_a_price_of_another_time(hours_ago, fo
     assert len(watch.changed) == found
 
 
+@pytest.mark.parametrize(("ticks", "found"), [(8120, 0), (8121, 1)])
+def test_the_watch_of_the_public_api_finds_a_price_of_a_shard_that_is_not_the_one_of_the_history(ticks, found):
+    row = {"zone": "quay", "price_ticks": ticks, "kind": "measured"}
+    answers = {
+        "/shards": [{"shard": "s", "interval": 10, "lead": 2, "interval_s": 900}],
+        "/prices/s/19700101T030000Z.json": {"start": "1970-01-01T03:00:00Z", "prices": [row]},
+    }
+    watch = PublicWatch(SimpleNamespace(clock=ServiceClock()), [])
+    watch._compare_price("quay", "1970-01-01T03:00:00Z", "8120", "measured")
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=answers[request.url.path]))
+    with httpx.Client(transport=transport) as web:
+        watch._compare_shards(web, SimpleNamespace(url=lambda path: f"http://public{path}"))
+    watch.stop()
+    assert len(watch.changed) == found
+
+
 @pytest.fixture
 def static(tmp_path):
     """A folder with two tiles of a shard, and those tiles."""

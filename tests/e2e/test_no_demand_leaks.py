@@ -6,6 +6,7 @@ import json
 import re
 import stat
 import struct
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -71,16 +72,19 @@ def test_no_tile_and_no_document_carries_a_demand_as_text_or_as_the_bytes_of_a_n
 
 
 def whole_log(service):
-    """The address of every tile, and of every document that one of them names."""
-    tiles, documents = [], set()
+    """The address of every tile, of the prices that it decides, and of every document that one of them names."""
+    tiles, prices, documents = [], [], set()
     for shard in httpx.get(service.url("/shards")).raise_for_status().json():
         for seq in range(shard["seq"] + 1):
             tiles.append(service.url(f"/tiles/{shard['shard']}/{seq}"))
             header = json.loads(httpx.get(tiles[-1]).raise_for_status().content.partition(b"\n")[0])
             documents.add(header["table"])
+            if header["kind"] == "release":
+                start = datetime.fromtimestamp((header["interval"] + shard["lead"]) * shard["interval_s"], UTC)
+                prices.append(service.url(f"/prices/{shard['shard']}/{start:%Y%m%dT%H%M%SZ}.json"))
     for table in list(documents):
         documents |= {row["plan"] for row in httpx.get(service.url(f"/documents/{table}")).json()["zones"]}
-    return [*tiles, *(service.url(f"/documents/{digest}") for digest in sorted(documents))]
+    return [*tiles, *prices, *(service.url(f"/documents/{digest}") for digest in sorted(documents))]
 
 
 def demand_bytes(feed):

@@ -109,7 +109,7 @@ def test_who_has_the_answer_gets_304_without_a_body(path, clients, apis):
 def test_only_what_never_changes_may_be_kept_for_ever(path, clients, apis):
     answer = ask(Case("public", "GET", path, 200), clients, apis)
     never = path.startswith(("/plans/", "/prices/", "/tiles/", "/documents/")) or "/days/" in path
-    assert answer.headers["cache-control"] == (FOR_EVER if never else "public")
+    assert answer.headers["cache-control"] == (FOR_EVER if never else "public, must-revalidate")
     assert ("expires" in answer.headers) == (not never)
 
 

@@ -202,6 +202,11 @@ def test_each_line_of_curl_answers_and_the_topic_is_that_of_the_zone(place, tmp_
     assert len(prices["prices"]) == 192
     assert len(history) == 1 + 192
     assert datetime.fromisoformat(cheapest["end"]) <= datetime(2026, 11, 15, 6, tzinfo=UTC)
+    (zone,), of_shard = (json.loads(answer) for answer in answers[3:])
+    (row,) = of_shard["prices"]
+    assert (zone["zone"], zone["shard"]) == (row["zone"], of_shard["shard"]) == ("harbour", "quay")
+    assert exact(row["price"]) == place.prices[interval_of(of_shard["start"])]
+    assert interval_of(of_shard["start"]) == NOW
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

@@ -80,7 +80,7 @@ class Answers:
 
 def kept_until_s(answer: httpx.Response) -> float:
     """The end of the second that `Expires` names: nginx keeps an answer up to it, others less long."""
-    assert answer.headers["cache-control"] == "public"
+    assert answer.headers["cache-control"] == "public, must-revalidate"
     return parsedate_to_datetime(answer.headers["expires"]).timestamp() + 1
 
 

@@ -61,7 +61,7 @@ def test_no_client_keeps_a_response_beyond_its_end(left_s: float, is_final: bool
     response = replace(CachedResponse.from_json({}, is_final=is_final), expires_s=1000.0)
     now_s = 1000.0 - left_s
     sent = dict(response.for_request({"headers": []}, now_s).headers)
-    assert sent[b"cache-control"] == b"public"
+    assert sent[b"cache-control"] == b"public, must-revalidate"
     kept_until_s = parsedate_to_datetime(sent[b"expires"].decode()).timestamp() + 1
     assert kept_until_s <= min(1000.0, now_s + (900 if is_final else MAX_AGE_S))
     assert kept_until_s > min(1000.0, now_s + MAX_AGE_S) - 1

@@ -24,8 +24,9 @@ from murmurate.service.web.responses import DelayedRefusal
 from murmurate.units import SECONDS_PER_DAY
 
 MAX_AGE_S = 5  # for which others may keep what can change
-CACHE_CONTROL_EXPIRES = "public"  # until the moment of `Expires`
+CACHE_CONTROL_EXPIRES = "public, must-revalidate"  # until `Expires`, and not later if the service does not answer
 CACHE_CONTROL_IMMUTABLE = "public, max-age=31536000, immutable"
+_IMMUTABLE = (b"cache-control", CACHE_CONTROL_IMMUTABLE.encode())
 MAX_CACHE_BYTES = 64 * 2**20  # of responses in each cache
 MAX_CACHED_BODY_BYTES = 2**20  # a longer one is made again each time
 ALL_SHARDS = ""  # of a response about zones of several shards
@@ -65,7 +66,7 @@ class CachedResponse:
 
     @property
     def is_immutable(self) -> bool:
-        return (b"cache-control", CACHE_CONTROL_IMMUTABLE.encode()) in self.headers
+        return _IMMUTABLE in self.headers
 
     def fresh_until_s(self, now_s: float) -> float:
         """Until when others may keep the response that is sent now, at most a day [s of UTC]."""
