@@ -16,9 +16,7 @@ from murmurate.service.storage.remote_store import RemoteStore
 
 _FOLDER = "_probe"
 _PAIRS = 8  # that race at the same time
-_ROUNDS = (
-    300  # races of each pair: docs/decisions/0028-object-store.md has how often they find a store that lets two win
-)
+_ROUNDS = 450  # races of each pair; how often they find a double winner: docs/decisions/0028-object-store.md
 _MAX_AGE_S = 3600.0  # of what a probe left that was killed
 _REMEDY = "use a store that honours `If-None-Match: *`, such as Ceph, or a folder"
 
