@@ -36,6 +36,7 @@ _MARKERS_BY_PATH = {
     "tests/integration/ingest/test_mqtt_consumer.py": ("postgres", "mqtt"),
     "tests/integration/storage/test_object_store.py": ("slow",),
     "tests/integration/storage/test_cut_creates.py": ("ceph", "slow"),
+    "tests/integration/storage/test_store_probe.py": ("ceph", "slow"),
     "tests/paper/test_golden_numbers.py": ("slow",),
     "tests/simulation/": ("slow",),
     "tests/statistical/": ("slow",),

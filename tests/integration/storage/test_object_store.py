@@ -187,6 +187,14 @@ def test_an_address_that_is_none_is_refused_and_not_repeated(address):
     assert "secret" not in str(refused.value)
 
 
+def test_an_endpoint_without_tls_needs_a_permission(monkeypatch):
+    for name, value in environment_of(free_port()).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    with pytest.raises(MurmurateError, match="AWS_ENDPOINT_URL is without TLS: must begin with https://"):
+        open_store("s3://bucket/p")
+
+
 def _calls(store):
     return {
         "create": lambda: store.create("a", b""),

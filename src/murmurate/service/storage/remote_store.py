@@ -47,6 +47,10 @@ class RemoteStore:
         if not _ADDRESS.fullmatch(address):  # it is not repeated in full: it may hold a password
             shown = f"{address.partition('://')[0]}://..."
             raise MurmurateError("address of an object store", shown, "must be s3://bucket/prefix, without credentials")
+        allow_http = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes"}
+        if not allow_http and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:"):
+            allowed = "must begin with https://; AWS_ALLOW_HTTP=true permits it for a store on this machine"
+            raise MurmurateError("AWS_ENDPOINT_URL", "without TLS", allowed)
         self.address = address.rstrip("/")
         self._timeout_s = timeout_s
         self._store: Any = from_url(
@@ -55,7 +59,7 @@ class RemoteStore:
             client_options={
                 "timeout": timedelta(seconds=timeout_s),
                 "connect_timeout": timedelta(seconds=timeout_s / 4),
-                "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes"},
+                "allow_http": allow_http,
             },
             retry_config={
                 "max_retries": _MAX_RETRIES,
