@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from murmurate.errors import MeterError, MurmurateError
 from murmurate.extras import require_extra
 from murmurate.operations.console import format_utc, print_blocked, print_json, stderr, stdout, zones_word
-from murmurate.operations.options import AsJson, Grace, LandingFolder, State, complete_words, optional_imports
+from murmurate.operations.options import AsJson, Grace, LandingAddress, State, complete_words, optional_imports
 from murmurate.units import SECONDS_PER_DAY
 
 with optional_imports():
@@ -42,7 +42,7 @@ _MAX_TASKS = 1024  # at once: each opens every file of the folder of an interval
 
 
 def aggregate_intervals(
-    root: LandingFolder,
+    root: LandingAddress,
     meters: Annotated[
         Path | None, typer.Option(help="Meter table, CSV or Parquet; not needed for an interval that is closed.")
     ] = None,
@@ -74,7 +74,7 @@ def aggregate_intervals(
         raise MurmurateError("--out", "missing", "name where the demand goes: --out demand.parquet, or --state")
     if out is not None and not out.absolute().parent.is_dir():
         raise MurmurateError("--out", out, "must be in a folder that exists")
-    landing = Landing.open(root.resolve())
+    landing = Landing.open(root if "://" in root else Path(root).resolve())
     if out is None:
         Database("state", state).check_reachable()
     with stderr.status("closing"):

@@ -14,7 +14,7 @@ from rich.progress import track
 from murmurate.errors import MurmurateError, ReadingError
 from murmurate.files import check_utf_8
 from murmurate.operations.console import print_first, print_json, stderr, stdout
-from murmurate.operations.options import AsJson, Grace, LandingFolder, optional_imports
+from murmurate.operations.options import AsJson, Grace, LandingAddress, optional_imports
 
 with optional_imports():
     from murmurate.readings.green_button import parse_green_button
@@ -39,7 +39,7 @@ _LATE_REMEDY = (
 
 def ingest_files(
     files: Annotated[list[Path], typer.Argument(help="CSV, Parquet, JSON lines (.jsonl) or Green Button (.xml).")],
-    folder: LandingFolder,
+    folder: LandingAddress,
     meters: Annotated[Path, typer.Option(help="Meter table, CSV or Parquet.")],
     grace: Grace = 60,
     zones: Annotated[list[str] | None, typer.Option("--zone", help="Accept only meters of this zone.")] = None,

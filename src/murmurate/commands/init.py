@@ -27,6 +27,9 @@ def initialize(
     ),
     state: State = "",
     log: Log = "",
+    address: Annotated[
+        str, typer.Option("--landing", help="Where readings go, such as s3://bucket/readings. Default: landing/.")
+    ] = "",
     minutes: Annotated[int, typer.Option(help="Length of an interval.", min=1)] = 15,
     shard_meters: Annotated[int, typer.Option(help="Meters that share a folder of the landing.", min=1)] = 131_072,
     *,
@@ -41,12 +44,13 @@ def initialize(
         raise MurmurateError("--minutes", minutes, "must divide a day, such as 5, 15, 30 or 60")
     if databases is not None:
         databases.check_reachable(prepared=False)
-    landing = Landing.create(folder / "landing", interval_s=60 * minutes, shard_meters=shard_meters)
+    landing = Landing.create(address or folder / "landing", interval_s=60 * minutes, shard_meters=shard_meters)
     keys = folder / "keys"
     are_new = not has_keys(keys)
     public_key = create_keyring(keys).newest_signer.public_key
     if not as_json:
-        example = landing.shard_folder(int(time.time()) // landing.interval_s * landing.interval_s, 0)
+        start_s = int(time.time()) // landing.interval_s * landing.interval_s
+        example = f"{landing.store.address}/{landing.readings_folder(start_s)}/shard=0"
         stdout.print(f"Public key: {public_key}")
         if are_new:
             stdout.print("Publish it in a place other than the log. Readers verify the log with it.")

@@ -46,8 +46,8 @@ Log = Annotated[
 Keys = Annotated[
     Path, typer.Option(envvar="MURMURATE_KEYS", file_okay=False, help="Folder of keys that murmurate init created.")
 ]
-LandingFolder = Annotated[
-    Path, typer.Option("--landing", help="Folder of readings that murmurate init created.", file_okay=False)
+LandingAddress = Annotated[
+    str, typer.Option("--landing", help="Folder or bucket of readings that murmurate init created.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Grace = Annotated[int, typer.Option(help="Seconds to wait for readings after an interval has ended.", min=0)]

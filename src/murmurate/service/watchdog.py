@@ -22,6 +22,11 @@ _SYSTEMD_VARIABLE = "NOTIFY_SOCKET"
 _FILE_VARIABLE = "MURMURATE_PROGRESS_FILE"  # its time is until when the present step may last
 
 
+def is_supervised() -> bool:
+    """Whether `murmurate serve` has started this process, and checks for all what is checked once."""
+    return PARENT_VARIABLE in os.environ
+
+
 def report_progress(next_step_s: float = 0.0) -> None:
     """Report progress to the watchdog; `next_step_s` extends its deadline [s]."""
     if pipe := os.environ.get(PIPE_VARIABLE):

@@ -1,7 +1,7 @@
 """A landing in a bucket, while its gateway is killed and processes are cut off from it; 40 faults: .ci/long."""
 
 import pytest
-from tests.support.sample_landings import BY_HAND, HONEST, METERS, SHARD_METERS, START_S, lines, meter_csv, readings
+from tests.support.sample_landings import HONEST, METERS, SHARD_METERS, START_S, by_hand, lines, meter_csv, readings
 
 pytest.importorskip("obstore")
 from tests.chaos.bucket_faults import ACKNOWLEDGE_FIRST, run_faults
@@ -16,13 +16,15 @@ from murmurate.service.landing.meter_table import load_shards, load_table, pin_t
 from murmurate.service.landing.table_in_force import TableInForce
 
 
-def test_nothing_acknowledged_is_missing_and_the_demand_is_that_of_a_folder(ceph, bucket_address, tmp_path):
+@pytest.mark.usefixtures("bucket_address")
+def test_nothing_acknowledged_is_missing_and_the_demand_is_that_of_a_folder(ceph, tmp_path):
     outcome = run_faults(ceph, tmp_path, kills=1, cuts=1)
     assert outcome.is_right(), outcome
     assert outcome.acknowledged
 
 
-def test_readings_that_are_acknowledged_before_they_are_stored_are_found(ceph, bucket_address, tmp_path):
+@pytest.mark.usefixtures("bucket_address")
+def test_readings_that_are_acknowledged_before_they_are_stored_are_found(ceph, tmp_path):
     assert run_faults(ceph, tmp_path, kills=1, cuts=0, bug=ACKNOWLEDGE_FIRST).missing
 
 
@@ -37,7 +39,7 @@ def test_an_interval_goes_through_a_bucket_as_through_a_folder(bucket_address, t
     assert not append_readings(landing, START_S, readings(HONEST))
     assert manifest_of(landing, START_S) == manifest
     assert len(late_files(landing, manifest)) == 0
-    assert lines(aggregate_landing(landing, table, [manifest])[START_S]) == BY_HAND | {"hill": BY_HAND["hill"]}
+    assert lines(aggregate_landing(landing, table, [manifest])[START_S]) == by_hand(METERS, HONEST)
     assert TableInForce(landing, source).choose(1) == table, "as after a restart"
     load_table.cache_clear()
     load_shards.cache_clear()

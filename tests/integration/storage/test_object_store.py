@@ -33,7 +33,7 @@ RACES = int(os.environ.get("MURMURATE_RACES", "200"))
 @pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.ceph)])
 def address(request, tmp_path):
     """Where nothing is yet, for `open_store`."""
-    return str(tmp_path / "landing") if request.param == "folder" else request.getfixturevalue("bucket_address")
+    return str(tmp_path) if request.param == "folder" else request.getfixturevalue("bucket_address")
 
 
 @pytest.fixture

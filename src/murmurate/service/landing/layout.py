@@ -56,9 +56,9 @@ class Landing:
         return landing
 
     @classmethod
-    def open(cls, address: str | Path) -> Landing:
-        """The landing in a folder, or at an address such as s3://bucket/readings."""
-        store, name = open_store(address), f"{str(address).rstrip('/')}/{_LAYOUT_FILE}"
+    def open(cls, address: str | Path, *, probe: bool = False) -> Landing:
+        """The landing in a folder, or at an address such as s3://bucket/readings; see `open_store`."""
+        store, name = open_store(address, probe=probe), f"{str(address).rstrip('/')}/{_LAYOUT_FILE}"
         try:
             data = store.read(_LAYOUT_FILE)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

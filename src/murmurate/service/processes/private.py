@@ -21,7 +21,7 @@ from murmurate.service.settings import ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.session import SessionPool
-from murmurate.service.watchdog import report_progress
+from murmurate.service.watchdog import is_supervised, report_progress
 from murmurate.service.web.metrics_port import metrics_port
 from murmurate.service.web.server import ConnectionLimits
 
@@ -33,7 +33,7 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     wait_until_reachable(databases.state)  # it takes readings without the log
     report_progress(MAX_START_S)
     migrate_database(databases.state.dsn, "state")
-    landing = Landing.open(settings.landing)
+    landing = Landing.open(settings.landing, probe=not is_supervised())
     sessions = SessionPool(databases.state.dsn)
     ingestor = ReloadingIngestor(landing, settings.meters, settings.clock, settings.grace_s, IngestStore(sessions))
     stopped = Event()

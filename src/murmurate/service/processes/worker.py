@@ -15,7 +15,7 @@ from murmurate.service.processes.start import MAX_START_S, wait_until_reachable
 from murmurate.service.settings import PROCESS, ServiceSettings
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.migrate import migrate_database, pending_migrations
-from murmurate.service.watchdog import report_progress
+from murmurate.service.watchdog import is_supervised, report_progress
 from murmurate.service.web.metrics_port import metrics_port
 from murmurate.service.worker.figures import error_reason
 from murmurate.service.worker.interval_worker import IntervalWorker
@@ -31,7 +31,9 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     configure_logging("worker")
     databases = Databases.from_dsns(state=state, log=log)
     stopped = Event()
-    landing = Landing.open(settings.landing.resolve())  # machines of a cluster have another working directory
+    # other machines, as those of Spark, have another working directory
+    address = settings.landing if isinstance(settings.landing, str) else settings.landing.resolve()
+    landing = Landing.open(address, probe=not is_supervised())
     settings.check_keep_days(landing.interval_s)
     settings.aggregation.check_installed()
     engine = settings.aggregation.engine

@@ -125,15 +125,16 @@ class FolderStore:
             with os.scandir(self.root / directory) as entries:
                 visible = [entry for entry in entries if not entry.name.startswith(".")]
             for entry in sorted(visible, key=lambda entry: entry.name + "/" * entry.is_dir(follow_symlinks=False)):
+                name = f"{directory}/{entry.name}" if directory else entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    yield from list_below(f"{directory}/{entry.name}")
+                    yield from list_below(name)
                     continue
                 try:
                     found = entry.stat()
                 except FileNotFoundError:
                     continue  # deleted since
                 if not stat.S_ISDIR(found.st_mode):
-                    yield StoredObject(f"{directory}/{entry.name}", found.st_size, found.st_mtime)
+                    yield StoredObject(name, found.st_size, found.st_mtime)
 
         return list_below(folder) if (self.root / folder).is_dir() else iter(())
 

@@ -72,6 +72,12 @@ class RemoteStore:
             },
         )
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteStore) and other.address == self.address
+
+    def __hash__(self) -> int:
+        return hash(self.address)
+
     def create(self, name: str, data: bytes | memoryview) -> bool:
         check_name(name)
         token = os.urandom(16).hex()
