@@ -15,15 +15,15 @@ def submit_demand(
     interval_s: int,
     demands: Mapping[int, Demand],
     quorum: float = 0.0,
-    on_progress: Callable[[], object] = lambda: None,
+    terms: Mapping[str, ReleaseTerms | None] | None = None,
 ) -> dict[str, str]:
     """Store each demand until it is released, by the begin of its interval [s of UTC].
 
     Returns the zones whose demand cannot be used, with the reason.
     The demand of a zone in which less than `quorum` of the meters have reported is not used for that interval.
-    `on_progress` is called while plans are read, see `terms_by_zone`.
+    `terms` are those of `terms_by_zone`, where they were read already.
     """
-    terms, closed = terms_by_zone(state, on_progress), state.closed_zones()
+    terms, closed = terms_by_zone(state) if terms is None else terms, state.closed_zones()
     unusable: dict[str, str] = {}
     for start_s, demand in demands.items():
         releasable, reasons = releasable_demand(_without_zones(demand, closed), terms, interval_s, quorum)

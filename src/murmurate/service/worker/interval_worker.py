@@ -20,6 +20,7 @@ import psycopg
 
 from murmurate.aggregation import Tally
 from murmurate.errors import MeterError, MurmurateError
+from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.publisher.desired_state import DesiredState, ShardOpening
 from murmurate.publisher.protocol import BlockedCode
 from murmurate.readings.meter_file import table_size
@@ -214,7 +215,9 @@ class IntervalWorker:
         start_s = interval * self.landing.interval_s
         if self.meters is None or self._table is None:
             none = np.zeros(0, np.int64)
-            self._note_zones(NO_METERS, Demand(zones=(), energy_wh=none, reported=none, imputed=none), interval)
+            terms = terms_by_zone(self.context.state, self._keep_alive)
+            no_demand = Demand(zones=(), energy_wh=none, reported=none, imputed=none)
+            self._note_zones(NO_METERS, no_demand, interval, terms)
             return
         if interval not in self._waiting:
             self.begin_attempt(interval)
@@ -235,9 +238,10 @@ class IntervalWorker:
                 raise
             restored = pin_table(self.landing, self.meters, rewrite=True)
             demands = aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
-        unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum, self._keep_alive)
+        terms = terms_by_zone(self.context.state, self._keep_alive)
+        unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum, terms)
         demand = demands[start_s]
-        self._note_zones(table, demand, interval)
+        self._note_zones(table, demand, interval, terms)
         counts = {
             "reported": int(demand.reported.sum()),
             "imputed": int(demand.imputed.sum()),
@@ -252,11 +256,13 @@ class IntervalWorker:
             self._keep_alive()
             yield from run_task(task)
 
-    def _note_zones(self, table: MeterTable, demand: Demand, interval: int) -> None:
+    def _note_zones(
+        self, table: MeterTable, demand: Demand, interval: int, terms_of: Mapping[str, ReleaseTerms | None]
+    ) -> None:
         """Note which open zones have no meter or another number of them, and how many meters have reported."""
         state, step_s = self.context.state, self.landing.interval_s
         is_here = {shard for shard, opening in state.shards().items() if opening.interval_s == step_s}
-        by_zone = {zone: terms for zone, terms in terms_by_zone(state, self._keep_alive).items() if terms is not None}
+        by_zone = {zone: terms for zone, terms in terms_of.items() if terms is not None}
         unread = {zone for zone, terms in by_zone.items() if not terms.reads_meters}  # no meter of theirs is missed
         opened = {zone for zone, (shard, _) in state.zones().items() if shard in is_here} - unread
         without = frozenset(opened.difference(table.zones))
