@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event
 
 from murmurate.errors import MeterError, MurmurateError
+from murmurate.service.ingest.kafka_consumer import require_kafka
 from murmurate.service.keyring import load_keyring
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
@@ -80,6 +81,8 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
 
 def _check_settings(settings: ServiceSettings) -> None:
     """Raise MurmurateError for what no restart corrects: files that are missing, addresses that are taken."""
+    if settings.kafka is not None:
+        require_kafka()
     settings.check_keep_days(Landing.open(settings.landing).interval_s)
     load_keyring(settings.keys)
     if settings.meters is not None and not settings.meters.exists():
