@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from struct import Struct
 
-from murmurate.service.ingest import mqtt_consumer
+from murmurate.service.ingest import message_ingest, mqtt_consumer
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.message_ingest import MessageQueue
@@ -42,7 +42,7 @@ def main() -> None:
     def now() -> float:
         return float(TIME.unpack_from(clock)[0])
 
-    mqtt_consumer._INGEST_RETRY_S = _RETRY_S
+    message_ingest._INGEST_RETRY_S = _RETRY_S
     mqtt_consumer.MIN_GROUP_SESSION_S = 0  # sessions of a group last for the grace
     landing, registry = Landing.open(root / "landing"), MeterRegistry.from_meter_table(root / "meters.csv")
     ingestor = ReadingIngestor(landing=landing, registry=registry, now=now, grace_s=facts.get("grace_s", 10**6))

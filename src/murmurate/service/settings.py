@@ -68,6 +68,14 @@ country = "CH"
 # openadr_events = true      # among them OpenADR's, which hold whole events: 17 kB a zone and interval
 # home_assistant = false     # and what Home Assistant finds by itself: 18 kB a zone and interval, 300 bytes a minute
 
+# [kafka]                    # readings in, as a member of a consumer group; needs the extra kafka
+# servers = ["127.0.0.1:9092"]
+# topics = ["readings"]      # JSON lines or Parquet in each message
+# group = "murmurate"        # services with the same group share the partitions
+# tls = false
+# user = "murmurate"         # with SASL; its password is in MURMURATE_KAFKA_PASSWORD
+# mechanism = "SCRAM-SHA-512"  # or "SCRAM-SHA-256", "PLAIN"
+
 # [operator_login]           # operators whom a proxy has authenticated, such as oauth2-proxy
 # header = "X-Forwarded-Email"  # in which it names the user
 # proxies = ["127.0.0.2"]    # addresses that alone may send it
@@ -83,6 +91,7 @@ PROCESSES = ("private", "worker", "public")
 MQTT_5, MQTT_3 = "5", "3.1.1"
 PROCESS = "process"
 _SPARK_MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://[^/\s]+:\d+|k8s://\S+|yarn")
+SASL_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 LOCAL_ADDRESSES = ("127.0.0.1", "::1")
 
 
@@ -130,6 +139,30 @@ class MqttBroker:
     @property
     def uri(self) -> str:
         return self.url or f"{'mqtts' if self.tls else 'mqtt'}://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaCluster:
+    """Topics of readings. The password of `user` is in the environment: MURMURATE_KAFKA_PASSWORD, or .._FILE."""
+
+    servers: Sequence[str] = ()
+    topics: Sequence[str] = ()
+    group: str = "murmurate"
+    tls: bool = False
+    user: str = ""
+    mechanism: str = "SCRAM-SHA-512"
+
+    def __post_init__(self) -> None:
+        for name, example in (("servers", "127.0.0.1:9092"), ("topics", "readings")):
+            texts = getattr(self, name)
+            if not texts or not all(isinstance(text, str) and text.strip() and "," not in text for text in texts):
+                raise MurmurateError(f"{name} in [kafka]", list(texts), f'must be a list such as ["{example}"]')
+        for server in self.servers:
+            _parse_address("servers in [kafka]", server)
+        if not self.group.strip():
+            raise MurmurateError("group in [kafka]", "empty", "must be a name, such as murmurate")
+        if self.mechanism not in SASL_MECHANISMS:
+            raise MurmurateError("mechanism in [kafka]", self.mechanism, f"must be one of {', '.join(SASL_MECHANISMS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +248,7 @@ class ServiceSettings:
     aggregation: AggregationSettings = AggregationSettings()
     limits: ClientLimits = ClientLimits()
     mqtt: MqttBroker | None = None
+    kafka: KafkaCluster | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)  # by process: where it serves metrics, and nothing else
     operator_login: OperatorLogin | None = None
     zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -284,15 +318,15 @@ class ServiceSettings:
 _SETTING_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("landing", "meters", "keys", "static_files", "backups", "archive"), (str,)),
     **dict.fromkeys(("public", "private", "worker", "url", "timezone", "country"), (str,)),
-    **dict.fromkeys(("host", "user", "protocol", "group", "title", "header", "engine"), (str,)),
+    **dict.fromkeys(("host", "user", "protocol", "group", "mechanism", "title", "header", "engine"), (str,)),
     **dict.fromkeys(("grace_s", "port"), (int,)),
     **dict.fromkeys(
         ("quorum", "keep_days", "release_slot_s", "watchdog_s", "simulated_s", "wall_s", "speed"), (int, float)
     ),
     **dict.fromkeys(("tls", "readings", "notifications", "openadr_events", "home_assistant"), (bool,)),
     **dict.fromkeys(("connections", "connections_per_address", "streams", "streams_per_address"), (int,)),
-    **dict.fromkeys(("trusted", "forwarded_by", "proxies", "users"), (list,)),
-    **dict.fromkeys(("mqtt", "zones", "clock", "limits", "metrics", "operator_login", "aggregation"), (dict,)),
+    **dict.fromkeys(("trusted", "forwarded_by", "proxies", "users", "servers", "topics"), (list,)),
+    **dict.fromkeys(("mqtt", "kafka", "zones", "clock", "limits", "metrics", "operator_login", "aggregation"), (dict,)),
 }
 _TYPE_LABELS: dict[type, str] = {str: "a text in quotes", dict: "a table", bool: "true or false", list: "a list"}
 _DEFAULT_PATHS = {"landing": "landing", "meters": "meters.csv", "keys": "keys"}
@@ -317,6 +351,7 @@ def load_settings(path: Path) -> ServiceSettings:
             document[name] = path.parent / document[name]
     for name, kind in (
         ("mqtt", MqttBroker),
+        ("kafka", KafkaCluster),
         ("clock", ServiceClock),
         ("aggregation", AggregationSettings),
         ("limits", ClientLimits),

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event
 
 from murmurate.errors import MeterError, MurmurateError
+from murmurate.service.ingest.kafka_consumer import require_kafka
 from murmurate.service.keyring import load_keyring
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
@@ -82,6 +83,8 @@ def _check_settings(settings: ServiceSettings) -> None:
     """Raise MurmurateError for what no restart corrects: files that are missing, addresses that are taken."""
     settings.check_keep_days(Landing.open(settings.landing, probe=True).interval_s)
     settings.aggregation.check_installed()
+    if settings.kafka is not None:
+        require_kafka()
     load_keyring(settings.keys)
     if settings.meters is not None and not settings.meters.exists():
         allowed = (

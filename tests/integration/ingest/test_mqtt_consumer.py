@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_counted_and_delays_no_other_message(zone, start_
 
 
 def test_while_the_disk_is_full_nothing_is_acknowledged_and_then_it_comes_again(zone, start_consumer, monkeypatch):
-    monkeypatch.setattr("murmurate.service.ingest.mqtt_consumer._INGEST_RETRY_S", 0.05)
+    monkeypatch.setattr("murmurate.service.ingest.message_ingest._INGEST_RETRY_S", 0.05)
     zone.broken = True
     first = start_consumer()
     zone.send(BATCH_TOPIC, zone.reading(1, 50))
@@ -99,7 +99,7 @@ def test_a_register_goes_on_where_it_stood_before_a_restart(zone, start_consumer
 
 def test_a_register_whose_energy_was_kept_but_not_remembered_is_worked_out_again(zone, start_consumer, monkeypatch):
     """The state fails after the energy is on disk. The messages are taken again, as old as when they came."""
-    monkeypatch.setattr("murmurate.service.ingest.mqtt_consumer._INGEST_RETRY_S", 0.05)
+    monkeypatch.setattr("murmurate.service.ingest.message_ingest._INGEST_RETRY_S", 0.05)
     keep, failures = IngestStore.store_registers, [1]
 
     def keep_at_the_second_try(*words, **options):

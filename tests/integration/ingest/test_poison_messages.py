@@ -73,7 +73,7 @@ def test_a_message_that_ends_the_process_is_set_aside_after_two_restarts(zone, s
 
 def test_a_message_that_was_delivered_twice_and_does_no_harm_is_stored(zone, start_consumer, monkeypatch):
     """The disk fails, the process is restarted several times: nothing of that is the fault of the message."""
-    monkeypatch.setattr("murmurate.service.ingest.mqtt_consumer._INGEST_RETRY_S", 0.05)
+    monkeypatch.setattr("murmurate.service.ingest.message_ingest._INGEST_RETRY_S", 0.05)
     zone.broken = True
     for _ in range(3):
         consumer = start_consumer()
@@ -99,7 +99,7 @@ def test_a_forged_file_is_refused_and_acknowledged_and_delays_no_reading(zone, s
 
 
 def test_a_flood_at_qos_0_while_nothing_can_be_stored_is_bounded_and_then_goes_on(zone, start_consumer, monkeypatch):
-    monkeypatch.setattr("murmurate.service.ingest.mqtt_consumer._INGEST_RETRY_S", 0.05)
+    monkeypatch.setattr("murmurate.service.ingest.message_ingest._INGEST_RETRY_S", 0.05)
     bound, fences, flood, held = 100_000, 20_000, 300, []  # fences are at QoS 1
     zone.queue = MessageQueue(2 * bound, bound)
     zone.broken = True
@@ -119,7 +119,7 @@ def test_a_flood_at_qos_0_while_nothing_can_be_stored_is_bounded_and_then_goes_o
 
 
 def test_at_qos_1_nothing_is_lost_by_the_bound(zone, start_consumer, monkeypatch):
-    monkeypatch.setattr("murmurate.service.ingest.mqtt_consumer._INGEST_RETRY_S", 0.05)
+    monkeypatch.setattr("murmurate.service.ingest.message_ingest._INGEST_RETRY_S", 0.05)
     bound, held = 20_000, []
     zone.queue = MessageQueue(bound)
     zone.broken = True

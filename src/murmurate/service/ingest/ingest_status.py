@@ -15,6 +15,7 @@ from math import inf
 import psycopg
 
 from murmurate.service.ingest.ingestor import ReloadingIngestor
+from murmurate.service.ingest.kafka_consumer import KafkaConsumer
 from murmurate.service.ingest.message_ingest import REFUSED_POINT_CAUSES, REFUSED_POINT_PREFIX
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
 from murmurate.service.mqtt_client import BROKER_REMEDY
@@ -107,6 +108,7 @@ class IngestStatus:
     state: SessionPool
     readiness: IngestReadiness
     consumer: MqttConsumer | None = None
+    kafka: KafkaConsumer | None = None
 
     @property
     def refused_points(self) -> Mapping[str, int]:
@@ -123,6 +125,8 @@ class IngestStatus:
             found["clock"] = f"{fault}; readings get 503 until then"
         if self.consumer is not None and not self.consumer.is_connected:
             found["MQTT broker"] = f"is not connected: no readings come over MQTT; {BROKER_REMEDY}"
+        if self.kafka is not None and not self.kafka.is_connected:
+            found["Kafka"] = "is not connected: no readings come from it; start it, or correct [kafka] in the settings"
         return found
 
     @property

@@ -27,7 +27,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -39,7 +39,7 @@ from murmurate.readings.batch import ReadingBatch
 from murmurate.readings.text_lines import NOTHING_READABLE
 from murmurate.service.clock_comparison import ClockDifferenceError
 from murmurate.service.ingest.cumulative_register import RegisterReading, RegisterState, parse_register_reading
-from murmurate.service.ingest.decoder_pool import JSON_LINES, PARQUET, DecoderPool
+from murmurate.service.ingest.decoder_pool import DECODERS, JSON_LINES, PARQUET, DecoderPool
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import (
     MAX_CLOCK_SKEW_S,
@@ -67,6 +67,7 @@ MAX_JOINED_MESSAGE_BYTES = 16 * 1024  # smaller messages of lines are parsed tog
 MAX_JOINED_BYTES = 2**20
 # The disk or the state fails, or the time is not known: no message is the cause.
 RETRIED_ERRORS = (OSError, psycopg.Error, IngestBusyError, ClockDifferenceError)
+_INGEST_RETRY_S = 5.0
 _MAX_PENDING_BATCHES = 1000  # that are parsed and not yet stored
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REFUSED_POINT_CAUSES = ("future", "retained", "redelivered", "clock", "queued", "late", "unknown_meter")
@@ -316,6 +317,47 @@ class MessageIngest:
     def _wait_until_stored(self) -> None:
         while self._pending:
             self.ingestor.finish_batch(self._pending.pop())
+
+
+def ingest_until_stored(
+    messages: Sequence[ReceivedMessage],
+    *,
+    consumer: str,
+    current_ingestor: Callable[[], ReadingIngestor],
+    store: IngestStore,
+    attempts: MessageAttempts,
+    stopped: threading.Event,
+) -> bool:
+    """Store what messages carry; while the disk or the state fails, try again. What cannot be read is only counted.
+
+    Returns whether all of it may be acknowledged; it may not if `stopped` is set before it is stored.
+    """
+    while not stopped.is_set():
+        try:
+            MessageIngest(ingestor=current_ingestor(), store=store, decoders=DECODERS, attempts=attempts).ingest(
+                messages
+            )
+        except RETRIED_ERRORS as error:
+            logger.warning("failing", extra={"consumer": consumer, "reason": type(error).__name__})
+            stopped.wait(_INGEST_RETRY_S)
+        else:
+            return True
+    return False
+
+
+def start_consumer_thread(run: Callable[[], None], consumer: str, on_failure: Callable[[], None]) -> threading.Thread:
+    """Run a consumer in another thread. `on_failure` is called if the thread ends by an error."""
+
+    def run_and_report() -> None:
+        try:
+            run()
+        except Exception as error:  # noqa: BLE001  readings no longer come in
+            logger.warning("broken", extra={"consumer": consumer, "reason": type(error).__name__})
+            on_failure()
+
+    thread = threading.Thread(target=run_and_report, name=consumer, daemon=True)
+    thread.start()
+    return thread
 
 
 def join_bodies(payloads: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:

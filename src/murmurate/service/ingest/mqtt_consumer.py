@@ -37,18 +37,17 @@ from threading import Event, Lock, Thread
 from paho.mqtt.client import Client, MQTTMessage
 
 from murmurate.service.clock_comparison import ClockDifferenceError
-from murmurate.service.ingest.decoder_pool import DECODERS
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReadingIngestor
 from murmurate.service.ingest.message_ingest import (
     BATCH_TOPIC,
     EXPORT_REGISTER,
     MAX_MESSAGE_BYTES,
-    RETRIED_ERRORS,
     MessageAttempts,
-    MessageIngest,
     MessageQueue,
     ReceivedMessage,
+    ingest_until_stored,
+    start_consumer_thread,
 )
 from murmurate.service.landing.layout import Landing
 from murmurate.service.mqtt_client import REPEAT_FAILURE_S, SESSION_EXPIRY_S, connect_mqtt
@@ -67,7 +66,6 @@ SETTLE_SHARE = 1 / 6  # of an interval: 150 s of 15 minutes; common clients conn
 FENCES_PER_TOLERANCE = 5
 _TOKEN_BYTES = 16  # a fence of another client, or of an earlier process, is not known and does not count
 MAX_MESSAGES_PER_GROUP = 10_000
-_INGEST_RETRY_S = 5.0
 _TAKE_TIMEOUT_S = 0.2
 _MAX_LOST_FENCES = 2  # in a row, without a warning
 MIN_GROUP_SESSION_S = 60  # of a consumer in a group: as long as a restart may take
@@ -182,17 +180,7 @@ class MqttConsumer:
 
     def start(self, on_failure: Callable[[], None] = lambda: None) -> Thread:
         """Take messages in another thread. `on_failure` is called if the thread ends by an error."""
-
-        def run() -> None:
-            try:
-                self.run()
-            except Exception as error:  # noqa: BLE001  readings no longer come in
-                logger.warning("broken", extra={"consumer": "mqtt", "reason": type(error).__name__})
-                on_failure()
-
-        thread = Thread(target=run, name="mqtt", daemon=True)
-        thread.start()
-        return thread
+        return start_consumer_thread(self.run, "mqtt", on_failure)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -244,17 +232,11 @@ class MqttConsumer:
         messages = [message for message in messages if message.topic != self.fence_topic]
         if not messages:
             return True
-        while not self._stopped.is_set():
-            try:
-                MessageIngest(
-                    ingestor=self._current_ingestor(),
-                    store=self.store,
-                    decoders=DECODERS,
-                    attempts=self._attempts,
-                ).ingest(messages)
-            except RETRIED_ERRORS as error:
-                logger.warning("failing", extra={"consumer": "mqtt", "reason": type(error).__name__})
-                self._stopped.wait(_INGEST_RETRY_S)
-            else:
-                return True
-        return False
+        return ingest_until_stored(
+            messages,
+            consumer="mqtt",
+            current_ingestor=self._current_ingestor,
+            store=self.store,
+            attempts=self._attempts,
+            stopped=self._stopped,
+        )

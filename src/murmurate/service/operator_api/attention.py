@@ -125,7 +125,9 @@ def _feed(status: ServiceStatus, settings: ServiceSettings, language: Language) 
         quorum = "quorum_of" if len(low) > 1 else "quorum"
         yield _item(language, "feed", quorum, "quorum_remedy", more=language.whole(len(low) - 1), **values)
     needs_readings = status.last_kinds.get(PriceKind.PUBLIC, 0) < status.zone_count
-    has_source = any(client.zones for client in status.clients) or (settings.mqtt and settings.mqtt.readings)
+    has_source = (
+        any(client.zones for client in status.clients) or (settings.mqtt and settings.mqtt.readings) or settings.kafka
+    )
     if needs_readings and not has_source:
         yield _item(language, "feed", "no_source", "no_source_remedy")
 

@@ -282,6 +282,10 @@ def ingest_metrics(status: IngestStatus, zones: Collection[str]) -> Iterator[Met
         yield _gauge("murmurate_mqtt_queue_bytes", "Messages that are not stored yet.", held)
         yield CounterMetricFamily("murmurate_mqtt_dropped", "Messages at QoS 0 that were dropped.", mqtt.dropped)
         yield CounterMetricFamily("murmurate_mqtt_set_aside", "Messages that have ended a process.", aside)
+    if status.kafka is not None:
+        connected = float(status.kafka.is_connected)
+        yield _gauge("murmurate_kafka_connected", "Whether a broker of Kafka is connected.", connected)
+        yield _gauge("murmurate_kafka_lag_messages", "Messages not stored yet.", status.kafka.lag_messages)
 
 
 def storage_metrics(settings: ServiceSettings, database_bytes: Mapping[str, int]) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from murmurate.service.ingest.http_api import IngestApi, private_app
 from murmurate.service.ingest.ingest_status import IngestReadiness, IngestStatus
 from murmurate.service.ingest.ingest_store import IngestStore
 from murmurate.service.ingest.ingestor import ReloadingIngestor
+from murmurate.service.ingest.kafka_consumer import KafkaConsumer
 from murmurate.service.ingest.mqtt_consumer import MqttConsumer
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
@@ -54,8 +55,19 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
             clock_speed=settings.clock.speed,
         )
         consumer.start(on_failure=lambda: os.kill(os.getpid(), signal.SIGTERM))  # the supervisor restarts this process
+    kafka = None
+    if settings.kafka is not None:
+        kafka = KafkaConsumer(
+            cluster=settings.kafka,
+            client_id=mqtt_client_id("readings", settings),
+            landing=landing,
+            current_ingestor=ingestor,
+            store=IngestStore(databases.state.dsn),
+            now=ingestor.state_clock.agreed_now,
+        )
+        kafka.start(on_failure=lambda: os.kill(os.getpid(), signal.SIGTERM))
     readiness = IngestReadiness(sessions, landing.store)
-    status = IngestStatus(ingestor=ingestor, state=sessions, readiness=readiness, consumer=consumer)
+    status = IngestStatus(ingestor=ingestor, state=sessions, readiness=readiness, consumer=consumer, kafka=kafka)
     operator = OperatorApi(
         databases=databases, settings=settings, state=sessions, counts=ingestor.counts, ingest=status
     )
@@ -66,6 +78,7 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
             serve_app("private", app, settings.private_address, ConnectionLimits(settings.limits))
     finally:
         stopped.set()
-        if consumer is not None:
-            consumer.stop()
+        for each in (consumer, kafka):
+            if each is not None:
+                each.stop()
         sessions.close()
