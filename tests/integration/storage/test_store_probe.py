@@ -1,9 +1,11 @@
 """The probe of an object store accepts Ceph, refuses stores that break a promise, and leaves nothing behind."""
 
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from tests.e2e.interop_clients import SCRIPTS, environment
+from tests.e2e.interop_clients import environment
 from tests.support.ceph_gateway import create_bucket, environment_of
 from tests.support.ports import free_port
 from tests.support.store_writers import OverwritingStore
@@ -80,7 +82,9 @@ def test_a_store_that_cannot_be_reached_is_not_refused_for_what_it_does(monkeypa
 @pytest.mark.clients
 def test_moto_which_lets_two_win_now_and_then_is_refused(monkeypatch, tmp_path_factory, tmp_path, figure):
     """Moto asks and then writes, with microseconds between: one opening may miss it, several do not."""
-    clients = environment("MURMURATE_CLIENTS", SCRIPTS / "requirements.txt", None, tmp_path_factory.getbasetemp())
+    clients = environment(
+        "MURMURATE_CLIENTS", "requirements.txt", Path(sys.executable), tmp_path_factory.getbasetemp().parent
+    )
     port = free_port()
     for name, value in environment_of(port).items():
         monkeypatch.setenv(name, value)
