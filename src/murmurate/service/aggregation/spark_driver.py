@@ -3,8 +3,8 @@
     python -m murmurate.service.aggregation.spark_driver <master>
 
 is that process. It reads pickled tasks from standard input and writes tallies to standard output. It knows no database
-and no key, and ends with its input. Where a session hangs or Java has ended, the process is killed and the next one
-begins anew. None of it can hold up the worker, whose prices must be in time wherever readings are summed.
+and no key, and ends with its input. Where a session hangs or Java has ended, the process is killed and another one
+is started. None of it can hold up the worker, whose prices must be in time.
 
 Tallies are sums of few homes, and as confidential as readings: they go from the cluster to the driver, and no further.
 """
