@@ -55,7 +55,7 @@ def require_kafka() -> None:
 
 
 class KafkaConsumer:
-    """Stores what comes from the topics of a cluster, in a thread of its own."""
+    """Stores what comes from the topics of a cluster, in its own thread."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ ROWS_PER_BATCH = 131_072
 READINGS_SCHEMA = pa.schema(
     [("meter", pa.int64()), ("interval_start", pa.timestamp("us", "UTC")), ("energy_wh", pa.int64())]
 )
-MIN_ROW_GROUP_READINGS = 16_384  # on average, so that opening a row group costs little beside its readings
+MIN_ROW_GROUP_READINGS = 16_384  # on average, so that opening a row group costs little next to its readings
 _RUN_FILE = re.compile(r"([0-9a-f]{24})-(merged-)?([0-9]{8})(?:-([0-9]+)-([0-9a-f]{64}))?\.parquet")
 # earlier versions wrote neither size nor SHA-256
 _ROW_GROUP_DIGESTS = "murmurate.row_group_sha256"
