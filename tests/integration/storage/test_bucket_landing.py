@@ -8,6 +8,7 @@ from tests.chaos.bucket_faults import ACKNOWLEDGE_FIRST, run_faults
 
 from murmurate.errors import ReadingError
 from murmurate.service.aggregation.job import aggregate_landing, close_intervals
+from murmurate.service.aggregation.spark_driver import SparkEngine
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import late_files, manifest_of
 from murmurate.service.landing.layout import Landing
@@ -53,3 +54,20 @@ def test_an_interval_goes_through_a_bucket_as_through_a_folder(bucket_address, t
     assert [name.rpartition(".")[2] for name in left] == ["closing", "purged", "json"], left
     with pytest.raises(ReadingError, match="purged"):
         close_intervals(landing, [START_S], table)
+
+
+def test_spark_reads_a_bucket_with_the_variables_of_its_machine(bucket_address, tmp_path):
+    def fail(_):
+        raise AssertionError("was to be run by Spark")
+
+    landing = Landing.create(bucket_address, shard_meters=SHARD_METERS)
+    table = pin_table(landing, meter_csv(tmp_path / "meters.csv", METERS))
+    append_readings(landing, START_S, readings(HONEST))
+    manifests = close_intervals(landing, [START_S], table)
+    engine = SparkEngine("local[2]")
+    try:
+        run, slices = engine.task_runner(fail, limit_s=400, on_progress=lambda: None)
+        demands = aggregate_landing(landing, table, manifests, run, slices)
+    finally:
+        engine.close()
+    assert lines(demands[START_S]) == by_hand(METERS, HONEST)
