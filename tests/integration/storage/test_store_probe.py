@@ -1,5 +1,6 @@
 """The probe of an object store accepts Ceph, refuses stores that break a promise, and leaves nothing behind."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from murmurate.service.storage.remote_store import RemoteStore
 from murmurate.service.storage.store_probe import probe_store
 
 MAX_OPENINGS = 30
+OPENINGS = int(os.environ.get("MURMURATE_OPENINGS", "0"))  # all counted: .ci/long
 
 
 class AskingStore(RemoteStore):
@@ -94,8 +96,23 @@ def test_moto_which_lets_two_win_now_and_then_is_refused(monkeypatch, tmp_path_f
             assert wait_until(lambda: b"Running on" in (tmp_path / "moto.log").read_bytes())
             create_bucket(port, "landings")
             store = open_store("s3://landings/p")
-            with pytest.raises(MurmurateError, match="letting 2 of 2 writers win") as refused:
-                list(map(probe_store, [store] * MAX_OPENINGS))
-            figure(f"moto was refused: {refused.value}")
+            refusals = (refusal(store) for _ in range(OPENINGS or MAX_OPENINGS))
+            if OPENINGS:
+                refused = sum("letting 2 of 2 writers win" in each for each in refusals)
+                figure(f"moto was refused in {refused} of {OPENINGS} openings")
+                assert refused >= 0.95 * OPENINGS
+            else:
+                first = next(filter(None, refusals))
+                figure(f"moto was refused: {first}")
+                assert "letting 2 of 2 writers win" in first
         finally:
             moto.kill()
+
+
+def refusal(store):
+    """Why a store is refused; empty where it is accepted."""
+    try:
+        probe_store(store)
+    except MurmurateError as error:
+        return str(error)
+    return ""
