@@ -5,6 +5,7 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import psycopg
 import pytest
 
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
@@ -12,21 +13,31 @@ from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.figures import WorkerFigures
 from murmurate.service.worker.publisher_context import LOG_CLOCK
 from tests.support.database_clock import set_database_clock
-from tests.support.operator_cli import PAYING, STEP_S, operator  # noqa: F401
+from tests.support.operator_cli import PAYING, STEP_S, an_operator, operator  # noqa: F401
 from tests.support.ports import free_port
 
 
-@pytest.fixture
-def opened(operator):  # noqa: F811
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
     """A zone whose first intervals were measured and released, a landing and settings; nothing runs."""
-    operator.stop_clock()
-    first = operator.open_and_find_first(hours_ago=1)
-    operator.store_demand(first, operator.made_s // STEP_S)
-    operator.run("murmurate step release")
-    operator.run("murmurate client add head-end --zone harbour")
-    addresses = f'public = "127.0.0.1:{free_port()}"\nprivate = "127.0.0.1:{free_port()}"\n'
-    operator.write("service.toml", addresses + 'timezone = "Europe/Zurich"\n')
-    return operator
+    with an_operator(tmp_path_factory.mktemp("operator")) as made:
+        made.stop_clock()
+        first = made.open_and_find_first(hours_ago=1)
+        made.store_demand(first, made.made_s // STEP_S)
+        made.run("murmurate step release")
+        made.run("murmurate client add head-end --zone harbour")
+        addresses = f'public = "127.0.0.1:{free_port()}"\nprivate = "127.0.0.1:{free_port()}"\n'
+        made.write("service.toml", addresses + 'timezone = "Europe/Zurich"\n')
+        yield made
+
+
+@pytest.fixture
+def opened(released):
+    """No worker has run yet."""
+    with psycopg.connect(released.dsn("state"), autocommit=True) as connection:
+        connection.execute("DELETE FROM curator.heartbeat")
+    released.shown = ""
+    return released
 
 
 def heartbeat(operator, *, share=1.0, **more):  # noqa: F811
