@@ -128,6 +128,13 @@ class BareRegisters:
         """Wait until little of what has arrived is not stored: at QoS 0 points without room are dropped."""
         self.until(lambda: PROGRESS.unpack_from(self._clock, TIME.size)[1] < QUEUE_BYTES / 10)
 
+    def await_stored(self) -> None:
+        """Wait until nothing that has arrived waits to be acknowledged.
+
+        A broker drops messages at QoS 0 for a client that has not acknowledged as many others as may be under way.
+        """
+        self.until(lambda: PROGRESS.unpack_from(self._clock, TIME.size)[1] == 0)
+
     def publish(self, shown_at_s: int | None = None, *, confirm: bool = True) -> None:
         """Send what the registers show, or have shown: half of the meters at QoS 1, half at QoS 0."""
         at_s = int(self.now_s) if shown_at_s is None else shown_at_s
@@ -151,6 +158,7 @@ class BareRegisters:
                 self.publish()
                 self.now_s += 0.5  # the fence of this time is sent after the points; their time is a whole second
                 self.await_fence()
+                self.await_stored()
 
     def play_unread(self, until_s: float, *, confirm: bool = True) -> None:
         """Let time pass while the meters send, and nothing waits for the process."""

@@ -81,10 +81,10 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
 
 def _check_settings(settings: ServiceSettings) -> None:
     """Raise MurmurateError for what no restart corrects: files that are missing, addresses that are taken."""
-    settings.check_keep_days(Landing.open(settings.landing, probe=True).interval_s)
     settings.aggregation.check_installed()
     if settings.kafka is not None:
         require_kafka()
+    settings.check_keep_days(Landing.open(settings.landing, probe=True).interval_s)
     load_keyring(settings.keys)
     if settings.meters is not None and not settings.meters.exists():
         allowed = (
