@@ -267,9 +267,9 @@ class PostgresStateStore:
             headers = connection.execute(query).fetchall()
             return {shard: self._table(connection, json.loads(header)["table"]) for shard, header in headers}
 
-    def plan_by_zone(self) -> dict[str, str]:
-        """The plan that each zone is under, as far as the log was seen."""
-        opened = {zone: opening.plan for zone, (_, opening) in self.zones().items()}
+    def plan_by_zone(self, zones: Mapping[str, tuple[str, ZoneOpening]] | None = None) -> dict[str, str]:
+        """The plan that each zone is under, as far as the log was seen. `zones`, where they were read already."""
+        opened = {zone: opening.plan for zone, (_, opening) in (self.zones() if zones is None else zones).items()}
         return opened | {row.zone: row.plan for table in self.tables().values() for row in table.rows}
 
     def terms_for_plan(self, digest: str) -> ReleaseTerms | None:
