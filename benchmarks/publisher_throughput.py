@@ -98,8 +98,13 @@ class PublisherBench:
         first: int,
         forecast: str = "",
         signer: Ed25519Signer | None = None,
+        *,
+        share_plans: bool = False,
     ) -> None:
-        """Register the plans, and have the zones published in shards of the largest size."""
+        """Register the plans, and have the zones published in shards of the largest size.
+
+        Each zone has a plan of its own, or those of the other shards share the plans of the first one.
+        """
         self.state_dsn, self.log_dsn = state_dsn, log_dsn
         self.watch = Stopwatch()
         self.state, self.log = PostgresStateStore(state_dsn), PostgresLogStore(log_dsn)
@@ -111,16 +116,17 @@ class PublisherBench:
         terms = ReleaseTerms.from_json(sample_plan())
         for start in range(0, zones, MAX_ZONES):
             names = self.zones[start : start + MAX_ZONES]
-            documents = dict(own_plans(names, forecast))
-            self.plans += documents
-            self.state.register_plans(documents)
-            self.log.publish_documents(documents)
-            self.openings[f"shard-{start // MAX_ZONES:04d}"] = {
+            if not (share_plans and start):
+                documents = dict(own_plans(names, forecast))
+                self.plans += documents
+                self.state.register_plans(documents)
+                self.log.publish_documents(documents)
+            shard = f"shard-{start // MAX_ZONES:04d}"
+            self.openings[shard] = {
                 zone: ZoneOpening(plan=plan, currency=terms.currency, tick=terms.tick, first=first)
-                for zone, plan in zip(names, documents, strict=True)
+                for zone, plan in zip(names, documents, strict=False)
             }
-        shards = dict.fromkeys(self.openings, self.opening)
-        self.state.store_openings(shards, {z: (s, o) for s, its in self.openings.items() for z, o in its.items()})
+            self.state.store_openings({shard: self.opening}, {z: (shard, o) for z, o in self.openings[shard].items()})
 
     def close(self) -> None:
         self.state.close()

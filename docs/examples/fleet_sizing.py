@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,23 +22,35 @@ class Measured:
     release_us: float = 190  # of a zone, wall time of one publisher and its two databases [publisher_throughput]
     bytes_shuffled: float = 4.1  # of a reading in Parquet, meters in no order [aggregation]
     record_bytes: float = 95  # on disk with its keys, in the log and again in the state [publisher_throughput]
+    wal_bytes: float = 232  # of a record in the write-ahead log of both [publisher_throughput]
     zone_kb: float = 8  # of a zone in a public server with three days of prices [server_start]
     meter_bytes: float = 3.2  # of a meter in the pinned table [aggregation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
-    """Figures that were not measured."""
+    """Figures that were not measured. Prices are in euros, list prices of 2026."""
 
     homes: int = 1000  # in a zone
     burst_s: int = 60  # in which all readings of an interval arrive
     kept_days: int = 7
-    core_hour: float = 0.05  # dollars, a virtual core on demand
-    disk_month: float = 0.023  # dollars, a gigabyte in an object store
+    commit: int = 100_000  # readings in one object of the landing
+    meter_memory_bytes: float = 150  # of a meter in a process that takes readings
+    answer_kb: float = 0.8  # of a price as a device gets it, with its headers
+    machine_cores: int = 2
+    machine_gb: float = 8
+    machine_month: float = 45.0
+    small_machine_month: float = 5.0
+    disk_gb_month: float = 0.10  # block storage, under PostgreSQL
+    object_gb_month: float = 0.021
+    million_puts: float = 4.60
+    flat_gb: float = 0.001  # carried by an edge that is paid by the byte or flat
+    million_requests: float = 0.60  # of a CDN that is paid by the request
 
 
 MEASURED, ASSUMED = Measured(), Assumed()
 SIZES = (10**6, 10**8, 10**9)
+COPIES = 2  # of each service and each database: one may fail
 MINUTES = (15, 5)
 
 
@@ -91,15 +104,47 @@ class Fleet:
 
     @property
     def cores(self) -> int:
-        """To append within the burst, to aggregate within a minute, and two for each publisher."""
+        """To append within the burst, to aggregate within a minute, and one for each publisher. Without databases."""
         busy = self.append_s / ASSUMED.burst_s + self.aggregate_s / 60
-        return max(2, int(busy) + 1 + 2 * self.publishers)
+        return int(busy) + 1 + self.publishers
 
     @property
-    def dollars_a_month(self) -> float:
-        """The price of the cores, the landing, and a year of the log twice: in the log and in the state's copy."""
-        disk = self.landing_gb + 2 * self.log_gb_a_year
-        return self.cores * ASSUMED.core_hour * 730 + disk * ASSUMED.disk_month
+    def memory_gb(self) -> float:
+        """Of one service: its meters where readings come in, and three days of prices where they go out."""
+        return (self.meters * ASSUMED.meter_memory_bytes + self.zones * MEASURED.zone_kb * 1e3) / 1e9
+
+    @property
+    def machines(self) -> int:
+        """Of the service, by cores or by memory, and of state and log; and a second one for each."""
+        service = max(ceil(self.cores / ASSUMED.machine_cores), ceil(self.memory_gb / ASSUMED.machine_gb))
+        return COPIES * (service + 2 * ceil(self.publishers / ASSUMED.machine_cores))
+
+    @property
+    def machines_euros(self) -> float:
+        """A year, as all below."""
+        return self.machines * ASSUMED.machine_month * 12
+
+    @property
+    def disk_euros(self) -> float:
+        """A year of log and state at its full size on the disks of each copy; the rest are objects."""
+        records = self.zones * self.intervals_a_day * 365
+        disks = COPIES * 2 * self.log_gb_a_year * ASSUMED.disk_gb_month * 12
+        objects = (self.landing_gb + records * MEASURED.wal_bytes / 1e9) * ASSUMED.object_gb_month * 12
+        puts = ceil(self.meters / ASSUMED.commit) * self.intervals_a_day * 365 / 1e6 * ASSUMED.million_puts
+        return disks + objects + puts
+
+    @property
+    def requests_a_year(self) -> float:
+        """Each meter's home asks for its price once an interval."""
+        return self.meters * self.intervals_a_day * 365
+
+    @property
+    def flat_euros(self) -> float:
+        return self.requests_a_year * ASSUMED.answer_kb / 1e6 * ASSUMED.flat_gb
+
+    @property
+    def cdn_euros(self) -> float:
+        return self.requests_a_year / 1e6 * ASSUMED.million_requests
 
 
 def short(value: float) -> str:
@@ -136,19 +181,20 @@ def work() -> Iterator[str]:
 
 
 def means() -> Iterator[str]:
-    """Yield the table of the resources."""
+    """Yield the table of the resources and of what they cost a year, for the longer intervals."""
     yield (
-        "| meters | cores | publishers | into the landing in the burst | meter table | landing, 7 days | log a year"
-        " | memory of a server | dollars a month |"
+        "| meters | machines | landing, 7 days | log a year | machines: € a year | disks and objects: €"
+        " | fan-out: € by the byte | sum: € a year | fan-out paid by request: € |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
-    for f in fleets():
-        stream = f.meters * MEASURED.bytes_shuffled / ASSUMED.burst_s / 1e6
-        table = f.meters * MEASURED.meter_bytes / 1e9
+    small = 2 * ASSUMED.small_machine_month * 12
+    yield f"| 500, who need none of this | 2 small | 0.002 GB | 0.03 GB | {short(small)} | 0 | 0 | {short(small)} | - |"
+    for f in (fleet for fleet in fleets() if fleet.minutes == max(MINUTES)):
+        total = f.machines_euros + f.disk_euros + f.flat_euros
         yield (
-            f"| {f.name} | {f.cores} | {f.publishers} | {short(stream)} MB/s | {short(table)} GB"
-            f" | {short(f.landing_gb)} GB | {short(f.log_gb_a_year)} GB | {short(f.zones * MEASURED.zone_kb / 1e6)} GB"
-            f" | {short(f.dollars_a_month)} |"
+            f"| {f.name} | {f.machines} | {short(f.landing_gb)} GB | {short(f.log_gb_a_year)} GB"
+            f" | {short(f.machines_euros)} | {short(f.disk_euros)} | {short(f.flat_euros)} | {short(total)}"
+            f" | {short(f.cdn_euros)} |"
         )
 
 

@@ -75,7 +75,7 @@ def judge(evidence: Evidence) -> Verdict:
     """Check every interval from the first to the last."""
     verdict = Verdict()
     intervals = range(evidence.truth.first, evidence.last + 1)
-    kinds = {zone: _check_chain(zone, evidence.released[zone], intervals, verdict) for zone in ZONES}
+    kinds = {zone: check_chain(zone, evidence.released[zone], intervals, verdict) for zone in ZONES}
     for interval in intervals:
         _check_interval(evidence, interval, {zone: kinds[zone].get(interval) for zone in ZONES}, verdict)
     for zone in ZONES:
@@ -171,7 +171,7 @@ def judge_static(folder: Path, tiles: Mapping[str, list[bytes]]) -> list[str]:
     return violations
 
 
-def _check_chain(zone: str, released: list[tuple[int, str]], intervals: range, verdict: Verdict) -> dict[int, str]:
+def check_chain(zone: str, released: list[tuple[int, str]], intervals: range, verdict: Verdict) -> dict[int, str]:
     """Each interval is decided once, one after the other."""
     times = Counter(interval for interval, _ in released)
     verdict.violations += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -22,8 +23,8 @@ _TIMEOUT_S = 10.0
 class PublicWatch:
     """A thread that reads the price of now and the history of every zone, and the last prices of every shard."""
 
-    def __init__(self, operator: ServiceOperator, services: list[RunningService]) -> None:
-        self._clock, self._services = operator.clock, services
+    def __init__(self, operator: ServiceOperator, services: list[RunningService], zones: Sequence[str] = ZONES) -> None:
+        self._clock, self._services, self._zones = operator.clock, services, zones
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}  # zone and begin → price and kind
         self.changed: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -35,7 +36,7 @@ class PublicWatch:
         with httpx.Client(timeout=_TIMEOUT_S) as web:
             while not self._stopped.wait(_PAUSE_S):
                 for service in self._services:
-                    for zone in ZONES:
+                    for zone in self._zones:
                         address = service.url(f"/zones/{zone}")
                         with suppress(httpx.HTTPError):
                             self._check_now(zone, web, f"{address}/now")

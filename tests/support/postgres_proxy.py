@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any
@@ -53,9 +53,12 @@ class Messages:
 class ProxiedConnection:
     """One connection through the proxy. It parses enough to find the commits."""
 
-    def __init__(self, client: socket.socket, server: socket.socket, word: bytes) -> None:
+    def __init__(
+        self, client: socket.socket, server: socket.socket, word: bytes, on_message: Callable[[bytes], None]
+    ) -> None:
         self.client, self.server = client, server
         self._word = word  # only transactions that contain this text count
+        self._on_message = on_message
         self._matched = False
         self._in_transaction = False
         self._named: dict[bytes, bytes] = {}
@@ -66,6 +69,7 @@ class ProxiedConnection:
         """Return whether the client's data contain a relevant commit."""
         committing = False
         for kind, body in self._requests.split(data):
+            self._on_message(body)
             text = self._text(kind, body)
             if not text:
                 continue
@@ -88,6 +92,7 @@ class ProxiedConnection:
         """Return whether the server's data end a transaction."""
         idle = False
         for kind, body in self._responses.split(data):
+            self._on_message(body)
             if kind == b"Z" and body == b"I":
                 idle, self._matched, self._in_transaction = True, False, False
         return idle
@@ -149,7 +154,7 @@ class Proxy:
             return
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = ProxiedConnection(client, server, self._word)
+        connection = ProxiedConnection(client, server, self._word, self.on_message)
         try:
             with suppress(OSError):
                 while not self._closing and not self._is_now(NetworkFault.REFUSE) and self._forward(connection):
@@ -184,7 +189,11 @@ class Proxy:
         """Whether this is the fault. Another thread may change it between two calls."""
         return self.fault is fault
 
+    def on_message(self, body: bytes) -> None:
+        """See each message of both directions before it is forwarded."""
+
     def _drops_response(self) -> bool:
+        """Decide about a commit that is going to be forwarded whether its response is dropped."""
         with self._lock:
             return self._is_now(NetworkFault.LOSE) and self._rng.random() < self._loss
 

@@ -2,7 +2,10 @@
 
 import numpy as np
 import psycopg
+from tests.support.postgres_stores import ZONES
+from tests.support.sample_shards import make_demand
 
+from murmurate.service.storage import state_store
 from murmurate.types import Demand
 
 NAMES = ("energy_wh", "reported", "imputed", "silent_bound_wh", "silent_export_bound_wh")
@@ -29,3 +32,13 @@ def test_a_row_of_an_earlier_worker_has_no_silent_meters_and_one_with_a_gap_is_n
     loaded = stores.state.load_demand({"shard 0": (7, ("zone 0a", "zone 0b"))})
     assert loaded.zones == ("zone 0a",)
     assert [getattr(loaded, name).tolist() for name in NAMES] == [[-5], [1], [2], [0], [0]]
+
+
+def test_the_demand_of_more_zones_than_one_statement_takes_is_stored_whole_and_replaced(stores, monkeypatch):
+    monkeypatch.setattr(state_store, "_ZONES_PER_STATEMENT", 4)
+    for energy_wh in (500, 600):
+        stores.state.store_demand(7, make_demand(**{zone: energy_wh + n for n, zone in enumerate(ZONES)}))
+        loaded = stores.state.load_demand({"all": (7, tuple(ZONES))})
+        found = dict(zip(loaded.zones, loaded.energy_wh.tolist(), strict=True))
+        assert found == {zone: energy_wh + n for n, zone in enumerate(ZONES)}
+    assert len(ZONES) % 4

@@ -5,7 +5,7 @@ of PARTS. MURMURATE_TEST_CLOCK_S is a time at which the clock of a command stand
 folder: every few seconds the process writes there, under its id, how many bytes malloc has in use and how many objects
 the garbage collector tracks after a collection. MURMURATE_TEST_LEAK is a number of bytes that it then leaks each time,
 which a soak must find. With MURMURATE_TEST_ADD_EXPORT registers of export count as those of import do, which chaos must
-find.
+find. With MURMURATE_TEST_DRAW_AGAIN a publisher forgets its pending tiles, which the cut of a region must find.
 """
 
 from __future__ import annotations
@@ -75,4 +75,13 @@ if "MURMURATE_TEST_ADD_EXPORT" in os.environ and sys.orig_argv[-1] == "private":
         IngestStore,
         "pair_energies",
         lambda self, energies: pair(self, [(at, s, wh if at >= 0 else -wh) for at, s, wh in energies]),
+    )
+if "MURMURATE_TEST_DRAW_AGAIN" in os.environ and sys.orig_argv[-1] == "worker":
+    from murmurate.service.storage.state_store import PostgresStateStore
+
+    lock = PostgresStateStore.lock
+    setattr(  # noqa: B010
+        PostgresStateStore,
+        "lock",
+        lambda self, shards: {shard: seen._replace(pending=None) for shard, seen in lock(self, shards).items()},
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping
 
 from murmurate.errors import PrivacyError
 from murmurate.planning.release_terms import ReleaseTerms
+from murmurate.publisher.desired_state import ZoneOpening
 from murmurate.service.storage.state_store import PLANS_PER_PROGRESS, PostgresStateStore
 from murmurate.types import Demand
 
@@ -33,14 +34,16 @@ def submit_demand(
 
 
 def terms_by_zone(
-    state: PostgresStateStore, on_progress: Callable[[], object] = lambda: None
+    state: PostgresStateStore,
+    on_progress: Callable[[], object] = lambda: None,
+    zones: Mapping[str, tuple[str, ZoneOpening]] | None = None,
 ) -> dict[str, ReleaseTerms | None]:
     """The terms of the plan of each zone; None where it is not registered or damaged.
 
     After a start every plan is read, which may take minutes: `on_progress` is called at least each
-    `PLANS_PER_PROGRESS` plans.
+    `PLANS_PER_PROGRESS` plans. `zones` are those of the state, where they were read already.
     """
-    plans = state.plan_by_zone()
+    plans = state.plan_by_zone(zones)
     state.load_terms(plans.values(), on_progress)
     terms: dict[str, ReleaseTerms | None] = {}
     for number, (zone, plan) in enumerate(plans.items()):

@@ -26,6 +26,7 @@ from murmurate.service.storage.session import Session
 from murmurate.types import Demand
 
 _PLANS_PER_QUERY = 1000
+_ZONES_PER_STATEMENT = 100_000  # each statement has a minute, also on a busy server
 PLANS_PER_PROGRESS = 100  # a plan takes about a millisecond to read, and a hundred times that on a busy machine
 _DEMAND_COLUMNS = ("energy_wh", "reported", "imputed", "silent_bound_wh", "silent_export_bound_wh")
 _INSERT_ZONES = "INSERT INTO curator.zone SELECT * FROM unnest(%s::text[], %s::text[], %s::jsonb[])"
@@ -202,9 +203,10 @@ class PostgresStateStore:
                 imputed = excluded.imputed, silent_bound_wh = excluded.silent_bound_wh,
                 silent_export_bound_wh = excluded.silent_export_bound_wh, bounds = excluded.bounds"""
         bounds = [encode_bounds(demand.bounds_at(row)) for row in range(len(demand.zones))]
-        columns = [getattr(demand, name).tolist() for name in _DEMAND_COLUMNS]
-        with self._session.transaction() as connection:
-            connection.execute(query, (interval, list(demand.zones), *columns, bounds))
+        columns = [list(demand.zones), *(getattr(demand, name).tolist() for name in _DEMAND_COLUMNS), bounds]
+        for at in range(0, len(demand.zones), _ZONES_PER_STATEMENT):
+            with self._session.transaction() as connection:
+                connection.execute(query, (interval, *(column[at : at + _ZONES_PER_STATEMENT] for column in columns)))
 
     def register_plans(self, documents: Mapping[str, str]) -> None:
         """Keep proven plans by their digests. A document that was damaged since is replaced."""
@@ -267,9 +269,9 @@ class PostgresStateStore:
             headers = connection.execute(query).fetchall()
             return {shard: self._table(connection, json.loads(header)["table"]) for shard, header in headers}
 
-    def plan_by_zone(self) -> dict[str, str]:
-        """The plan that each zone is under, as far as the log was seen."""
-        opened = {zone: opening.plan for zone, (_, opening) in self.zones().items()}
+    def plan_by_zone(self, zones: Mapping[str, tuple[str, ZoneOpening]] | None = None) -> dict[str, str]:
+        """The plan that each zone is under, as far as the log was seen. `zones`, where they were read already."""
+        opened = {zone: opening.plan for zone, (_, opening) in (self.zones() if zones is None else zones).items()}
         return opened | {row.zone: row.plan for table in self.tables().values() for row in table.rows}
 
     def terms_for_plan(self, digest: str) -> ReleaseTerms | None:

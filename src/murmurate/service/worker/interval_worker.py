@@ -21,7 +21,7 @@ import psycopg
 from murmurate.aggregation import Tally
 from murmurate.errors import MeterError, MurmurateError
 from murmurate.planning.release_terms import ReleaseTerms
-from murmurate.publisher.desired_state import DesiredState, ShardOpening
+from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
 from murmurate.publisher.protocol import BlockedCode
 from murmurate.readings.meter_file import table_size
 from murmurate.service.aggregation.job import ShardTask, TaskRunner, aggregate_landing, run_task
@@ -91,6 +91,7 @@ class IntervalWorker:
     _lead_warnings: dict[str, str] = field(default_factory=dict, init=False)  # by shard
     _share_reported: dict[str, float] = field(default_factory=dict, init=False)  # of the meters of each zone
     _feed: dict[str, int] = field(default_factory=dict, init=False)  # of the last interval: readings, and expected ones
+    _zones: dict[str, tuple[str, ZoneOpening]] | None = field(default=None, init=False)  # during a call
     _table: TableInForce | None = field(init=False)
     _damage_scan: DamageScan = field(init=False)
     _state_clock: ClockComparison = field(init=False)
@@ -122,8 +123,15 @@ class IntervalWorker:
             if aggregated > self._last_released:
                 self._release_due(aggregated, self._state_clock.bounded_now())
         finally:  # an error that prevents a release must not keep old readings
+            self._zones = None
             if now >= self._next_purge_s:
                 self._next_purge_s = now + (PURGE_EVERY_S if self.purge(now) else RETRY_AFTER_S)
+
+    def _read_zones(self) -> dict[str, tuple[str, ZoneOpening]]:
+        """Every open zone, read once in a call. One that is opened meanwhile is found by the next call."""
+        if self._zones is None:
+            self._zones = self.context.state.zones()
+        return self._zones
 
     def _beat(self) -> float:
         """Store that the worker is alive. Returns the time to act by: no clock that runs ahead closes an interval."""
@@ -215,7 +223,7 @@ class IntervalWorker:
         start_s = interval * self.landing.interval_s
         if self.meters is None or self._table is None:
             none = np.zeros(0, np.int64)
-            terms = terms_by_zone(self.context.state, self._keep_alive)
+            terms = terms_by_zone(self.context.state, self._keep_alive, self._read_zones())
             no_demand = Demand(zones=(), energy_wh=none, reported=none, imputed=none)
             self._note_zones(NO_METERS, no_demand, interval, terms)
             return
@@ -238,7 +246,7 @@ class IntervalWorker:
                 raise
             restored = pin_table(self.landing, self.meters, rewrite=True)
             demands = aggregate_landing(self.landing, restored, [manifest], self._run_tasks)
-        terms = terms_by_zone(self.context.state, self._keep_alive)
+        terms = terms_by_zone(self.context.state, self._keep_alive, self._read_zones())
         unusable = submit_demand(self.context.state, self.landing.interval_s, demands, self.quorum, terms)
         demand = demands[start_s]
         self._note_zones(table, demand, interval, terms)
@@ -264,7 +272,7 @@ class IntervalWorker:
         is_here = {shard for shard, opening in state.shards().items() if opening.interval_s == step_s}
         by_zone = {zone: terms for zone, terms in terms_of.items() if terms is not None}
         unread = {zone for zone, terms in by_zone.items() if not terms.reads_meters}  # no meter of theirs is missed
-        opened = {zone for zone, (shard, _) in state.zones().items() if shard in is_here} - unread
+        opened = {zone for zone, (shard, _) in self._read_zones().items() if shard in is_here} - unread
         without = frozenset(opened.difference(table.zones))
         if without - self._zones_without_meters:
             logger.warning("zones without meters", extra={"count": len(without), "zones": sorted(without)[:5]})
@@ -310,7 +318,8 @@ class IntervalWorker:
         except (MurmurateError, OSError) as error:
             logger.warning("keys not read", extra={"reason": error_reason(error)})
         began_s = self.clock.now()
-        desired = self.context.desired_states(now, self.grace_s, {self.landing.interval_s: until})
+        until_of = {self.landing.interval_s: until}
+        desired = self.context.desired_states(now, self.grace_s, until_of, self._read_zones())
         outcome, failed = self.context.publish(
             desired,
             self._publish_time_s(now, desired.values()),

@@ -189,15 +189,20 @@ class PublisherContext:
         return {LOG_CLOCK: f"{reason}; check NTP on its server"}
 
     def desired_states(
-        self, now: float, grace_s: int, until: Mapping[int, int] | None = None
+        self,
+        now: float,
+        grace_s: int,
+        until: Mapping[int, int] | None = None,
+        opened: Mapping[str, tuple[str, ZoneOpening]] | None = None,
     ) -> dict[str, DesiredState]:
         """The desired state of every shard at this time [s of UTC].
 
         `until` is the last interval to decide for now, by length of the interval [s]; otherwise all that are due.
+        `opened` are the zones of the state, where they were read already.
         """
         zones: dict[str, dict[str, ZoneOpening]] = {}
         self._plans = {shard: {row.plan for row in table.rows} for shard, table in self.state.tables().items()}
-        for zone, (shard, zone_opening) in self.state.zones().items():
+        for zone, (shard, zone_opening) in (self.state.zones() if opened is None else opened).items():
             zones.setdefault(shard, {})[zone] = zone_opening
             self._plans.setdefault(shard, set()).add(zone_opening.plan)
         desired = {}
