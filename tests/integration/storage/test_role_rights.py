@@ -26,6 +26,7 @@ from murmurate.service.log_reader.follower import Follower
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.heartbeats import read_heartbeats
 from murmurate.service.storage.migrate import create_roles, migrate_database
+from murmurate.service.storage.object_store import FolderStore
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.session import Session
 from murmurate.service.storage.state_store import PostgresStateStore
@@ -299,7 +300,7 @@ def test_the_private_process_takes_readings_with_the_rights_of_its_role(servers,
     assert access.find_token(token.value)[0] == {"harbour"}
     assert [client.id for client in access.list_clients()] == ["head-end"]
     read_heartbeats(opened(Session(mine)))
-    assert IngestReadiness(opened(Session(mine)), tmp_path).faults() == {}
+    assert IngestReadiness(opened(Session(mine)), FolderStore(tmp_path)).faults() == {}
     store = opened(IngestStore(mine))
     with store.claim(np.array([1]), np.array([FIRST * 900])) as is_new:
         assert is_new.tolist() == [True]
