@@ -59,7 +59,7 @@ from tests.support.waiting import wait_until
 STEP_S, GRACE_S, LEAD = 900, 60, 40
 STEP_WALL_S = 1.5  # how long an interval takes on two cores that do nothing else
 MAX_SLOWDOWN = 2.0
-START_S = 6.0  # from the settings of the services to the first interval
+START_S = 3.0  # from the settings of the services to the first interval
 HOMES = 50  # of a zone, as its plan says
 WHOLE_INTERVALS = 2  # for which a region is cut off, besides the rest of the one in which that began
 REPORTED_AHEAD = 16  # intervals
