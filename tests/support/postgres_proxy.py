@@ -16,6 +16,7 @@ from typing import Any
 from tests.support.postgres_cluster import dsn_of
 
 _POLL_S = 0.05
+_TAIL_BYTES = 1 << 13  # that are shown again with the bytes after them
 
 
 class NetworkFault(Enum):
@@ -30,12 +31,15 @@ class NetworkFault(Enum):
 class Messages:
     """Splits one direction of a connection into PostgreSQL's messages. A startup message has no type."""
 
-    def __init__(self, *, startup: bool) -> None:
-        self._rest = b""
+    def __init__(self, *, startup: bool, on_bytes: Callable[[bytes], None]) -> None:
+        self._rest = self._tail = b""
         self._startup = startup
+        self._on_bytes = on_bytes
 
     def split(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield type and body of every complete message."""
+        self._on_bytes(self._tail + data)
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
         self._rest += data
         while True:
             head = 0 if self._startup else 1
@@ -54,22 +58,21 @@ class ProxiedConnection:
     """One connection through the proxy. It parses enough to find the commits."""
 
     def __init__(
-        self, client: socket.socket, server: socket.socket, word: bytes, on_message: Callable[[bytes], None]
+        self, client: socket.socket, server: socket.socket, word: bytes, on_bytes: Callable[[bytes], None]
     ) -> None:
         self.client, self.server = client, server
         self._word = word  # only transactions that contain this text count
-        self._on_message = on_message
         self._matched = False
         self._in_transaction = False
         self._named: dict[bytes, bytes] = {}
-        self._requests, self._responses = Messages(startup=True), Messages(startup=False)
+        self._requests = Messages(startup=True, on_bytes=on_bytes)
+        self._responses = Messages(startup=False, on_bytes=on_bytes)
         self.drop_response = False
 
     def on_client_data(self, data: bytes) -> bool:
         """Return whether the client's data contain a relevant commit."""
         committing = False
         for kind, body in self._requests.split(data):
-            self._on_message(body)
             text = self._text(kind, body)
             if not text:
                 continue
@@ -92,7 +95,6 @@ class ProxiedConnection:
         """Return whether the server's data end a transaction."""
         idle = False
         for kind, body in self._responses.split(data):
-            self._on_message(body)
             if kind == b"Z" and body == b"I":
                 idle, self._matched, self._in_transaction = True, False, False
         return idle
@@ -154,7 +156,7 @@ class Proxy:
             return
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = ProxiedConnection(client, server, self._word, self.on_message)
+        connection = ProxiedConnection(client, server, self._word, self.on_bytes)
         try:
             with suppress(OSError):
                 while not self._closing and not self._is_now(NetworkFault.REFUSE) and self._forward(connection):
@@ -189,8 +191,8 @@ class Proxy:
         """Whether this is the fault. Another thread may change it between two calls."""
         return self.fault is fault
 
-    def on_message(self, body: bytes) -> None:
-        """See each message of both directions before it is forwarded."""
+    def on_bytes(self, data: bytes) -> None:
+        """See what is going to be forwarded in either direction, after the bytes before it."""
 
     def _drops_response(self) -> bool:
         """Decide about a commit that is going to be forwarded whether its response is dropped."""
