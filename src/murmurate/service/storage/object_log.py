@@ -32,9 +32,9 @@ from murmurate.public_log.tile_chain import ShardHead, begin_with_release, check
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import LogTail, Offer
 from murmurate.service.storage.object_store import ObjectStore
-from murmurate.service.storage.public_log_store import MAX_TILES_PER_READ
 from murmurate.service.storage.session import ClockReading
 
+MAX_TILES_PER_READ = 16  # tiles of one shard in one answer
 MAX_OBJECT_BYTES = 1 << 24  # a tile of 1,000 zones has about 90,000
 UNREADABLE_CLAIM = "that its claim does not name"
 _MAX_PART = 128  # characters of a part of a name: a file name has 255 bytes at most

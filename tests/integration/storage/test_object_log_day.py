@@ -1,0 +1,93 @@
+"""Hours that a worker publishes to a log in an object store, and what verifies it from the store alone."""
+
+import json
+
+import pytest
+from tests.support.interval_workers import FIRST_S, GRACE_S, WorkerSetup
+from tests.support.operator_cli import STEP_S
+from typer.testing import CliRunner
+
+from murmurate.cli import app
+from murmurate.commands.close import close_zones
+from murmurate.commands.rotate import rotate_keys
+from murmurate.commands.verify import verify_logs
+from murmurate.errors import MurmurateError
+from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.open_store import open_store
+
+HOURS = 8 * 3600 // STEP_S  # intervals
+
+
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.ceph)])
+def address(request, tmp_path):
+    if request.param == "bucket":
+        return request.getfixturevalue("bucket_address")
+    (tmp_path / "log").mkdir()
+    return str(tmp_path / "log")
+
+
+@pytest.fixture
+def setup(tmp_path, state_dsn, address):
+    (tmp_path / "root").mkdir()
+    made = WorkerSetup(tmp_path / "root", state_dsn, address)
+    yield made
+    for worker in made.workers:
+        worker.context.close()
+        worker.ingest_store.close()
+
+
+def verify(address, capsys, *arguments):
+    capsys.readouterr()
+    status = verify_logs([address], as_json=True, **dict(arguments))
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_hours_are_published_and_verified_from_the_store_alone(setup, address, state_dsn, capsys):
+    setup.release(*range(HOURS - 2))
+    setup.at(HOURS - 2, GRACE_S)  # without readings
+    keys = setup.root / "keys"
+    assert rotate_keys(state_dsn, address, keys, as_json=True) == 0
+    setup.release(HOURS - 1)
+    assert close_zones(["harbour"], state_dsn, address, keys, as_json=True) == 0
+    status, report = verify(address, capsys)
+    assert (status, report["valid"], report["complete"], report["findings"]) == (0, True, True, [])
+    zone = report["zones"]["harbour"]
+    assert zone["kinds"] == {"measured": HOURS - 1, "fallback": 1}
+    first = FIRST_S // STEP_S
+    last = first + HOURS - 1
+    assert (zone["first_interval"], zone["last_interval"], zone["closed_after"]) == (first, last, last)
+    report = setup.release_report()
+    assert (report["blocked"], report["unfinished"], report["reasons"]) == (0, 0, {})
+
+
+def test_a_second_worker_goes_on_and_a_lost_state_adopts_the_shard(setup, address, capsys):
+    setup.release(0, 1)
+    setup.worker = setup.new_worker()
+    setup.release(2)
+    assert verify(address, capsys)[1]["zones"]["harbour"]["kinds"] == {"measured": 3}
+
+
+def test_a_changed_tile_and_a_missing_one_are_found(setup, address, capsys, tmp_path):
+    setup.release(*range(6))
+    store = open_store(address)
+    names = [each.name for each in store.list_objects("tiles")]
+    data = store.read(names[3])
+    store.delete(names[3])
+    assert [each["rule"] for each in verify(address, capsys, ("out", tmp_path))[1]["findings"]] == ["gap"]
+    store.create(names[3], data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])
+    status, report = verify(address, capsys, ("out", tmp_path))
+    assert (status, report["valid"]) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "command", [["log", "repair"], ["log", "archive", "old"], ["log", "export", "log.tar"]], ids=str
+)
+def test_what_needs_postgresql_says_so(command, state_dsn, tmp_path, monkeypatch):
+    monkeypatch.setenv("MURMURATE_STATE", state_dsn)
+    result = CliRunner().invoke(app, [*command, "--log", str(tmp_path)])
+    assert "must be in PostgreSQL for this" in str(result.exception)
+
+
+def test_a_folder_that_is_not_there_is_named(state_dsn, tmp_path):
+    with pytest.raises(MurmurateError, match="must be a folder: create it"):
+        Databases.from_dsns(state=state_dsn, log=str(tmp_path / "missing")).check_reachable(prepared=False)
