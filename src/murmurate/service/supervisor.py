@@ -20,7 +20,7 @@ from murmurate.service.keyring import load_keyring
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.settings import PROCESSES, ServiceSettings, load_settings
-from murmurate.service.storage.databases import Databases, DatabaseUnreachableError
+from murmurate.service.storage.databases import Databases, DatabaseUnreachableError, ObjectLog
 from murmurate.service.watchdog import PARENT_VARIABLE, PIPE_VARIABLE, REPORT_VARIABLE, read_progress
 from murmurate.service.web.server import check_can_listen
 
@@ -43,8 +43,12 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
     """
     configure_logging("supervisor")
     _check_settings(settings)
+    databases = Databases.from_dsns(state=state, log=log)
+    if isinstance(databases.log, ObjectLog):
+        allowed = "is not read by the public process: run the others with --only private and --only worker"
+        raise MurmurateError("the log", f"in an object store, {databases.log.address}", allowed)
     try:
-        Databases.from_dsns(state=state, log=log).check_reachable()
+        databases.check_reachable()
     except DatabaseUnreachableError as error:
         logger.warning("waiting for a database", extra={"reason": str(error)})
     stopped, restart_asked = Event(), Event()

@@ -12,7 +12,11 @@ from murmurate.commands.close import close_zones
 from murmurate.commands.rotate import rotate_keys
 from murmurate.commands.verify import verify_logs
 from murmurate.errors import MurmurateError
+from murmurate.service.log_reader import tile_source
+from murmurate.service.log_reader.follower import Follower
+from murmurate.service.operator_api.status import BackgroundLogReader
 from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.object_log import claim_name
 from murmurate.service.storage.open_store import open_store
 
 HOURS = 8 * 3600 // STEP_S  # intervals
@@ -65,6 +69,50 @@ def test_a_second_worker_goes_on_and_a_lost_state_adopts_the_shard(setup, addres
     setup.worker = setup.new_worker()
     setup.release(2)
     assert verify(address, capsys)[1]["zones"]["harbour"]["kinds"] == {"measured": 3}
+
+
+def test_a_follower_shows_the_prices_and_stops_at_a_tile_that_does_not_follow(setup, address, monkeypatch):
+    monkeypatch.setattr(tile_source, "_POLL_S", 0.0)
+    setup.release(*range(9))
+    follower = Follower(tile_source.ObjectTiles(open_store(address)))
+    assert [change.new_intervals for change in follower.refresh()] == [range(0)]
+    assert len([*follower.backfill(60.0)]) == 1
+    (view,) = follower.views()
+    first = FIRST_S // STEP_S
+    assert (view.first, view.last, view.head.tile.header.seq) == (first, first + 8, 9)
+    setup.release(9)
+    assert [change.new_intervals for change in follower.refresh()] == [range(first + 9, first + 10)]
+    store = open_store(address)
+    last = max(each.name for each in store.list_objects("tiles"))
+    store.create(last.replace("10.tile", "11.tile"), store.read(last))
+    assert [*follower.refresh()] == []
+    assert "not valid" in follower.broken[view.name]
+    again = Follower(tile_source.ObjectTiles(open_store(address)))
+    assert [*again.refresh()] == []
+    assert "not valid" in again.broken[view.name]
+
+
+def test_a_follower_shows_no_zone_that_another_shard_has_claimed(setup, address):
+    setup.release(0)
+    store = open_store(address)
+    store.delete(claim_name("harbour"))
+    store.create(claim_name("harbour"), b'{"shard":"another","zone":"harbour"}')
+    follower = Follower(tile_source.ObjectTiles(open_store(address)))
+    assert [*follower.refresh()] == []
+    assert ["must be claimed for" in reason for reason in follower.broken.values()] == [True]
+
+
+def test_the_operators_page_and_status_read_the_log(setup, address, state_dsn):
+    setup.release(0, 1)
+    reader = BackgroundLogReader(setup.databases.log)
+    reader.refresh()
+    assert [shard.last for shard in reader.shards.values()] == [FIRST_S // STEP_S + 1]
+    reader.close()
+    (setup.root / "service.toml").write_text("")
+    result = CliRunner().invoke(
+        app, ["status", str(setup.root / "service.toml"), "--state", state_dsn, "--log", address]
+    )
+    assert "harbour" in result.output, (result.output, result.exception)
 
 
 def test_a_changed_tile_and_a_missing_one_are_found(setup, address, capsys, tmp_path):

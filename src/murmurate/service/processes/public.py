@@ -12,14 +12,14 @@ from murmurate.service.public_api.metrics import metrics_routes, public_metrics
 from murmurate.service.public_api.notifications import MAX_QUEUED_MESSAGES, MqttNotifier
 from murmurate.service.public_api.pages.routes import page_routes
 from murmurate.service.settings import ServiceSettings
-from murmurate.service.storage.databases import Database
+from murmurate.service.storage.databases import Database, name_log
 from murmurate.service.web.metrics_port import metrics_port
 
 
 def run_process(settings: ServiceSettings, *, log: str, **_: str) -> None:
     """Run until a signal comes. The connection string of the state is not for it."""
     configure_logging("public")
-    database = Database("log", log)
+    database = Database("log", name_log(log).dsn)
     wait_until_reachable(database)
     broker, notifier, home_assistant = settings.mqtt, None, None
     if broker is not None and broker.notifications:

@@ -15,10 +15,10 @@ It is also a copy of the log that `murmurate log verify` takes. See docs/decisio
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import sha256
 from math import inf
 from typing import TypeVar
@@ -27,8 +27,8 @@ from urllib.parse import quote, unquote
 from murmurate.errors import ChainError
 from murmurate.public_log.canonical import canonical_json, compute_digest, parse_canonical, require_types
 from murmurate.public_log.signing import verify_signature
-from murmurate.public_log.tile import GENESIS_PREV, Tile, TileKind, parse_tile
-from murmurate.public_log.tile_chain import ShardHead, begin_with_release, check_next
+from murmurate.public_log.tile import GENESIS_PREV, Tile, TileKind, parse_header, parse_tile
+from murmurate.public_log.tile_chain import ShardHead, VerifySignature, begin_with_release, check_next
 from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import LogTail, Offer
 from murmurate.service.storage.object_store import ObjectStore
@@ -39,7 +39,6 @@ MAX_OBJECT_BYTES = 1 << 24  # a tile of 1,000 zones has about 90,000
 UNREADABLE_CLAIM = "that its claim does not name"
 _MAX_PART = 128  # characters of a part of a name: a file name has 255 bytes at most
 _HEADER_BYTES = 4096  # where the header of a tile usually ends
-_THREADS = 8  # requests at the same time
 _MAX_TABLES_KEPT = 256
 _CLOCK_STEP_S = 1.0  # a store shows its times in whole seconds, rounded down
 _CHANGES_TABLE = frozenset({TileKind.OPEN, TileKind.ZONES})
@@ -73,10 +72,24 @@ def claim_name(zone: str) -> str:
 
 
 class ObjectLogStore:
-    """See `publisher.steps.LogStore`. Threads may share one to read."""
+    """See `publisher.steps.LogStore`. Threads may share one to read.
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    Args:
+        store: A folder or a bucket, for this log alone.
+        verify: Checks signatures.
+        monotonic_s: A clock of this process.
+        threads: Requests at the same time.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        verify: VerifySignature = verify_signature,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        threads: int = 8,
+    ) -> None:
+        self._store, self._verify, self._monotonic_s, self._threads = store, verify, monotonic_s, threads
         self._claims: dict[str, str] = {}  # as far as they were read
         self._published: set[str] = set()  # digests of documents that are there
         self._tables: dict[str, ZoneTable] = {}
@@ -91,7 +104,7 @@ class ObjectLogStore:
         return {shard: (tail.last_seq, tail.last_hash) for shard, tail in tails.items() if tail.last_seq >= 0}
 
     def read(self, after_seq: Mapping[str, int], max_tiles: int = MAX_TILES_PER_READ) -> dict[str, LogTail]:
-        tails = _at_once(lambda shard: self._read_tail(shard, after_seq[shard], max_tiles), after_seq)
+        tails = self._at_once(lambda shard: self._read_tail(shard, after_seq[shard], max_tiles), after_seq)
         return dict(zip(after_seq, tails, strict=True))
 
     def _read_tail(self, shard: str, after: int, max_tiles: int) -> LogTail:
@@ -105,8 +118,14 @@ class ObjectLogStore:
             except ChainError as error:
                 tiles.append(str(error))
         newest = tiles[-1] if tiles and after + len(tiles) == last else ""
-        last_hash = self._read_hash(shard, last) if isinstance(newest, str) else newest.tile.hash
+        last_hash = (
+            sha256(self.read_header_line(shard, last)).hexdigest() if isinstance(newest, str) else newest.tile.hash
+        )
         return LogTail(last, tuple(tiles), last_hash)
+
+    def find_last(self, known: Mapping[str, int]) -> dict[str, int]:
+        """The number of the last tile of each of some shards; -1: none. `known` are numbers that were there before."""
+        return dict(zip(known, self._at_once(lambda shard: self._find_last(shard, known[shard]), known), strict=True))
 
     def _find_last(self, shard: str, known: int) -> int:
         """The number of the last tile of a shard; -1: none. `known` was there before; it takes few steps from there."""
@@ -126,11 +145,14 @@ class ObjectLogStore:
             low, high = (middle, high) if is_there(middle) else (low, middle)
         return low
 
-    def _read_hash(self, shard: str, seq: int) -> str:
+    def read_header_line(self, shard: str, seq: int) -> bytes:
+        """The first line of a tile, without its end. Raises FileNotFoundError."""
         line, end, _ = self._store.read(tile_name(shard, seq), 0, _HEADER_BYTES).partition(b"\n")
-        if not end:
-            line = self.read_body(shard, seq).partition(b"\n")[0]
-        return sha256(line).hexdigest()
+        return line if end else self.read_body(shard, seq).partition(b"\n")[0]
+
+    def created_s(self, shard: str, seq: int) -> float:
+        """When a tile was created, by the clock of the store [s of UTC]. Raises FileNotFoundError."""
+        return self._store.changed_s(tile_name(shard, seq))
 
     def read_body(self, shard: str, seq: int) -> bytes:
         """A tile as it was created, readable or not. Raises ChainError where it is missing."""
@@ -153,12 +175,12 @@ class ObjectLogStore:
             raise ChainError("tile", f"{tile.header.seq} of {tile.header.shard}", allowed)
         offer = Offer(tile, self.table(tile.header.table))
         if tile.header.kind in _CHANGES_TABLE:
-            self._check_zones(shard, offer.table)
+            self.check_zones(shard, offer.table)
         return offer
 
     def read_heads(self, shards: Iterable[str]) -> dict[str, Offer]:
         """The last tile of each of these shards that has one. Raises ChainError where it cannot be read."""
-        last = {shard: self._find_last(shard, -1) for shard in set(shards)}
+        last = self.find_last(dict.fromkeys(shards, -1))
         return {shard: self.read_offer(shard, seq) for shard, seq in last.items() if seq >= 0}
 
     def read_bodies(self, shard: str, after_seq: int) -> Iterator[bytes]:
@@ -168,14 +190,14 @@ class ObjectLogStore:
 
     def shard_names(self) -> set[str]:
         """Every shard that has a tile."""
-        names = set()
+        names = {}
         for part in self._store.list_folders("tiles"):
+            names[part] = unquote(part)
             if "~" in part:  # its name is too long for that of an object
-                header = self._store.read(f"tiles/{part}/{0:012}.tile").partition(b"\n")[0]
-                names.add(str(json.loads(header)["shard"]))
-            else:
-                names.add(unquote(part))
-        return names
+                with suppress(FileNotFoundError, ValueError, ChainError):
+                    line = self._read_object(f"tiles/{part}/{0:012}.tile").partition(b"\n")[0]
+                    names[part] = parse_header(line.decode())[0].shard
+        return {name for part, name in names.items() if quote_part(name) == part}
 
     def claim(self, claims: Mapping[str, str]) -> dict[str, str]:
         def claim_zone(zone: str) -> str:
@@ -184,7 +206,7 @@ class ObjectLogStore:
                 self._claims[zone] = claims[zone]
             return self._read_claim(zone) or UNREADABLE_CLAIM
 
-        return dict(zip(claims, _at_once(claim_zone, claims), strict=True))
+        return dict(zip(claims, self._at_once(claim_zone, claims), strict=True))
 
     def _read_claim(self, zone: str) -> str | None:
         """The shard that has claimed a zone; None: no shard has."""
@@ -204,7 +226,7 @@ class ObjectLogStore:
     def shards_of(self, zones: Iterable[str]) -> dict[str, str]:
         """The shard that has claimed each zone; zones without a claim are left out."""
         zones = list(zones)
-        found = zip(zones, _at_once(self._read_claim, zones), strict=True)
+        found = zip(zones, self._at_once(self._read_claim, zones), strict=True)
         return {zone: shard for zone, shard in found if shard is not None}
 
     def publish_documents(self, documents: Mapping[str, str]) -> None:
@@ -215,12 +237,12 @@ class ObjectLogStore:
                 self._require_document(digest)
             self._published.add(digest)
 
-        _at_once(publish, documents.keys() - self._published)
+        self._at_once(publish, documents.keys() - self._published)
 
     def documents(self, digests: Iterable[str]) -> dict[str, str]:
         """The documents with these digests, as far as the log has them."""
         digests = list(digests)
-        found = zip(digests, _at_once(self._read_document, digests), strict=True)
+        found = zip(digests, self._at_once(self._read_document, digests), strict=True)
         return {digest: text for digest, text in found if text is not None}
 
     def _read_document(self, digest: str) -> str | None:
@@ -267,13 +289,13 @@ class ObjectLogStore:
             except ChainError as error:
                 self.refused[shard] = str(error)
 
-        _at_once(append_tile, offers)
+        self._at_once(append_tile, offers)
 
     def _append(self, shard: str, tile: Tile, table: ZoneTable) -> None:
         """Create a tile, unless its number exists. Raises ChainError where it breaks a rule of the log."""
-        head = check_next(self._head_before(shard, tile.header.seq), tile, table, verify_signature)
+        head = check_next(self._head_before(shard, tile.header.seq), tile, table, self._verify)
         if tile.header.kind in _CHANGES_TABLE:
-            self._check_zones(shard, table)
+            self.check_zones(shard, table)
         self.publish_documents({table.digest: table.text})
         if self._store.create(tile_name(shard, tile.header.seq), tile.to_bytes()):
             self._appended[shard] = head
@@ -290,12 +312,12 @@ class ObjectLogStore:
         for at in range(max(begins, 0), seq):
             tile, table = self.read_offer(shard, at)
             if at and at == begins:
-                head = begin_with_release(tile, table, verify_signature)
+                head = begin_with_release(tile, table, self._verify)
             else:
-                head = check_next(head, tile, table, verify_signature)
+                head = check_next(head, tile, table, self._verify)
         return head
 
-    def _check_zones(self, shard: str, table: ZoneTable) -> None:
+    def check_zones(self, shard: str, table: ZoneTable) -> None:
         """Raise ChainError unless each open zone of a table is claimed for its shard, and the log has its plan."""
         holders = self.shards_of(table.zones)
         for zone in table.zones:
@@ -303,20 +325,20 @@ class ObjectLogStore:
                 found = f"claimed for shard {holders[zone]}" if zone in holders else "claimed for no shard"
                 raise ChainError("zone", f"{zone}, {found}", f"must be claimed for {shard}")
         plans = {row.plan for row in table.rows} - self._published
-        _at_once(self._require_document, plans)
+        self._at_once(self._require_document, plans)
 
     def _is_over(self, interval: int, interval_s: int) -> bool:
         """Whether an interval is over by the clock of the store, which shows its time in what is created."""
         end_s = (interval + 1) * interval_s
         if self._shown_s < end_s:
             reading = self.clock_reading
-            if reading is not None and reading.latest_s + _CLOCK_STEP_S < end_s:
+            if reading is not None and reading.shown_s + self._monotonic_s() - reading.asked_s + _CLOCK_STEP_S < end_s:
                 return False  # an object that is created now would show that as well
             folder = f"over/{interval_s}/{interval}"
             found = [*self._store.list_objects(folder)]
             if not any(each.changed_s >= end_s for each in found):
-                name, asked_s = f"{folder}/{len(found)}", time.monotonic()
-                is_new, answered_s = self._store.create(name, b""), time.monotonic()
+                name, asked_s = f"{folder}/{len(found)}", self._monotonic_s()
+                is_new, answered_s = self._store.create(name, b""), self._monotonic_s()
                 found = [*self._store.list_objects(folder)]
                 times = {each.name: each.changed_s for each in found}
                 if is_new and name in times:
@@ -324,14 +346,13 @@ class ObjectLogStore:
             self._shown_s = max((self._shown_s, *(each.changed_s for each in found)))
         return self._shown_s >= end_s
 
+    def _at_once(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """The results of a function that waits for the store, in order."""
+        todo = list(items)
+        if min(len(todo), self._threads) < 2:
+            return [*map(function, todo)]
+        with ThreadPoolExecutor(min(self._threads, len(todo))) as pool:
+            return [*pool.map(function, todo)]
+
     def close(self) -> None:
         """Nothing is open."""
-
-
-def _at_once(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """The results of a function that waits for the store, in order."""
-    todo = list(items)
-    if len(todo) < 2:
-        return [*map(function, todo)]
-    with ThreadPoolExecutor(min(_THREADS, len(todo))) as pool:
-        return [*pool.map(function, todo)]

@@ -61,6 +61,10 @@ class ObjectStore(Protocol):
         """Whether there is such a name."""
         ...
 
+    def changed_s(self, name: str) -> float:
+        """When a name was created, by the clock of the store [s of UTC]. Raises FileNotFoundError."""
+        ...
+
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
         """Everything below a folder, in the order of the names. Every name is listed that was created before.
 
@@ -119,6 +123,9 @@ class FolderStore:
 
     def exists(self, name: str) -> bool:
         return (self.root / name).is_file()
+
+    def changed_s(self, name: str) -> float:
+        return (self.root / name).stat().st_mtime
 
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
         def list_below(directory: str) -> Iterator[StoredObject]:

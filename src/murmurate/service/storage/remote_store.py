@@ -145,6 +145,11 @@ class RemoteStore:
     def exists(self, name: str) -> bool:
         return self.writer_of(name) is not None
 
+    def changed_s(self, name: str) -> float:
+        with _translated_errors(name):
+            changed_s: float = self._store.head(name)["last_modified"].timestamp()
+        return changed_s
+
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
         below = f"{folder}/" if folder else ""
         with _translated_errors(folder):
