@@ -10,7 +10,7 @@ before it does: each fact that is looked at there never changes again (the tile 
 has passed), so a create that arrives late is as right as one that arrives at once. Every reader checks them again, but
 for the time.
 
-It is also a copy of the log that `murmurate log verify` takes. See docs/decisions/0031-log-in-an-object-store.md.
+It is also a copy of the log that `murmurate log verify` takes. See docs/decisions/0031-log-in-a-bucket.md.
 """
 
 from __future__ import annotations

@@ -16,12 +16,13 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from murmurate.errors import MurmurateError
 from murmurate.service.storage import durable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class StoredObject(NamedTuple):
@@ -119,6 +120,8 @@ class FolderStore:
             return os.pread(file.fileno(), max(0, length - begin), begin)
 
     def open(self, name: str) -> pa.NativeFile:
+        import pyarrow as pa  # noqa: PLC0415 the public process runs without it
+
         return pa.OSFile(f"{self.root}/{name}")
 
     def exists(self, name: str) -> bool:
