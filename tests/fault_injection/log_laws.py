@@ -14,6 +14,7 @@ import pytest
 
 from murmurate.errors import ChainError
 from murmurate.privacy.noise import SystemNoise
+from murmurate.public_log.canonical import compute_digest
 from murmurate.public_log.signing import Ed25519Signer
 from murmurate.public_log.tile import TileKind, sign_tile
 from murmurate.public_log.tile_chain import ShardHead, check_follows
@@ -270,13 +271,16 @@ class ObjectLogLaws:
         assert "is not in the log" in object_log.fresh().read({shard: -1})[shard].tiles[0]
 
     def test_a_claim_and_a_document_that_hold_something_else_are_not_believed(self, object_log):
-        zone, digest = f"junk-{next(_NUMBERS)}", "d" * 64
+        zone, text = f"junk-{next(_NUMBERS)}", '{"a":1}'
+        digest = compute_digest(text)
         object_log.objects.create(claim_name(zone), b"{}")
         object_log.objects.create(document_name(digest), b"{}")
         assert object_log.store.claim({zone: "a"})[zone] != "a"
         assert object_log.store.documents([digest]) == {}
         with pytest.raises(ChainError, match="another one has its name"):
-            object_log.store.publish_documents({digest: "{}"})
+            object_log.store.publish_documents({digest: text})
+        with pytest.raises(ChainError, match="its own digest"):
+            object_log.store.publish_documents({"d" * 64: text})
         other = f"other-{next(_NUMBERS)}"
         object_log.store.claim({f"a zone of {other}": "a"})
         object_log.objects.create(claim_name(other), object_log.objects.read(claim_name(f"a zone of {other}")))

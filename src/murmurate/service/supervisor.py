@@ -44,9 +44,9 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
     configure_logging("supervisor")
     _check_settings(settings)
     databases = Databases.from_dsns(state=state, log=log)
-    if isinstance(databases.log, ObjectLog):
-        allowed = "is not read by the public process: run the others with --only private and --only worker"
-        raise MurmurateError("the log", f"in an object store, {databases.log.address}", allowed)
+    if isinstance(databases.log, ObjectLog) and settings.static_files is not None:
+        allowed = "must be left out where the log is in an object store: its tiles and documents are files already"
+        raise MurmurateError("static_files", settings.static_files, allowed)
     try:
         databases.check_reachable()
     except DatabaseUnreachableError as error:

@@ -1,10 +1,17 @@
 """Hours that a worker publishes to a log in an object store, and what verifies it from the store alone."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 
+import httpx
 import pytest
 from tests.support.interval_workers import FIRST_S, GRACE_S, WorkerSetup
 from tests.support.operator_cli import STEP_S
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 from typer.testing import CliRunner
 
 from murmurate.cli import app
@@ -113,6 +120,51 @@ def test_the_operators_page_and_status_read_the_log(setup, address, state_dsn):
         app, ["status", str(setup.root / "service.toml"), "--state", state_dsn, "--log", address]
     )
     assert "harbour" in result.output, (result.output, result.exception)
+
+
+def test_the_whole_service_publishes_to_it_and_answers_from_it(setup, address, state_dsn, capsys):
+    """All processes, as a supervisor starts them. The worker finds nothing to do: its zone is of another year."""
+    setup.release(*range(5))
+    public, private = free_port(), free_port()
+    root = setup.root
+    settings = f"""
+        landing = "{setup.landing.store.address}"
+        public = "127.0.0.1:{public}"
+        private = "127.0.0.1:{private}"
+        [clock]
+        simulated_s = {FIRST_S + 6 * STEP_S}
+        wall_s = {time.time()}
+    """
+    (root / "service.toml").write_text(settings)
+    environment = os.environ | {"MURMURATE_STATE": state_dsn, "MURMURATE_LOG": address}
+    command = [sys.executable, "-m", "murmurate", "serve", str(root / "service.toml")]
+    with (
+        (root / "out.txt").open("wb") as out,
+        subprocess.Popen(command, env=environment, stdout=out, stderr=out) as service,
+    ):
+        try:
+            url = f"http://127.0.0.1:{public}"
+            assert wait_until(lambda: is_ready(url) and is_ready(f"http://127.0.0.1:{private}")), (
+                root / "out.txt"
+            ).read_text()
+            zones = httpx.get(f"{url}/zones").text
+            assert "harbour" in zones
+            tiles = httpx.get(f"{url}/shards").json()
+            assert [each["seq"] for each in tiles] == [5]
+            for source in (f"{url}/", f"{url}/zones/harbour/log.jsonl"):
+                status, report = verify(source, capsys)
+                assert (status, report["zones"]["harbour"]["records"]) == (0, 5)
+        finally:
+            service.terminate()
+            service.wait(60)
+    assert "Traceback" not in (root / "out.txt").read_text()
+
+
+def is_ready(url):
+    try:
+        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def test_a_changed_tile_and_a_missing_one_are_found(setup, address, capsys, tmp_path):

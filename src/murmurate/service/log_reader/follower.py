@@ -245,14 +245,14 @@ class TileNotices:
     Where it cannot listen, it waits all the same: its user asks the log after each wait, however that ended.
     """
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, dsn: str | None) -> None:
+        self._dsn = dsn  # None: the log sends no notices
         self._connection: Connection | None = None
         self._wake_read, self._wake_write = os.pipe()
 
     def listen(self) -> None:
         """Connect, unless it is connected. Raises psycopg.Error. Tiles that come from now on end the next wait."""
-        if self._connection is None:
+        if self._connection is None and self._dsn is not None:
             connection = connect(self._dsn, autocommit=True, **_KEEPALIVES)
             try:
                 connection.execute(f"LISTEN {CHANNEL}")

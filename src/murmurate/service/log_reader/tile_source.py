@@ -143,25 +143,42 @@ class ObjectTiles:
         return [self._last[shard] for shard in sorted(self._last)]
 
     def _interval_of(self, shard: str, seq: int) -> int:
-        if (shard, seq) not in self._intervals:
-            if len(self._intervals) >= _MAX_INTERVALS_KEPT:
-                self._intervals.clear()
+        interval = self._intervals.get((shard, seq))
+        if interval is None:
             try:
                 interval = parse_header(self._log.read_header_line(shard, seq).decode())[0].interval
             except (ChainError, UnicodeDecodeError):  # who reads the tile says so: it stands where the one before does
                 interval = self._interval_of(shard, seq - 1) if seq else 0
+            if len(self._intervals) >= _MAX_INTERVALS_KEPT:
+                self._intervals.clear()
             self._intervals[shard, seq] = interval
-        return self._intervals[shard, seq]
+        return interval
 
     def read_new(self, shard: str, after_seq: int, max_tiles: int) -> list[LoggedTile]:
         return self._read(shard, range(after_seq + 1, min(self._last[shard].seq, after_seq + max_tiles) + 1))
 
     def read_intervals(self, shard: str, first: int, last: int) -> list[LoggedTile]:
-        return self._read(shard, range(self._first_of(shard, first), self._first_of(shard, last + 1)))
+        return self._read(shard, self.find_numbers(shard, first, last, self._last[shard].seq))
 
-    def _first_of(self, shard: str, interval: int) -> int:
+    def find_numbers(self, shard: str, first: int, last: int, last_seq: int) -> range:
+        """The numbers of the tiles of a stretch of intervals, up to `last_seq`."""
+        return range(self._first_of(shard, first, last_seq), self._first_of(shard, last + 1, last_seq))
+
+    def find_without_rows(self, shard: str, numbers: range) -> list[int]:
+        """Which of these tiles release nothing: number and interval grow together along the others."""
+        if not numbers or not numbers[0]:
+            return [0, *self.find_without_rows(shard, numbers[1:])] if numbers else []
+        before, last = numbers[0] - 1, numbers[-1]
+        if self._interval_of(shard, last) - self._interval_of(shard, before) == len(numbers):
+            return []
+        if len(numbers) == 1:
+            return [last]
+        half = len(numbers) // 2
+        return self.find_without_rows(shard, numbers[:half]) + self.find_without_rows(shard, numbers[half:])
+
+    def _first_of(self, shard: str, interval: int, last_seq: int) -> int:
         """The number of the first tile of an interval or a later one: along a shard intervals never become less."""
-        low, high = -1, self._last[shard].seq + 1
+        low, high = -1, last_seq + 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self._interval_of(shard, middle) < interval else (low, middle)

@@ -34,7 +34,7 @@ from murmurate.publisher.steps import LogTail, Offer
 from murmurate.service.storage.object_store import ObjectStore
 from murmurate.service.storage.session import ClockReading
 
-MAX_TILES_PER_READ = 16  # tiles of one shard in one answer
+_MAX_TILES = 16  # of one shard in one answer
 MAX_OBJECT_BYTES = 1 << 24  # a tile of 1,000 zones has about 90,000
 UNREADABLE_CLAIM = "that its claim does not name"
 _MAX_PART = 128  # characters of a part of a name: a file name has 255 bytes at most
@@ -43,8 +43,8 @@ _MAX_TABLES_KEPT = 256
 _CLOCK_STEP_S = 1.0  # a store shows its times in whole seconds, rounded down
 _CHANGES_TABLE = frozenset({TileKind.OPEN, TileKind.ZONES})
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 
 def quote_part(name: str) -> str:
@@ -69,6 +69,11 @@ def document_name(digest: str) -> str:
 
 def claim_name(zone: str) -> str:
     return f"claims/{quote_part(zone)}.json"
+
+
+def _is_under(digest: str, text: str) -> bool:
+    """Whether a document has this digest. That of a plan is of the text without the member that names it."""
+    return compute_digest(text.replace(f'"digest":"{digest}",', "")) == digest
 
 
 class ObjectLogStore:
@@ -103,7 +108,7 @@ class ObjectLogStore:
         tails = self.read(dict.fromkeys(self.shard_names(), -1), max_tiles=0)
         return {shard: (tail.last_seq, tail.last_hash) for shard, tail in tails.items() if tail.last_seq >= 0}
 
-    def read(self, after_seq: Mapping[str, int], max_tiles: int = MAX_TILES_PER_READ) -> dict[str, LogTail]:
+    def read(self, after_seq: Mapping[str, int], max_tiles: int = _MAX_TILES) -> dict[str, LogTail]:
         tails = self._at_once(lambda shard: self._read_tail(shard, after_seq[shard], max_tiles), after_seq)
         return dict(zip(after_seq, tails, strict=True))
 
@@ -233,6 +238,8 @@ class ObjectLogStore:
         """Show plans, by digest, before anything is released under them."""
 
         def publish(digest: str) -> None:
+            if not _is_under(digest, documents[digest]):
+                raise ChainError("document", digest, "must be under its own digest")
             if not self._store.create(document_name(digest), documents[digest].encode()):
                 self._require_document(digest)
             self._published.add(digest)
@@ -251,8 +258,7 @@ class ObjectLogStore:
             text = self._read_object(document_name(digest)).decode()
         except (FileNotFoundError, UnicodeDecodeError, ChainError):
             return None
-        named = compute_digest(text.replace(f'"digest":"{digest}",', ""))  # a plan has a member that names it
-        return text if named == digest else None
+        return text if _is_under(digest, text) else None
 
     def _require_document(self, digest: str) -> str:
         text = self._read_document(digest)
@@ -346,7 +352,7 @@ class ObjectLogStore:
             self._shown_s = max((self._shown_s, *(each.changed_s for each in found)))
         return self._shown_s >= end_s
 
-    def _at_once(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    def _at_once(self, function: Callable[[_Item], _Answer], items: Iterable[_Item]) -> list[_Answer]:
         """The results of a function that waits for the store, in order."""
         todo = list(items)
         if min(len(todo), self._threads) < 2:
