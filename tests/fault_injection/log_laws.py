@@ -22,7 +22,7 @@ from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening, find_next_tile
 from murmurate.publisher.steps import LogTail, Offer
 from murmurate.publisher.tile_writer import TileWriter
-from murmurate.service.storage.object_log import ObjectLogStore, claim_name, document_name, tile_name
+from murmurate.service.storage.object_log import MAX_OBJECT_BYTES, ObjectLogStore, claim_name, document_name, tile_name
 from murmurate.service.storage.object_store import StoredObject
 from murmurate.types import Demand
 from tests.fault_injection.sample_zones import FIRST, SIGNER, SampleZones, sample_plan_text, sample_terms
@@ -286,6 +286,17 @@ class ObjectLogLaws:
         object_log.objects.create(claim_name(other), object_log.objects.read(claim_name(f"a zone of {other}")))
         assert object_log.fresh().claim({other: "a"})[other] != "a"
         assert object_log.fresh().shards_of([other])[other] != "a"
+
+    @pytest.mark.parametrize("rubbish", [b"", b"{}\n", b"\xff" * 5000, bytes(MAX_OBJECT_BYTES + 1)], ids=len)
+    def test_rubbish_at_the_next_number_stops_its_shard_and_no_other(self, object_log, rubbish):
+        (shard, head), (other, after) = object_log.chain(2), object_log.chain(2)
+        object_log.objects.create(tile_name(shard, 2), rubbish)
+        tails = object_log.fresh().read({shard: 1, other: 1})
+        assert [isinstance(offer, str) for offer in tails[shard].tiles] == [True]
+        assert (tails[shard].last_seq, tails[other].last_seq) == (2, 1)
+        object_log.append(object_log.next_offer(shard, head), object_log.next_offer(other, after))
+        assert (object_log.length(shard), object_log.length(other)) == (3, 3)
+        assert object_log.objects.read(tile_name(shard, 2)) == rubbish
 
     def test_one_object_shows_that_an_interval_is_over_and_all_before_it(self, object_log):
         before = len([*object_log.objects.list_objects("over")])

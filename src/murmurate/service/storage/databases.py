@@ -176,8 +176,8 @@ class ObjectLog:
     def dsn(self) -> str:
         """Raise MurmurateError: there is none, and what asks for one needs a log in PostgreSQL."""
         allowed = (
-            "must be in PostgreSQL for this. In an object store it can be published to, served, shown and verified, but "
-            "not exported, archived, repaired or written to static_files"
+            "must be in PostgreSQL for this. In an object store it is published to, served, shown and verified, not "
+            "exported, archived, repaired or written to static_files"
         )
         raise MurmurateError("the log", f"in an object store, {self.address}", allowed)
 

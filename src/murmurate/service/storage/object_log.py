@@ -151,9 +151,10 @@ class ObjectLogStore:
         return low
 
     def read_header_line(self, shard: str, seq: int) -> bytes:
-        """The first line of a tile, without its end. Raises FileNotFoundError."""
-        line, end, _ = self._store.read(tile_name(shard, seq), 0, _HEADER_BYTES).partition(b"\n")
-        return line if end else self.read_body(shard, seq).partition(b"\n")[0]
+        """The first line of a tile, without its end, readable or not. Raises FileNotFoundError."""
+        name = tile_name(shard, seq)
+        line, end, _ = self._store.read(name, 0, _HEADER_BYTES).partition(b"\n")
+        return line if end else self._store.read(name, 0, MAX_OBJECT_BYTES).partition(b"\n")[0]
 
     def created_s(self, shard: str, seq: int) -> float:
         """When a tile was created, by the clock of the store [s of UTC]. Raises FileNotFoundError."""

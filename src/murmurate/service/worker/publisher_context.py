@@ -185,14 +185,16 @@ class PublisherContext:
         return outcome, failed
 
     def explain_unfinished(self, desired: Mapping[str, DesiredState], outcome: Outcome) -> dict[str, str]:
-        """Why the log has not taken a release, if its clock is the reason: by it an interval is not over."""
+        """Why the log has not taken a tile, as far as it says: by its clock an interval is not over, or a rule."""
+        refused = self.log.refused if isinstance(self.log, ObjectLogStore) else {}
+        reasons = {shard: refused[shard] for shard in outcome.unfinished & refused.keys()}
         reading, unfinished = self.log.clock_reading, [desired[shard] for shard in outcome.unfinished]
         ends_s = [(each.until + 1) * each.opening.interval_s for each in unfinished if each.opening is not None]
         left_s = 0.0 if reading is None or not ends_s else max(ends_s) - reading.earliest_s
         if left_s <= 0:
-            return {}
+            return reasons
         reason = f"is behind: by it the interval is over in {left_s:,.0f} s, and no release is taken before"
-        return {LOG_CLOCK: f"{reason}; check NTP on its server"}
+        return reasons | {LOG_CLOCK: f"{reason}; check NTP on its server"}
 
     def desired_states(
         self, now: float, grace_s: int, until: Mapping[int, int] | None = None
