@@ -36,8 +36,8 @@ def close_zones(
     databases = Databases.from_dsns(state=state, log=log)
     databases.check_reachable()
     with mask_database_errors():
-        databases.state.migrate()
-        databases.log.migrate()
+        databases.state.prepare()
+        databases.log.prepare()
         with closing(PublisherContext.from_databases(databases, keys)) as context:
             shards = context.log.shards_of(zones)
             before = context.log.read_heads(set(shards.values()))

@@ -37,7 +37,7 @@ _NOT_COMPARED = (
 def migrate_databases(databases: Databases) -> None:
     """Bring both databases to this version. Name those that let every role create objects: no process needs that."""
     for database in (databases.state, databases.log):
-        database.migrate()
+        database.prepare()
         if database.can_everyone_create():
             stderr.print(f"Warning: every role may create objects in schema public of the {database.store} database.")
             stderr.print("As a superuser, there: REVOKE CREATE ON SCHEMA public FROM PUBLIC;")

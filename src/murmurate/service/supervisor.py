@@ -49,6 +49,8 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
         raise MurmurateError("static_files", settings.static_files, allowed)
     try:
         databases.check_reachable()
+        if isinstance(databases.log, ObjectLog):
+            databases.log.prepare()
     except DatabaseUnreachableError as error:
         logger.warning("waiting for a database", extra={"reason": str(error)})
     stopped, restart_asked = Event(), Event()

@@ -22,6 +22,7 @@ from murmurate.errors import MurmurateError
 from murmurate.service.log_reader import tile_source
 from murmurate.service.log_reader.follower import Follower
 from murmurate.service.operator_api.status import BackgroundLogReader
+from murmurate.service.storage import store_probe
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.object_log import claim_name
 from murmurate.service.storage.open_store import open_store
@@ -38,9 +39,12 @@ def address(request, tmp_path):
 
 
 @pytest.fixture
-def setup(tmp_path, state_dsn, address):
+def setup(tmp_path, state_dsn, address, monkeypatch):
+    probed = []
+    monkeypatch.setattr(store_probe, "probe_store", probed.append)  # it is tried in the test of all processes
     (tmp_path / "root").mkdir()
     made = WorkerSetup(tmp_path / "root", state_dsn, address)
+    assert [store.address for store in probed] == [address] * address.startswith("s3://")
     yield made
     for worker in made.workers:
         worker.context.close()
@@ -157,6 +161,8 @@ def test_the_whole_service_publishes_to_it_and_answers_from_it(setup, address, s
         finally:
             service.terminate()
             service.wait(60)
+    if address.startswith("s3://"):
+        assert [*open_store(address).list_objects("_probe")] == []
     assert "Traceback" not in (root / "out.txt").read_text()
 
 

@@ -151,7 +151,7 @@ class Database:
         with connect(self.dsn) as connection:
             return connection.execute(_DATABASE_IDENTITY).fetchone() or ()
 
-    def migrate(self) -> None:
+    def prepare(self) -> None:
         """Bring the tables to this version."""
         migrate_database(self.dsn, self.store)
 
@@ -198,8 +198,12 @@ class ObjectLog:
     def identity(self) -> tuple[object, ...]:
         return (self.address,)
 
-    def migrate(self) -> None:
-        """There are no tables."""
+    def prepare(self) -> None:
+        """Try a bucket by races. Raises MurmurateError where it lets two writers win a name, OSError without an answer.
+
+        A folder is asked nothing.
+        """
+        open_store(self.address, probe=True)
 
     def open(self) -> ObjectStore:
         """The store that it is in."""
