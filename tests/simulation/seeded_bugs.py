@@ -22,6 +22,7 @@ from tests.simulation.ast_mutations import (
     Mutant,
     source_of,
 )
+from tests.simulation.object_log_bugs import OBJECT_LOG_BUGS
 
 _SAVE = (
     "    yield SaveState({shard: reconciled[shard].new_heads for shard in outcome.with_new_tiles}, dropped | drafts)\n"
@@ -52,10 +53,6 @@ _KEPT = "            leaf_hashes[at], totals[:, at] = head.leaf_hashes[before], 
 _FIND_TERMS = (
     "        except MurmurateError as error:\n            withheld[row.zone] = str(error)\n            return None\n"
 )
-
-_PUBLISH_TABLE = "        self.publish_documents({table.digest: table.text})\n"
-_CREATE_TILE = "        if self._store.create(tile_name(shard, tile.header.seq), tile.to_bytes()):\n"
-_REMEMBER_HEAD = "            self._appended[shard] = head\n"
 
 SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name, what the source says, the bug
     PROTOCOL: (
@@ -407,36 +404,7 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
         ("corrections ignore how much they are shown", "gain * loading[:, None] * surprise", "gain * surprise"),
         ("the level does not count", "loading[:, None])", "np.append(0.0, loading[1:])[:, None])"),
     ),
-    OBJECT_LOG: (
-        ("an interval counts as over before it is", "        return self._shown_s >= end_s\n", "        return True\n"),
-        (
-            "an object that was created too early shows that an interval is over",
-            "max((self._shown_s, *(each.changed_s for each in found)))",
-            "max(self._shown_s, end_s if found else 0)",
-        ),
-        (
-            "after an object that was created too early there is no other",
-            "if not any(each.changed_s >= end_s for each in found):",
-            "if not found:",
-        ),
-        (
-            "a claim counts as won, whoever has it",
-            "            return self._read_claim(zone) or UNREADABLE_CLAIM\n",
-            "            return claims[zone]\n",
-        ),
-        (
-            "a tile takes the next number that is free",
-            _CREATE_TILE,
-            _CREATE_TILE.replace("tile.header.seq", "self._find_last(shard, -1) + 1"),
-        ),
-        ("the tile that was appended last is taken for the one before", "appended.tile.header.seq == seq - 1", "True"),
-        ("a tile without its zone table", _PUBLISH_TABLE, ""),
-        (
-            "a tile before its zone table",
-            _PUBLISH_TABLE + _CREATE_TILE + _REMEMBER_HEAD,
-            _CREATE_TILE + _REMEMBER_HEAD + _PUBLISH_TABLE,
-        ),
-    ),
+    OBJECT_LOG: OBJECT_LOG_BUGS,
     STORES: (
         ("a failed round keeps its locks", "        state.rollback()\n        raise\n", "        raise\n"),
         (
