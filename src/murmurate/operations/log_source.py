@@ -43,7 +43,7 @@ from murmurate.verification.releases import LoggedZone, read_zone_history
 from murmurate.verification.sources import ItemKind, LogItem, LogSource, archived_note, find_kind, read_items
 from murmurate.verification.verifier import check_log
 
-if TYPE_CHECKING:  # it needs pyarrow, which the base install has not
+if TYPE_CHECKING:
     from murmurate.service.storage.object_store import ObjectStore
 
 MAX_LOG_LINE_BYTES = 1 << 20  # bytes; the line of a zone has about 2,000
@@ -79,7 +79,6 @@ def open_log_source(name: str, first_seq: FirstSeq = lambda _: 0) -> LogSource:
             log.check_reachable()
             write_archive(log, file)
         elif name.startswith(_OBJECT_STORES):
-            require_extra("service,object-store", "obstore", "pyarrow")
             from murmurate.service.storage.open_store import open_store  # noqa: PLC0415  the base install has no obstore
 
             with open_tar_writer(file) as writer:
