@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Mapping
 
 import numpy as np
-from psycopg import Connection
 
 from murmurate.public_log.tile import GENESIS_PREV
 from murmurate.public_log.tile_chain import ShardHead
+from murmurate.public_log.zone_table import ZoneTable
 from murmurate.publisher.steps import LogTail, Offer, SeenState
+from murmurate.service.log_reader.tile_source import LastTile, LoggedTile
+from murmurate.service.storage.session import ClockReading
 from murmurate.types import Demand
 
 
@@ -69,53 +68,39 @@ class MemoryLog:
         self.offers |= offers
 
 
-class MemorySession:
-    """What a follower asks PostgreSQL for, answered from a log in memory."""
+class MemoryTiles:
+    """See `tile_source.TileSource`. Tile 0 opens a shard, each one after it is a release."""
 
-    dsn = ""
+    clock_reading: ClockReading | None = None
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        yield cast("Connection", self)
-
-    def execute(self, query: str, parameters: tuple[Any, ...] = (), *, binary: bool = False) -> _Answer:
-        del binary
+    def last_tiles(self) -> list[LastTile]:
         log = self._log
-        if "FROM public_log.head" in query:
-            return _Answer(
-                [
-                    (shard, len(log.tiles[shard]) - 1, offer.tile.header.interval, time.time())
-                    for shard, offer in log.offers.items()
-                ]
-            )
-        if "FROM public_log.document" in query:
-            return _Answer([(log.tables[parameters[0]],)])
-        shard, tiles = parameters[0], log.tiles[parameters[0]]
-        if "seq = 0" in query:
-            chosen = tiles[:1]
-        elif "seq > " in query:
-            chosen = tiles[parameters[1] + 1 :][: parameters[2]]
-        else:  # by interval: tile 0 opens the shard, each one after it is a release
-            last = log.offers[shard].tile.header.interval
-            chosen = [
-                tile
-                for seq, tile in enumerate(tiles)
-                if parameters[1] <= last - (len(tiles) - 1 - seq) <= parameters[2]
-            ]
-        return _Answer([(tile, 0.0) for tile in chosen])
+        return [
+            LastTile(shard, len(log.tiles[shard]) - 1, offer.tile.header.interval, -1)
+            for shard, offer in log.offers.items()
+        ]
+
+    def read_new(self, shard: str, after_seq: int, max_tiles: int) -> list[LoggedTile]:
+        return self._read(shard, range(after_seq + 1, min(after_seq + 1 + max_tiles, len(self._log.tiles[shard]))))
+
+    def read_intervals(self, shard: str, first: int, last: int) -> list[LoggedTile]:
+        end = len(self._log.tiles[shard]) - 1
+        before = self._log.offers[shard].tile.header.interval - end  # the interval that tile 0 would release
+        return self._read(shard, range(max(0, first - before), min(end, last - before) + 1))
+
+    def read_one(self, shard: str, seq: int) -> list[LoggedTile]:
+        return self._read(shard, range(seq, seq + 1))
+
+    def _read(self, shard: str, numbers: range) -> list[LoggedTile]:
+        return [LoggedTile(seq, self._log.tiles[shard][seq], 0.0) for seq in numbers]
+
+    def kept_seqs(self, shard: str, archived_seq: int) -> tuple[int, ...]:  # noqa: ARG002
+        return ()
+
+    def read_table(self, shard: str, digest: str) -> ZoneTable:  # noqa: ARG002
+        return ZoneTable.from_json(self._log.tables[digest])
 
     def close(self) -> None: ...
-
-
-class _Answer:
-    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        self._rows = rows
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        return self._rows
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        return self._rows[0] if self._rows else None

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from benchmarks.deep_log import BATCH, INTERVAL_S, own_plans
 from benchmarks.goals import Goals, read_options
-from benchmarks.memory_log import MemoryLog, MemorySession, MemoryState
+from benchmarks.memory_log import MemoryLog, MemoryState, MemoryTiles
 from murmurate.planning.release_terms import ReleaseTerms
 from murmurate.privacy.noise import SystemNoise
 from murmurate.public_log.signing import Ed25519Signer
@@ -62,7 +62,7 @@ def run_part(shards: range, terms: dict[str, ReleaseTerms]) -> Figures:
     publish = make_publisher(shards, terms, log)
     publish(FIRST)
     views = ZoneViews(ServiceSettings().display_of, terms.__getitem__)
-    follower = Follower(MemorySession(log))
+    follower = Follower(MemoryTiles(log))
     begin_bytes = resident_bytes()
     for change in follower.refresh():
         views.put(change.view)

@@ -44,7 +44,7 @@ from murmurate.publisher.protocol import catch_up, last_seq
 from murmurate.publisher.steps import SeenState
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.log_reader.follower import Follower
-from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.databases import Database, Databases
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.storage.tile_archive import TileArchive
@@ -281,7 +281,7 @@ def main() -> int:
         if archive is not None:
             copy = Path(folder) / "log.tar"
             with copy.open("wb") as file:
-                write_archive(year.databases.log, file)
+                write_archive(Database("log", year.databases.log.dsn), file)
             report = check_log({str(path): open_log_source(str(path)) for path in (archive, copy)})
             goals.check("archive and log, as one chain", "hold", held=report.is_valid and report.is_complete)
     return goals.exit_status()

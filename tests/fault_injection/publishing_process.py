@@ -18,9 +18,12 @@ from murmurate.privacy.noise import NoiseDistribution, SystemNoise
 from murmurate.publisher.desired_state import DesiredState, ShardOpening, ZoneOpening
 from murmurate.publisher.steps import Offer
 from murmurate.publisher.tile_writer import TileWriter
+from murmurate.service.storage.databases import Database, name_log
+from murmurate.service.storage.object_log import ObjectLogStore
+from murmurate.service.storage.open_store import open_store
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
-from murmurate.service.worker.publisher_context import Publisher
+from murmurate.service.worker.publisher_context import Publisher, open_log
 from tests.fault_injection.broken_publishers import BROKEN_PUBLISHERS
 from tests.fault_injection.kill_points import KillPoint, WithKillPoints
 from tests.fault_injection.sample_zones import SIGNER, sample_terms
@@ -45,7 +48,7 @@ def load_plan() -> None:
 class AnnouncingLog:
     """A log that prints each tile before it is offered. Two different tiles with one number are competing."""
 
-    def __init__(self, log: PostgresLogStore) -> None:
+    def __init__(self, log: PostgresLogStore | ObjectLogStore) -> None:
         self.read, self.claim = log.read, log.claim
         self._append = log.append
 
@@ -66,6 +69,18 @@ class FixedSlot:
         time.sleep(self.slot_s)
 
 
+def _open_log(job: Mapping[str, Any]) -> PostgresLogStore | ObjectLogStore:
+    log = name_log(job["log"])
+    if isinstance(log, Database):
+        return open_log(log)
+    os.environ.update(job["environment"])
+    if job["bug"] == "overwrite":
+        from tests.support.store_writers import OverwritingStore  # noqa: PLC0415 an optional package
+
+        return ObjectLogStore(OverwritingStore(log.address))
+    return ObjectLogStore(open_store(log.address, timeout_s=3.0))
+
+
 def publish(job: Mapping[str, Any], kill_point: KillPoint) -> int:
     """Run a publisher until the job is done. Return its exit code."""
     terms = sample_terms()
@@ -77,7 +92,7 @@ def publish(job: Mapping[str, Any], kill_point: KillPoint) -> int:
     )
     publisher = Publisher(
         state=WithKillPoints(PostgresStateStore(job["state"]), kill_point, "lock", "load_demand", "save"),
-        log=WithKillPoints(AnnouncingLog(PostgresLogStore(job["log"])), kill_point, "read", "claim", "append"),
+        log=WithKillPoints(AnnouncingLog(_open_log(job)), kill_point, "read", "claim", "append"),
         write_tiles=writer.write_tiles,
         wait_for_slot=WithKillPoints(FixedSlot(job["slot_s"]), kill_point, "wait_for_slot").wait_for_slot,
         batch_size=job["batch"],

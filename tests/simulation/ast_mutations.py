@@ -20,6 +20,7 @@ STORES = "publisher.steps"
 TILE, ZONE_TABLE = "public_log.tile", "public_log.zone_table"  # get seeded bugs only
 PREDICTED_ROWS, INVALID_TAIL = "public_log.predicted_rows", "publisher.invalid_tail"  # likewise
 ZONE_PREDICTION, CORRECTIONS = "prediction.zone_prediction", "prediction.corrections"  # likewise
+OBJECT_LOG = "service.storage.object_log"  # likewise
 MODULES = (PROTOCOL, TILE_CHAIN, MERKLE, MAKE_TILE, DESIRED_STATE, TILE_WRITER, STORES)  # mutated systematically
 
 _OPPOSITE = {

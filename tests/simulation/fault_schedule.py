@@ -43,6 +43,10 @@ STEP_RATES = {
     "claim lost": 0.08,
     "claim delayed": 0.1,
     "claim response lost": 0.12,
+    "create lost": 0.06,  # of an object, as each of the next two
+    "create delayed": 0.07,
+    "create response lost": 0.1,
+    "read failed": 0.004,  # of each object
 }
 
 

@@ -23,7 +23,7 @@ from murmurate.publisher.protocol import Outcome
 from murmurate.publisher.steps import LogTail, Offer, SeenState
 from murmurate.types import Demand
 from tests.simulation import sample_plans_and_keys as samples
-from tests.simulation.fault_schedule import FaultSchedule, ResponseLost, Violation
+from tests.simulation.fault_schedule import FaultSchedule, ResponseLost
 
 
 class ShardRow(NamedTuple):
@@ -314,18 +314,6 @@ class MemoryLog:
         if digest not in self._tables:
             self._tables[digest] = ZoneTable.from_json(self.documents[digest])
         return self._tables[digest]
-
-
-class PutIfAbsentLog(MemoryLog):
-    """An object store that creates `shard/number` and `zone` if they do not exist, and checks nothing else."""
-
-    strict = False
-
-    def _accepts(self, offer: Offer) -> bool:
-        shard, seq = offer.tile.header.shard, offer.tile.header.seq
-        if seq > len(self.bodies[shard]):
-            raise Violation("gap", f"{shard} was offered number {seq} after {len(self.bodies[shard])} tiles")
-        return seq == len(self.bodies[shard])
 
 
 class LogConnection:

@@ -128,7 +128,7 @@ def finish_without_faults(sim: Simulation) -> None:
         end_split(sim)
     sim.log.now += 1
     for digest in samples.PLAN_BY_DIGEST:
-        sim.log.documents.setdefault(digest, "")
+        sim.publish_plan(digest)
     for publisher in sim.publishers:
         publisher.abort_round()
         publisher.clock_offset, publisher.keys_held = 0, samples.KEYS

@@ -47,7 +47,15 @@ CHAIN_TESTS = tuple(
         "publisher/test_tile_writer",
     )
 )
-LOADED_ONCE = ("murmurate.release", "murmurate.planning.release_terms", "cryptography.fernet", "hypothesis", "pytest")
+LOADED_ONCE = (
+    "murmurate.release",
+    "murmurate.planning.release_terms",
+    "cryptography.fernet",
+    "hypothesis",
+    "psycopg",
+    "pyarrow",
+    "pytest",
+)
 _PREDICTION = "murmurate.prediction."
 SURVIVED = "survived"
 FIRST_SEEDS = 40  # run before the tests of the chain, which find what no publisher does

@@ -117,6 +117,10 @@ def find_inputs(series: Collection[str], header: TileHeader, interval: int, know
     return {name: InputValue(*(public_value(name, at, known_until) for at in moments)) for name in sorted(series)}
 
 
+def _plan_text(zone: str, number: int, slots: int) -> str:
+    return f"plan {number} of {zone} in {slots}"
+
+
 def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:
     curve, factor, offset, currency = _CURVES[number % 2]
     distribution = _DISTRIBUTIONS[(ZONES.index(zone) + number) % len(_DISTRIBUTIONS)]
@@ -124,7 +128,7 @@ def _decodable_plan(zone: str, number: int, slots: int) -> DecodablePlan:
     cost = np.arange(1, slots + 1) + base
     nothing = np.zeros(slots, np.int64)
     terms = ReleaseTerms(
-        plan_digest=sha256(f"plan {number} of {zone} in {slots}".encode()).hexdigest(),
+        plan_digest=sha256(_plan_text(zone, number, slots).encode()).hexdigest(),
         zone=zone,
         currency=currency,
         curve=curve,
@@ -150,6 +154,11 @@ PLAN_BY_DIGEST = {
     t.terms.plan_digest: t for zone in ZONES for t in (*PLANS_BY_ZONE[zone], MISMATCHED_PLAN_BY_ZONE[zone])
 }
 MISMATCHED_PLANS = frozenset(plan.terms.plan_digest for plan in MISMATCHED_PLAN_BY_ZONE.values())
+PLAN_TEXTS = {  # by digest: what stands in the log
+    sha256(text.encode()).hexdigest(): text
+    for zone in ZONES
+    for text in (*(_plan_text(zone, number, SLOTS) for number in range(3)), _plan_text(zone, 0, 3))
+}
 INTERVAL_S = PLANS_BY_ZONE[ZONES[0]][0].terms.interval_s
 
 

@@ -10,6 +10,7 @@ from tests.simulation.ast_mutations import (
     INVALID_TAIL,
     MAKE_TILE,
     MERKLE,
+    OBJECT_LOG,
     PREDICTED_ROWS,
     PROTOCOL,
     STORES,
@@ -21,6 +22,7 @@ from tests.simulation.ast_mutations import (
     Mutant,
     source_of,
 )
+from tests.simulation.object_log_bugs import OBJECT_LOG_BUGS
 
 _SAVE = (
     "    yield SaveState({shard: reconciled[shard].new_heads for shard in outcome.with_new_tiles}, dropped | drafts)\n"
@@ -402,6 +404,7 @@ SEEDED_BUGS: dict[str, tuple[tuple[str, str, str], ...]] = {  # by module: name,
         ("corrections ignore how much they are shown", "gain * loading[:, None] * surprise", "gain * surprise"),
         ("the level does not count", "loading[:, None])", "np.append(0.0, loading[1:])[:, None])"),
     ),
+    OBJECT_LOG: OBJECT_LOG_BUGS,
     STORES: (
         ("a failed round keeps its locks", "        state.rollback()\n        raise\n", "        raise\n"),
         (

@@ -18,12 +18,12 @@ from murmurate.publisher.tile_writer import TileWriter
 from murmurate.types import Demand
 from tests.simulation import sample_plans_and_keys as samples
 from tests.simulation.fault_schedule import FaultSchedule
+from tests.simulation.memory_objects import MemoryObjects, ObjectLogConnection
 from tests.simulation.memory_stores import (
     LogConnection,
     MemoryLog,
     MemoryState,
     ObservedRound,
-    PutIfAbsentLog,
     ShardRow,
     Snapshot,
     StateSession,
@@ -40,7 +40,7 @@ class Publisher:
     def __init__(self, name: str, sim: Simulation, state: MemoryState) -> None:
         self.name = name
         self.session = StateSession(state, sim.faults, sim.oracle)
-        self.channel = LogConnection(sim.log, sim.faults, sim.delayed)
+        self.channel = sim.new_connection()
         self.clock_offset = 0  # relative to the true clock [intervals]
         self.zones: dict[str, dict[str, ZoneOpening]] = {shard: {} for shard in sim.shards}
         self.plan = dict.fromkeys(sim.zones, 0)  # the number of the plan that it must change to
@@ -92,7 +92,7 @@ class Simulation:
         self.noise = samples.CountedNoise()
         self.unknown_plans: set[str] = set()  # plans that no tile writer can load
         self.oracle = Oracle(self.faults, self.noise, self.verify, self.unknown_plans)
-        self.log = (PutIfAbsentLog if below(3) == 0 else MemoryLog)(self.shards, self.oracle)
+        self.log = (MemoryObjects if below(3) == 0 else MemoryLog)(self.shards, self.oracle)
         self.oracle.log = self.log
         self.log.now = START_INTERVAL
         self.oracle.inputs_until = START_INTERVAL - 1
@@ -123,10 +123,20 @@ class Simulation:
         self.repeat_probability = 1 - 0.6 * self.rng.random()  # that the same publisher takes the next step
         self.active_publisher = self.publishers[0]
 
+    def new_connection(self) -> LogConnection:
+        """Return the connection of another publisher to the log."""
+        if isinstance(self.log, MemoryObjects):
+            return ObjectLogConnection(self.log, self.faults, self.delayed, self.verify)
+        return LogConnection(self.log, self.faults, self.delayed)
+
+    def publish_plan(self, digest: str) -> None:
+        """The operator publishes a plan."""
+        self.log.documents.setdefault(digest, samples.PLAN_TEXTS[digest])
+
     def open_zone(self, zone: str, first: int) -> None:
         """The operator publishes the first plan of a zone and decides where it begins."""
         terms = samples.PLANS_BY_ZONE[zone][0].terms
-        self.log.documents[terms.plan_digest] = ""
+        self.publish_plan(terms.plan_digest)
         self.openings[zone] = ZoneOpening(plan=terms.plan_digest, currency=terms.currency, tick=terms.tick, first=first)
 
     def tile_writer(self, keys: int, test_only: bool) -> TileWriter:

@@ -38,6 +38,7 @@ with optional_imports():
     from murmurate.publisher.steps import Offer
     from murmurate.service.log_reader.zone_view import format_rfc3339
     from murmurate.service.storage.databases import Databases, mask_database_errors
+    from murmurate.service.storage.object_log import ObjectLogStore
     from murmurate.service.storage.public_log_store import MAX_TILES_PER_READ, PostgresLogStore
     from murmurate.service.worker.publisher_context import PublisherContext
     from murmurate.verification.plans import ProvenPlan
@@ -203,7 +204,11 @@ def _check_changes(
 
 
 def _read_history(
-    log: PostgresLogStore, head: Offer, rows: Sequence[ZoneRow], after: Plan, find_plan: Callable[[str], ProvenPlan]
+    log: PostgresLogStore | ObjectLogStore,
+    head: Offer,
+    rows: Sequence[ZoneRow],
+    after: Plan,
+    find_plan: Callable[[str], ProvenPlan],
 ) -> LogHistory:
     """What was released for zones of a shard under their plans, as far back as the change must look."""
     header, plans, looked = head.tile.header, {row.plan for row in rows}, 0

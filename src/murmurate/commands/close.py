@@ -18,7 +18,6 @@ with optional_imports():
     from murmurate.publisher.desired_state import UNTIL_NO_INTERVAL, DesiredState
     from murmurate.publisher.steps import Offer
     from murmurate.service.storage.databases import Databases, mask_database_errors
-    from murmurate.service.storage.migrate import migrate_database
     from murmurate.service.worker.publisher_context import PublisherContext
 
 
@@ -37,8 +36,8 @@ def close_zones(
     databases = Databases.from_dsns(state=state, log=log)
     databases.check_reachable()
     with mask_database_errors():
-        migrate_database(databases.state.dsn, "state")
-        migrate_database(databases.log.dsn, "log")
+        databases.state.prepare()
+        databases.log.prepare()
         with closing(PublisherContext.from_databases(databases, keys)) as context:
             shards = context.log.shards_of(zones)
             before = context.log.read_heads(set(shards.values()))

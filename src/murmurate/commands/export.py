@@ -19,7 +19,7 @@ with optional_imports():
     from murmurate.operations.log_export import SELECT_ARCHIVED, read_snapshot, write_archive, write_log
     from murmurate.operations.log_files import FolderWriter
     from murmurate.service.log_reader.log_queries import LogReader, TilesArchivedError
-    from murmurate.service.storage.databases import Database
+    from murmurate.service.storage.databases import Database, name_log
     from murmurate.service.storage.tile_archive import TileArchive
 
 
@@ -36,7 +36,7 @@ def export_log(
     as_json: AsJson = False,
 ) -> None:
     """Write the log, or the lines of one zone, as they stand at one moment. A file appears only when it is whole."""
-    database = Database("log", log)
+    database = Database("log", name_log(log).dsn)
     database.check_reachable()
     files = None if archive is None else TileArchive(archive)
     if zone is not None:

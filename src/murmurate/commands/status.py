@@ -24,7 +24,7 @@ with optional_imports():
     from murmurate.service.auth import ApiClient, AuthStore
     from murmurate.service.landing.layout import Landing
     from murmurate.service.log_reader.follower import Follower
-    from murmurate.service.log_reader.log_queries import LogReader
+    from murmurate.service.log_reader.tile_source import open_tile_source
     from murmurate.service.log_reader.zone_view import PlanTerms, PriceKind, ShardView
     from murmurate.service.operator_api.attention import AttentionItem, find_attention
     from murmurate.service.operator_api.status import (
@@ -35,10 +35,11 @@ with optional_imports():
         service_status,
     )
     from murmurate.service.settings import ServiceSettings, load_settings
-    from murmurate.service.storage.databases import Databases, mask_database_errors
+    from murmurate.service.storage.databases import Database, Databases, ObjectLog, mask_database_errors
     from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT, read_heartbeat_ages
     from murmurate.service.storage.session import open_source
     from murmurate.service.web.text import format_duration
+    from murmurate.service.worker.publisher_context import open_log
 
 MAX_STATUS_ROWS = 20
 PORT_TIMEOUT_S = 5.0
@@ -91,7 +92,7 @@ def show_status(
     named = [{"about": item.about, "problem": item.problem, "remedy": item.remedy} for item in attention]
     document = status_document(status, settings, ports, found.landing, named)
     if found.shards:
-        _add_errors(document, {each.zone: each.square_units for each in status.zones}, databases.log.dsn)
+        _add_errors(document, {each.zone: each.square_units for each in status.zones}, databases.log)
     if as_json:
         print_json(document)
     else:
@@ -118,7 +119,7 @@ class StatusReader:
         unread = {item.about for item in self.unread}
         with mask_database_errors():
             if "log" not in unread:
-                with closing(Follower(databases.log.dsn, recent_s=SECONDS_PER_DAY)) as follower:
+                with closing(Follower(open_tile_source(databases.log), recent_s=SECONDS_PER_DAY)) as follower:
                     for _ in (*follower.refresh(), *follower.backfill(MAX_BACKFILL_S)):
                         pass
                     self.shards, self.broken_shards = follower.views(), dict(follower.broken)
@@ -227,11 +228,11 @@ def _zone(zone: ZoneStatus, share_reported: float | None) -> dict[str, Any]:
     }
 
 
-def _add_errors(document: Mapping[str, Any], square_units: Mapping[str, int | None], log_dsn: str) -> None:
+def _add_errors(document: Mapping[str, Any], square_units: Mapping[str, int | None], log: Database | ObjectLog) -> None:
     """Add how far the demand that is priced is off, to the zones that a person sees: planned, and as the log shows."""
     shown = [zone for zone in document["zone_list"][:MAX_STATUS_ROWS] if square_units[zone["zone"]] is not None]
-    with mask_database_errors(), closing(open_source(log_dsn)) as source:
-        terms = PlanTerms(LogReader(source).read_documents)
+    with mask_database_errors(), closing(open_log(log)) as store:
+        terms = PlanTerms(store.documents)
         terms.load([zone["plan"] for zone in shown])
         for zone in shown:
             prediction = terms.get(zone["plan"]).prediction

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 from urllib import request
 from urllib.error import URLError
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -43,12 +43,16 @@ from murmurate.verification.releases import LoggedZone, read_zone_history
 from murmurate.verification.sources import ItemKind, LogItem, LogSource, archived_note, find_kind, read_items
 from murmurate.verification.verifier import check_log
 
+if TYPE_CHECKING:
+    from murmurate.service.storage.object_store import ObjectStore
+
 MAX_LOG_LINE_BYTES = 1 << 20  # bytes; the line of a zone has about 2,000
 FETCH_TIMEOUT_S = 30
 SHARD_LIST = "shards"
 FirstSeq = Callable[[str], int]  # of a shard: the first tile that is wanted
 _COPY_CHUNK_BYTES = 1 << 16
 _DATABASE_SCHEMES = ("postgresql://", "postgres://")
+_OBJECT_STORES = ("s3://", "gs://", "az://")
 _DIGEST_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 
@@ -74,8 +78,14 @@ def open_log_source(name: str, first_seq: FirstSeq = lambda _: 0) -> LogSource:
             log = Database("log", name)
             log.check_reachable()
             write_archive(log, file)
+        elif name.startswith(_OBJECT_STORES):
+            from murmurate.service.storage.open_store import open_store  # noqa: PLC0415  the base install has no obstore
+
+            with open_tar_writer(file) as writer:
+                _copy_objects(open_store(name), writer, first_seq)
         elif not name.lower().startswith(("http://", "https://")):
-            raise MurmurateError("source", name, "must be a file, - or an address that begins with http:// or https://")
+            allowed = "must be a file, - or an address that begins with http://, https:// or s3://"
+            raise MurmurateError("source", name, allowed)
         elif (base := find_base_address(name)) is not None:
             with open_tar_writer(file) as writer:
                 _copy_whole_log(base, writer, first_seq)
@@ -237,6 +247,26 @@ def _copy_whole_log(base: str, writer: LogWriter, first_seq: FirstSeq) -> None:
             for row in rows if isinstance(rows, list) else []:
                 copy_document(row.get("plan") if isinstance(row, dict) else None)
             writer.add_file(tile_name(shard, seq), tile)
+
+
+def _copy_objects(store: ObjectStore, writer: LogWriter, first_seq: FirstSeq) -> None:
+    """Copy the documents and tiles of a log in an object store. Nothing of it is trusted."""
+    for folder in ("documents", "tiles"):
+        wanted: dict[str, int] = {}  # by folder of a shard: the first tile
+        for each in store.list_objects(folder):
+            shard, _, file = each.name.removeprefix("tiles/").partition("/")
+            if (
+                folder == "tiles"
+                and file[:-5].isdigit()
+                and int(file[:-5]) < wanted.setdefault(shard, first_seq(unquote(shard)))
+            ):
+                continue
+            data = store.read(each.name, 0, MAX_ITEM_BYTES + 1)
+            if len(data) > MAX_ITEM_BYTES:
+                raise MurmurateError(
+                    "source", each.name, f"has more than {MAX_ITEM_BYTES:,} bytes; it is no public log"
+                )
+            writer.add_file(each.name, data)
 
 
 def _fetch_shards(base: str) -> Iterator[tuple[str, int, int, list[int]]]:

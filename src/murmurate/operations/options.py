@@ -40,7 +40,7 @@ Log = Annotated[
         envvar="MURMURATE_LOG",
         callback=_read_connection_string,
         show_default=False,
-        help="Connection string of the public log. MURMURATE_LOG_FILE may name a file that has it.",
+        help="Connection string of the public log, or s3://bucket/prefix. MURMURATE_LOG_FILE may name a file with it.",
     ),
 ]
 Keys = Annotated[

@@ -22,7 +22,6 @@ from murmurate.service.clock import parse_interval_start
 from murmurate.service.landing.meter_table import read_households_by_zone
 from murmurate.service.storage.databases import Databases, mask_database_errors
 from murmurate.service.storage.heartbeats import WORKER_HEARTBEAT
-from murmurate.service.storage.migrate import migrate_database
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.worker.publisher_context import PUBLISH_TIMEOUT_S, PublisherContext
 from murmurate.service.worker.zone_warnings import warn_of_household_counts
@@ -38,7 +37,7 @@ _NOT_COMPARED = (
 def migrate_databases(databases: Databases) -> None:
     """Bring both databases to this version. Name those that let every role create objects: no process needs that."""
     for database in (databases.state, databases.log):
-        migrate_database(database.dsn, database.store)
+        database.prepare()
         if database.can_everyone_create():
             stderr.print(f"Warning: every role may create objects in schema public of the {database.store} database.")
             stderr.print("As a superuser, there: REVOKE CREATE ON SCHEMA public FROM PUBLIC;")

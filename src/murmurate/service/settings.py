@@ -21,7 +21,7 @@ from murmurate.units import SECONDS_PER_DAY
 
 EXAMPLE_SETTINGS = """\
 # A murmurate service. Connection strings come from the environment: MURMURATE_STATE and MURMURATE_LOG, or files that
-# MURMURATE_STATE_FILE and MURMURATE_LOG_FILE name.
+# MURMURATE_STATE_FILE and MURMURATE_LOG_FILE name. MURMURATE_LOG may be s3://bucket/log: docs/how-to/object-store.md.
 
 landing = "landing"          # where readings lie: murmurate init. A folder, or s3://bucket/readings
 meters = "meters.csv"        # meter, zone, bound_wh; may have id and key. "": no zone reads meters

@@ -20,7 +20,7 @@ from murmurate.service.keyring import load_keyring
 from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.settings import PROCESSES, ServiceSettings, load_settings
-from murmurate.service.storage.databases import Databases, DatabaseUnreachableError
+from murmurate.service.storage.databases import Databases, DatabaseUnreachableError, ObjectLog
 from murmurate.service.watchdog import PARENT_VARIABLE, PIPE_VARIABLE, REPORT_VARIABLE, read_progress
 from murmurate.service.web.server import check_can_listen
 
@@ -43,8 +43,14 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
     """
     configure_logging("supervisor")
     _check_settings(settings)
+    databases = Databases.from_dsns(state=state, log=log)
+    if isinstance(databases.log, ObjectLog) and settings.static_files is not None:
+        allowed = "must be left out where the log is in an object store: its tiles and documents are files already"
+        raise MurmurateError("static_files", settings.static_files, allowed)
     try:
-        Databases.from_dsns(state=state, log=log).check_reachable()
+        databases.check_reachable()
+        if isinstance(databases.log, ObjectLog):
+            databases.log.prepare()
     except DatabaseUnreachableError as error:
         logger.warning("waiting for a database", extra={"reason": str(error)})
     stopped, restart_asked = Event(), Event()

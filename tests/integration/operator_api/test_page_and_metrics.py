@@ -29,7 +29,7 @@ from murmurate.service.log_reader.zone_view import PriceKind
 from murmurate.service.operator_api.routes import OperatorApi, operator_page, status_metrics
 from murmurate.service.operator_api.status import MAX_STATUS_ZONES, BackgroundLogReader, service_status
 from murmurate.service.settings import ServiceSettings
-from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.databases import Database, Databases
 from murmurate.service.storage.heartbeats import WORKER_BEAT, WORKER_HEARTBEAT
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.state_store import PostgresStateStore
@@ -229,7 +229,7 @@ def test_a_metric_has_one_type_and_a_second_request_counts_nothing_twice(api):
 
 
 def test_a_log_out_of_reach_leaves_the_page_and_says_so(unread_api):
-    unread_api.operator_api._log_reader = BackgroundLogReader("postgresql://nobody@127.0.0.1:1/none")
+    unread_api.operator_api._log_reader = BackgroundLogReader(Database("log", "postgresql://nobody@127.0.0.1:1/none"))
     answer = fetch(unread_api, "/operator")
     assert answer.status_code == 200
     assert "The public log is not read yet" in answer.text

@@ -13,6 +13,7 @@ from murmurate.service.operator_api.status import BackgroundLogReader
 from murmurate.service.public_api.live_state import LiveState
 from murmurate.service.public_api.metrics import public_metrics
 from murmurate.service.settings import ServiceSettings, load_settings
+from murmurate.service.storage.databases import Database
 from murmurate.service.storage.migrate import migrate_database
 
 
@@ -71,7 +72,7 @@ def test_the_public_process_has_the_disk_of_its_files(tmp_path, log_dsn):
 def test_the_size_of_the_log_is_what_its_server_says():
     with database("log") as dsn:
         migrate_database(dsn, "log")
-        reader = BackgroundLogReader(dsn)
+        reader = BackgroundLogReader(Database("log", dsn))
         assert wait_until(lambda: reader.refresh() or reader.database_bytes)
         with psycopg.connect(dsn) as connection:
             (size,) = connection.execute("SELECT pg_database_size(current_database())").fetchone()

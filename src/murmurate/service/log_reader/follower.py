@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -25,10 +25,10 @@ from murmurate.public_log.signing import verify_signature
 from murmurate.public_log.tile import Tile, TileKind, parse_tile
 from murmurate.public_log.tile_chain import begin_with_release, check_next, check_signature
 from murmurate.public_log.zone_table import ZoneTable
-from murmurate.service.log_reader.log_queries import read_zone_table
 from murmurate.service.log_reader.price_columns import SLACK, PriceColumns
+from murmurate.service.log_reader.tile_source import LoggedTile, PostgresTiles, TileSource
 from murmurate.service.log_reader.zone_view import ShardView
-from murmurate.service.storage.session import ClockReading, TransactionSource, connect, open_source
+from murmurate.service.storage.session import ClockReading, connect
 from murmurate.units import SECONDS_PER_DAY
 
 CHANNEL = "murmurate_tile"  # public_log.append notifies it
@@ -36,18 +36,6 @@ _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_coun
 RECENT_PRICES_S = 3 * SECONDS_PER_DAY  # what is kept in memory
 BROKEN_RETRY_S = 5.0
 TILES_PER_QUERY = SLACK  # a view that is in use is never overwritten
-
-_SELECT_HEADS = """
-    SELECT shard, h.seq, h.interval, coalesce(a.seq, -1), extract(epoch FROM clock_timestamp())::float8
-    FROM public_log.head AS h LEFT JOIN public_log.archived AS a USING (shard) WHERE h.seq >= 0 ORDER BY shard"""
-_SELECT_NEW = """
-    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
-    WHERE shard = %s AND seq > %s ORDER BY seq LIMIT %s"""
-_SELECT_RECENT = """
-    SELECT seq, body, extract(epoch FROM taken)::float8 FROM public_log.tile
-    WHERE shard = %s AND interval BETWEEN %s AND %s ORDER BY seq"""
-_SELECT_ONE = "SELECT seq, body, 0::float8 FROM public_log.tile WHERE shard = %s AND seq = %s"
-_SELECT_KEPT = "SELECT seq FROM public_log.tile WHERE shard = %s AND seq <= %s ORDER BY seq"
 
 
 class ChangedShard(NamedTuple):
@@ -70,12 +58,12 @@ class Follower:
     replace them before asking for more.
     """
 
-    def __init__(self, database: str | TransactionSource, recent_s: int = RECENT_PRICES_S) -> None:
-        self._session = open_source(database)
+    def __init__(self, source: str | TileSource, recent_s: int = RECENT_PRICES_S) -> None:
+        self._source = PostgresTiles(source) if isinstance(source, str) else source
         self._recent_s = recent_s
         self._views: dict[str, ShardView] = {}
         self._backfilled: set[str] = set()  # shards whose prices that are kept in memory were all read
-        self._tables: WeakValueDictionary[str, ZoneTable] = WeakValueDictionary()
+        self._tables: WeakValueDictionary[tuple[str, str], ZoneTable] = WeakValueDictionary()
         self.broken: dict[str, str] = {}  # shards that stand still, and why
         self.clock_reading: ClockReading | None = None  # of the log, when it was last looked at
         self._retry_at_s: dict[str, float] = {}  # when a broken one is read again, by the monotonic clock
@@ -86,19 +74,16 @@ class Follower:
         Of a shard that is read for the first time no price is called new: they may be days old. A broken one is read
         again now and then, from the last tile that was right: the log may have been mended.
         """
-        with self._session.transaction() as connection:
-            asked_s = time.monotonic()
-            heads = connection.execute(_SELECT_HEADS).fetchall()
-            if heads:
-                self.clock_reading = ClockReading(heads[0][4], asked_s, time.monotonic())
-        for shard, seq, interval, archived_seq, _ in heads:
+        last_tiles = self._source.last_tiles()
+        self.clock_reading = self._source.clock_reading
+        for shard, seq, interval, archived_seq in last_tiles:
             if self._retry_at_s.get(shard, 0.0) > time.monotonic():
                 continue
             try:
                 if shard not in self._views:
                     yield self._begin(shard, interval, archived_seq)
                 elif self._views[shard].archived_seq != archived_seq:
-                    kept = self._read_kept(shard, archived_seq)
+                    kept = self._source.kept_seqs(shard, archived_seq)
                     view = replace(self._views[shard], archived_seq=archived_seq, kept_seqs=kept)
                     self._views[shard] = view
                     yield ChangedShard(view, range(0))
@@ -113,9 +98,10 @@ class Follower:
     def _begin(self, shard: str, interval: int, archived_seq: int) -> ChangedShard:
         """Read the last tiles of a shard, enough for the prices that are paid now: each signed, each after the last."""
         first = self._read_one(shard, 0)
-        recent = [*self._read_tiles(_SELECT_RECENT, (shard, interval - first.header.lead - 1, interval))]
+        tiles = self._source.read_intervals(shard, interval - first.header.lead - 1, interval)
+        recent = [*self._parse_tiles(shard, tiles)]
         check_signature(first, verify_signature)
-        kept = self._read_kept(shard, archived_seq)
+        kept = self._source.kept_seqs(shard, archived_seq)
         (tile, table, _), *rest = recent
         self._check_succession(first, tile, [*kept, *range(archived_seq + 1, tile.header.seq + 1)])
         if tile.header.kind is TileKind.RELEASE:
@@ -132,11 +118,6 @@ class Follower:
         view = ShardView(head, first.header.key, columns, oldest, head.interval, archived_seq, kept)
         self._views[shard] = view
         return ChangedShard(view, range(0))
-
-    def _read_kept(self, shard: str, archived_seq: int) -> tuple[int, ...]:
-        """The numbers of the tiles that are still in the log although the releases up to a number have left it."""
-        with self._session.transaction() as connection:
-            return tuple(seq for (seq,) in connection.execute(_SELECT_KEPT, (shard, archived_seq)))
 
     def _check_succession(self, first: Tile, recent: Tile, numbers: Sequence[int]) -> None:
         """Raise ChainError unless the key of a recent tile was named by the key before it, and so on from the first.
@@ -158,32 +139,31 @@ class Follower:
             last, at = found, low
 
     def _read_one(self, shard: str, seq: int) -> Tile:
-        for read in self._read_tiles(_SELECT_ONE, (shard, seq)):
+        for read in self._parse_tiles(shard, self._source.read_one(shard, seq)):
             return read.tile
         raise ChainError(f"tile {seq}", "missing", "must be in the log")
 
-    def _read_tiles(self, query: str, parameters: tuple[object, ...]) -> Iterator[_ReadTile]:
+    def _parse_tiles(self, shard: str, tiles: Iterable[LoggedTile]) -> Iterator[_ReadTile]:
         """Yield tiles in order, up to one that cannot be read. Raises ChainError naming it."""
-        with self._session.transaction() as connection:
-            rows = connection.execute(query, parameters, binary=True).fetchall()
-        for seq, body, logged_s in rows:
+        for seq, body, logged_s in tiles:
             try:
-                tile = parse_tile(bytes(body))
-                digest = tile.header.table
-                table = self._tables.get(digest)
+                tile = parse_tile(body)
+                if (tile.header.shard, tile.header.seq) != (shard, seq):
+                    raise ChainError("tile", f"{tile.header.seq} of {tile.header.shard}", f"is not {seq} of {shard}")  # noqa: TRY301
+                key = shard, tile.header.table
+                table = self._tables.get(key)
                 if table is None:
-                    with self._session.transaction() as connection:
-                        table = self._tables[digest] = read_zone_table(connection, digest)
+                    table = self._tables[key] = self._source.read_table(*key)
             except ChainError as error:
                 raise ChainError(f"tile {seq}", "not valid", str(error)) from error
-            yield _ReadTile(tile, table, float(logged_s))
+            yield _ReadTile(tile, table, logged_s)
 
     def _read_new(self, shard: str) -> Iterator[ChangedShard]:
         while True:
             view = self._views[shard]
             first_seq, before, count = view.head.tile.header.seq, view.last, 0
             try:
-                for each in self._read_tiles(_SELECT_NEW, (shard, first_seq, TILES_PER_QUERY)):
+                for each in self._parse_tiles(shard, self._source.read_new(shard, first_seq, TILES_PER_QUERY)):
                     self._views[shard] = self._follow(self._views[shard], each)
                     count += 1
             finally:  # what was right before a tile that is not is shown
@@ -234,7 +214,8 @@ class Follower:
         last = view.first - 1
         first = max(oldest, last - TILES_PER_QUERY + 1)
         try:
-            tiles = [*self._read_tiles(_SELECT_RECENT, (shard, first, last))] if first <= last else []
+            found = self._source.read_intervals(shard, first, last) if first <= last else []
+            tiles = [*self._parse_tiles(shard, found)]
         except (MurmurateError, ValueError, LookupError):
             tiles = []  # the prices before it are not shown
         releases = [each for each in tiles if each.tile.header.kind is TileKind.RELEASE]
@@ -248,7 +229,7 @@ class Follower:
 
     def close(self) -> None:
         """Close the connection. It is reopened on the next call."""
-        self._session.close()
+        self._source.close()
 
 
 def _write(columns: PriceColumns, now: ZoneTable, read: _ReadTile) -> None:
@@ -264,14 +245,14 @@ class TileNotices:
     Where it cannot listen, it waits all the same: its user asks the log after each wait, however that ended.
     """
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, dsn: str | None) -> None:
+        self._dsn = dsn  # None: the log sends no notices
         self._connection: Connection | None = None
         self._wake_read, self._wake_write = os.pipe()
 
     def listen(self) -> None:
         """Connect, unless it is connected. Raises psycopg.Error. Tiles that come from now on end the next wait."""
-        if self._connection is None:
+        if self._connection is None and self._dsn is not None:
             connection = connect(self._dsn, autocommit=True, **_KEEPALIVES)
             try:
                 connection.execute(f"LISTEN {CHANNEL}")

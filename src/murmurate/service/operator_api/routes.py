@@ -333,7 +333,7 @@ class OperatorApi:
         ingest: IngestStatus | None = None,
     ) -> None:
         self.settings, self.state, self.counts, self.ingest = settings, state, counts, ingest
-        self._log_reader, self._access = BackgroundLogReader(databases.log.dsn), AuthStore(state)
+        self._log_reader, self._access = BackgroundLogReader(databases.log), AuthStore(state)
         self.operators = OperatorAccess(self._access, settings.operator_login)
         self._readiness = ingest.readiness if ingest else IngestReadiness(state, open_store(settings.landing))
         self._warnings: Mapping[str, str] = {}  # of the last look

@@ -19,8 +19,10 @@ import psycopg
 from murmurate.service.auth import ApiClient
 from murmurate.service.clock import ReleaseSchedule
 from murmurate.service.log_reader.follower import ChangedShard, Follower
+from murmurate.service.log_reader.tile_source import PostgresTiles, open_tile_source
 from murmurate.service.log_reader.zone_view import PRICE_KINDS, Price, PriceKind, RecentPrices, ShardView
 from murmurate.service.settings import ZoneDisplay
+from murmurate.service.storage.databases import Database, ObjectLog
 from murmurate.service.storage.server_checks import read_database_bytes
 from murmurate.service.storage.session import Session
 from murmurate.units import SECONDS_PER_DAY, IntArray
@@ -178,16 +180,17 @@ class _ShardStatus:
 class BackgroundLogReader:
     """The public log as anybody may read it, for the operator's page. Any thread may ask, and none waits for long."""
 
-    def __init__(self, dsn: str) -> None:
-        self._session = Session(dsn)
-        self._follower = Follower(self._session, recent_s=SECONDS_PER_DAY)
+    def __init__(self, log: Database | ObjectLog) -> None:
+        self._session = Session(log.dsn) if isinstance(log, Database) else None
+        tiles = PostgresTiles(self._session) if self._session is not None else open_tile_source(log)
+        self._follower = Follower(tiles, recent_s=SECONDS_PER_DAY)
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
         self._refresh_started_s = -inf  # by the monotonic clock
         self._refreshed_s = -inf  # when a look last ended well
         self.shards: Mapping[str, ShardView] = {}
         self.broken: Mapping[str, str] = {}
-        self.database_bytes: int | None = None  # None: not read yet
+        self.database_bytes: int | None = None  # None: not read yet, or there is no database
 
     def refresh(self) -> None:
         """Have what is new read, at most once a second, and wait a moment for it. The first time takes longer."""
@@ -205,8 +208,9 @@ class BackgroundLogReader:
         with suppress(psycopg.Error, OSError):  # the page shows the age of what it has read
             self._show(self._follower.refresh())
             self._refreshed_s = time.monotonic()
-            with self._session.transaction() as connection:
-                self.database_bytes = read_database_bytes(connection)
+            if self._session is not None:
+                with self._session.transaction() as connection:
+                    self.database_bytes = read_database_bytes(connection)
             self._show(self._follower.backfill(MAX_BACKFILL_S))
 
     def _show(self, changes: Iterable[ChangedShard]) -> None:

@@ -12,7 +12,7 @@ import time
 from starlette.types import ASGIApp
 
 from murmurate.service.settings import ServiceSettings
-from murmurate.service.storage.databases import Database, Databases, DatabaseUnreachableError
+from murmurate.service.storage.databases import Database, Databases, DatabaseUnreachableError, ObjectLog
 from murmurate.service.watchdog import report_progress
 from murmurate.service.web.server import ConnectionLimits, check_can_listen, make_server, raise_descriptor_limit
 
@@ -24,7 +24,7 @@ _FIRST_WAIT_S = 0.5  # for a database that is out of reach; twice as long each t
 _MAX_WAIT_S = 10.0
 
 
-def wait_until_reachable(databases: Database | Databases) -> None:
+def wait_until_reachable(databases: Database | ObjectLog | Databases) -> None:
     """Wait for a database that does not answer, and say so. Raises MurmurateError where it is not prepared."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # for the supervisor alone
     wait_s = _FIRST_WAIT_S

@@ -13,7 +13,7 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.processes.start import MAX_START_S, wait_until_reachable
 from murmurate.service.settings import PROCESS, ServiceSettings
-from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.databases import Databases, ObjectLog
 from murmurate.service.storage.migrate import migrate_database, pending_migrations
 from murmurate.service.watchdog import is_supervised, report_progress
 from murmurate.service.web.metrics_port import metrics_port
@@ -40,7 +40,10 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     wait_until_reachable(databases)
     report_progress(MAX_START_S)
     migrate_database(databases.state.dsn, "state")
-    if missing := pending_migrations(databases.log.dsn, "log"):
+    if isinstance(databases.log, ObjectLog):
+        if not is_supervised():  # the supervisor has tried it
+            databases.log.prepare()
+    elif missing := pending_migrations(databases.log.dsn, "log"):
         remedy = "the service does not migrate the log: run murmurate zone open as the owner of the log"
         logger.error("log not migrated", extra={"missing": missing, "remedy": remedy})
     for number in (signal.SIGTERM, signal.SIGINT):

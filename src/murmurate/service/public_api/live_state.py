@@ -16,6 +16,8 @@ from murmurate.service.clock import ServiceClock
 from murmurate.service.clock_comparison import ClockComparison, ClockDifferenceError
 from murmurate.service.log_reader.follower import ChangedShard, Follower, TileNotices
 from murmurate.service.log_reader.log_queries import LogReader
+from murmurate.service.log_reader.object_log_reader import ObjectLogReader
+from murmurate.service.log_reader.tile_source import open_tile_source
 from murmurate.service.log_reader.zone_view import PlanTerms, ZoneViews
 from murmurate.service.public_api.home_assistant import HomeAssistantTopics
 from murmurate.service.public_api.notifications import MqttNotifier, PriceStream, new_prices
@@ -24,6 +26,7 @@ from murmurate.service.public_api.response_cache import ResponseCache, ResponseS
 from murmurate.service.public_api.static_files import StaticFileWriter
 from murmurate.service.public_api.worker_threads import WorkerThreads
 from murmurate.service.settings import ServiceSettings
+from murmurate.service.storage.databases import Database, name_log
 from murmurate.service.storage.session import SessionPool
 from murmurate.service.storage.tile_archive import TileArchive
 from murmurate.service.web.address_counts import AddressCounts
@@ -51,7 +54,7 @@ class LiveState:
 
     def __init__(
         self,
-        log_dsn: str,
+        log: str,
         settings: ServiceSettings,
         notifier: MqttNotifier | None = None,
         home_assistant: HomeAssistantTopics | None = None,
@@ -65,9 +68,13 @@ class LiveState:
         self.bulk_threads = WorkerThreads(BULK_THREADS, "bulk")
         self.sender = ResponseSender()
         files = None if settings.archive is None else TileArchive(settings.archive)
-        self.archive = LogReader(
-            SessionPool(log_dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S), files
-        )
+        named = name_log(log)
+        self.archive: LogReader | ObjectLogReader
+        if isinstance(named, Database):
+            sessions = SessionPool(named.dsn, max_size=LOOKUP_THREADS + BULK_THREADS, timeout_s=ARCHIVE_TIMEOUT_S)
+            self.archive = LogReader(sessions, files)
+        else:
+            self.archive = ObjectLogReader(named.open())
         self.plan_terms = PlanTerms(self.archive.read_documents)
         by_address = AddressCounts(limits.streams_per_address, limits.trusted)
         self.price_stream = PriceStream(self.bulk_threads, by_address, limits.streams)
@@ -77,13 +84,15 @@ class LiveState:
         self.program_index = ProgramIndex(self.views)
         self.static_files: StaticFileWriter | None = None
         if settings.static_files is not None:
-            self.static_files = StaticFileWriter(settings.static_files, LogReader(log_dsn, files), self.views.make_view)
+            self.static_files = StaticFileWriter(
+                settings.static_files, LogReader(named.dsn, files), self.views.make_view
+            )
         if notifier is not None:
             notifier.start(self.views.make_view, self.plan_terms)
         if home_assistant is not None:
             home_assistant.start(self.views.make_view, self.plan_terms, self.current_time)
-        self._follower = Follower(log_dsn)
-        self._notices = TileNotices(log_dsn)
+        self._follower = Follower(open_tile_source(named))
+        self._notices = TileNotices(named.dsn if isinstance(named, Database) else None)
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._clock_task: asyncio.Task[None] | None = None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from murmurate.errors import MurmurateError
-from murmurate.service.storage.migrate import check_origin
+from murmurate.service.storage.migrate import check_origin, migrate_database
+from murmurate.service.storage.object_store import ObjectStore
+from murmurate.service.storage.open_store import open_store
 from murmurate.service.storage.server_checks import StoreName, check_server
 from murmurate.service.storage.session import NO_ANSWER, connect
 
@@ -147,11 +151,76 @@ class Database:
         with connect(self.dsn) as connection:
             return connection.execute(_DATABASE_IDENTITY).fetchone() or ()
 
+    def prepare(self) -> None:
+        """Bring the tables to this version."""
+        migrate_database(self.dsn, self.store)
+
     def can_everyone_create(self) -> bool:
         """Return whether every role may create objects in its schema public. Its owner may not be able to change it."""
         query = "SELECT has_schema_privilege('public', 'public', 'CREATE') WHERE to_regnamespace('public') IS NOT NULL"
         with connect(self.dsn) as connection:
             return connection.execute(query).fetchone() == (True,)
+
+
+_OBJECT_LOG = re.compile(r"(s3|gs|az)://.*|\.{0,2}/.*", re.DOTALL)  # no connection string begins so
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLog:
+    """A log in an object store. Its address is where the connection string of a log in PostgreSQL would be."""
+
+    address: str
+    store: StoreName = "log"
+
+    @property
+    def dsn(self) -> str:
+        """Raise MurmurateError: there is none, and what asks for one needs a log in PostgreSQL."""
+        allowed = (
+            "must be in PostgreSQL for this. In an object store it is published to, served, shown and verified, not "
+            "exported, archived, repaired or written to static_files"
+        )
+        raise MurmurateError("the log", f"in an object store, {self.address}", allowed)
+
+    @property
+    def host_and_port(self) -> tuple[str, str]:
+        return self.address, ""
+
+    def check_reachable(self, *, prepared: bool = True) -> None:  # noqa: ARG002  nothing is prepared in it
+        """Raise MurmurateError unless it answers."""
+        if "://" not in self.address and not Path(self.address).is_dir():
+            raise MurmurateError("the log", f"{self.address}, which is not there", "must be a folder: create it")
+        try:
+            self.open().exists("documents/none.json")
+        except OSError as error:
+            allowed = f"check its address, the network, and endpoint and key in the environment: {error.strerror}"
+            raise DatabaseUnreachableError("the store of the log", "out of reach", allowed) from None
+
+    def identity(self) -> tuple[object, ...]:
+        return (self.address,)
+
+    def prepare(self) -> None:
+        """Try a bucket by races. Raises MurmurateError where it lets two writers win a name, OSError without an answer.
+
+        A folder is asked nothing.
+        """
+        open_store(self.address, probe=True)
+
+    def open(self) -> ObjectStore:
+        """The store that it is in."""
+        return open_store(self.address)
+
+    def can_everyone_create(self) -> bool:
+        """Who may write to a bucket is not in the hands of this service."""
+        return False
+
+
+def name_log(name: str) -> Database | ObjectLog:
+    """Return the log that a connection string, an address or a path names.
+
+    >>> name_log("s3://prices/log"), name_log("./log").address
+    (ObjectLog(address='s3://prices/log', store='log'), './log')
+    """
+    return ObjectLog(name) if _OBJECT_LOG.fullmatch(name) else Database("log", name)
 
 
 @contextmanager
@@ -171,11 +240,11 @@ class Databases:
     """Both of them."""
 
     state: Database
-    log: Database
+    log: Database | ObjectLog
 
     @classmethod
     def from_dsns(cls, *, state: str, log: str) -> Databases:
-        return cls(state=Database("state", state), log=Database("log", log))
+        return cls(state=Database("state", state), log=name_log(log))
 
     def check_reachable(self, *, prepared: bool = True) -> None:
         self.state.check_reachable(prepared=prepared)

@@ -16,12 +16,13 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from murmurate.errors import MurmurateError
 from murmurate.service.storage import durable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class StoredObject(NamedTuple):
@@ -59,6 +60,10 @@ class ObjectStore(Protocol):
 
     def exists(self, name: str) -> bool:
         """Whether there is such a name."""
+        ...
+
+    def changed_s(self, name: str) -> float:
+        """When a name was created, by the clock of the store [s of UTC]. Raises FileNotFoundError."""
         ...
 
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
@@ -115,10 +120,15 @@ class FolderStore:
             return os.pread(file.fileno(), max(0, length - begin), begin)
 
     def open(self, name: str) -> pa.NativeFile:
+        import pyarrow as pa  # noqa: PLC0415 the public process runs without it
+
         return pa.OSFile(f"{self.root}/{name}")
 
     def exists(self, name: str) -> bool:
         return (self.root / name).is_file()
+
+    def changed_s(self, name: str) -> float:
+        return (self.root / name).stat().st_mtime
 
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
         def list_below(directory: str) -> Iterator[StoredObject]:

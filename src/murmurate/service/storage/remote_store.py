@@ -17,15 +17,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import obstore
-import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import from_url
 
 from murmurate.errors import MurmurateError
 from murmurate.service.storage.object_store import StoredObject, check_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ADDRESS = re.compile(r"(s3|gs|az)://[A-Za-z0-9][\w.-]*(/[\w=-][\w.=-]*)*/?", re.ASCII)
 _TOKEN = "writer"  # noqa: S105 a key of the metadata: letters alone, because Ceph returns _ as - and Azure allows no -
@@ -122,6 +124,8 @@ class RemoteStore:
         return bytes(self._get(name, begin, end))
 
     def open(self, name: str) -> pa.NativeFile:
+        import pyarrow as pa  # noqa: PLC0415 the public process runs without it
+
         return pa.BufferReader(pa.py_buffer(self._get(name, 0, None)))
 
     def _get(self, name: str, begin: int, end: int | None) -> obstore.Bytes:
@@ -144,6 +148,11 @@ class RemoteStore:
 
     def exists(self, name: str) -> bool:
         return self.writer_of(name) is not None
+
+    def changed_s(self, name: str) -> float:
+        with _translated_errors(name):
+            changed_s: float = self._store.head(name)["last_modified"].timestamp()
+        return changed_s
 
     def list_objects(self, folder: str) -> Iterator[StoredObject]:
         below = f"{folder}/" if folder else ""

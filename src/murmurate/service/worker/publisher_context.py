@@ -21,7 +21,8 @@ from murmurate.publisher.steps import LogStore, StateStore, WriteTiles, drive_st
 from murmurate.publisher.tile_writer import TileWriter
 from murmurate.service.clock import ReleaseSchedule, ReleaseSlotClock
 from murmurate.service.keyring import Keyring, ReloadingSigners, load_keyring
-from murmurate.service.storage.databases import Databases
+from murmurate.service.storage.databases import Database, Databases, ObjectLog
+from murmurate.service.storage.object_log import ObjectLogStore
 from murmurate.service.storage.public_log_store import PostgresLogStore
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.service.watchdog import report_progress
@@ -103,6 +104,11 @@ class Publisher:
         return has_new_tiles or len(outcome.unfinished) < before
 
 
+def open_log(log: Database | ObjectLog) -> PostgresLogStore | ObjectLogStore:
+    """Return a log to publish to."""
+    return PostgresLogStore(log.dsn) if isinstance(log, Database) else ObjectLogStore(log.open())
+
+
 PUBLISH_TIMEOUT_S = 60.0
 LOG_CLOCK = "clock of the log"  # where it is the reason why a shard is not finished
 
@@ -112,7 +118,7 @@ class PublisherContext:
     """Both stores and the keys of an operator, ready to publish."""
 
     state: PostgresStateStore
-    log: PostgresLogStore
+    log: PostgresLogStore | ObjectLogStore
     keyring: Keyring
     release_slot_s: float = 1.0
     keys: Path | None = None  # where a key is looked for that the keyring does not have
@@ -122,7 +128,7 @@ class PublisherContext:
     def from_databases(cls, databases: Databases, keys: Path, release_slot_s: float = 1.0) -> PublisherContext:
         return cls(
             PostgresStateStore(databases.state.dsn),
-            PostgresLogStore(databases.log.dsn),
+            open_log(databases.log),
             load_keyring(keys),
             release_slot_s,
             keys,
@@ -179,14 +185,16 @@ class PublisherContext:
         return outcome, failed
 
     def explain_unfinished(self, desired: Mapping[str, DesiredState], outcome: Outcome) -> dict[str, str]:
-        """Why the log has not taken a release, if its clock is the reason: by it an interval is not over."""
+        """Why the log has not taken a tile, as far as it says: by its clock an interval is not over, or a rule."""
+        refused = self.log.refused if isinstance(self.log, ObjectLogStore) else {}
+        reasons = {shard: refused[shard] for shard in outcome.unfinished & refused.keys()}
         reading, unfinished = self.log.clock_reading, [desired[shard] for shard in outcome.unfinished]
         ends_s = [(each.until + 1) * each.opening.interval_s for each in unfinished if each.opening is not None]
         left_s = 0.0 if reading is None or not ends_s else max(ends_s) - reading.earliest_s
         if left_s <= 0:
-            return {}
+            return reasons
         reason = f"is behind: by it the interval is over in {left_s:,.0f} s, and no release is taken before"
-        return {LOG_CLOCK: f"{reason}; check NTP on its server"}
+        return reasons | {LOG_CLOCK: f"{reason}; check NTP on its server"}
 
     def desired_states(
         self,
