@@ -147,7 +147,7 @@ def test_a_log_is_verified_from_an_address_and_from_standard_input(published, we
     ("source", "says"),
     [
         ("{website}/nothing.jsonl", "cannot be fetched (File not found)"),
-        ("ftp://127.0.0.1/log.jsonl", "must be a file, - or an address that begins with http:// or https://"),
+        ("ftp://127.0.0.1/log.jsonl", "must be a file, - or an address that begins with http://, https:// or s3://"),
         ("file:///etc/hostname", "must be a file, - or an address"),
         ("nothing.jsonl", "nothing.jsonl is not there"),
         ("empty.jsonl", "no record to check"),
