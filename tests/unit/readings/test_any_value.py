@@ -189,12 +189,18 @@ def test_of_several_readings_of_one_meter_the_largest_counts_after_clipping(tmp_
     assert demand_of(ingestor, root)["harbour"] == (min(max(0, *energies), BOUND_WH) + 2 * IMPUTED_WH, 1)
 
 
+def landed_readings(landing):
+    """What our reader finds in the files of an interval."""
+    store = landing.store
+    files = (fingerprint_file(store, found) for found in store.list_objects(landing.readings_folder(OPEN_S)))
+    return [part for file in files for part in read_readings(store, file)]
+
+
 def landed_wh(landing):
     """What the files of a landing hold, as another program reads them, and as ours does."""
     paths = sorted(landing.root.glob("interval=*/**/*.parquet"))
     plain = [wh for path in paths for wh in pq.read_table(path, partitioning=None)["energy_wh"].to_pylist()]
-    files = [fingerprint_file(landing.root, path) for path in paths]
-    ours = [wh for file in files for part in read_readings(landing.root, file) for wh in part.energy_wh.tolist()]
+    ours = [wh for part in landed_readings(landing) for wh in part.energy_wh.tolist()]
     assert plain == ours
     return ours
 
@@ -246,8 +252,7 @@ def test_the_largest_of_repeated_readings_is_the_same_by_lines_columns_and_parqu
         ingestor.ingest_batch(read(body, interval_s=INTERVAL_S)[0], None)
         landed = [
             (int(meter), int(wh))
-            for path in ingestor.landing.root.glob("interval=*/**/*.parquet")
-            for part in read_readings(ingestor.landing.root, fingerprint_file(ingestor.landing.root, path))
+            for part in landed_readings(ingestor.landing)
             for meter, wh in zip(part.meter, part.energy_wh, strict=True)
         ]
         assert {meter: max(wh for other, wh in landed if other == meter) for meter, _ in landed} == largest
