@@ -151,7 +151,7 @@ def test_stray_files_stop_neither_releases_nor_forgetting_and_are_named(worker_s
     }
     assert "_meters/notes" in worker_setup.release_report()["warnings"]
     worker_setup.clock.now_s = FIRST_S + STEP_S + 7 * 86_400 + 3600
-    worker_setup.worker.run_once()
+    worker_setup.worker.purge(worker_setup.clock.now())
     assert not worker_setup.landing.interval_folder(FIRST_S).exists()
     assert worker_setup.count("confidential.demand") == 0
     assert worker_setup.worker.figures.oldest_readings_age_s == 0
