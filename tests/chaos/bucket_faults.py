@@ -2,8 +2,9 @@
 
     python -m tests.chaos.bucket_faults --kills 20 --cuts 20 [--seed 1] [--break acknowledge-first]
 
-The bucket is Ceph's, with one gateway, on this machine. Each process reaches it through a proxy of its own, which cuts
-it off for some seconds: connections that exist are reset, new ones are not answered. What must hold:
+The bucket is Ceph's, with one gateway, on this machine. Each process is in a network namespace, with a cable to a proxy
+for the gateway. It is cut off for some seconds: its cable lets nothing through and nobody is told, or the proxy ends
+connections and answers no new ones. Needs root. What must hold:
 
     nothing that was acknowledged is missing in the manifest of its interval
     both workers that close an interval get one manifest
@@ -17,10 +18,8 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import random
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -38,8 +37,10 @@ from murmurate.service.landing.meter_table import MeterTable, pin_table
 from murmurate.service.landing.readings_file import read_readings
 from murmurate.service.storage.open_store import open_store
 from murmurate.types import Readings
+from tests.chaos.gateway_faults import CUT, KILL, GatewayFaults
 from tests.support.ceph_gateway import CephGateway, ceph_gateway, environment_of
 from tests.support.gate_proxy import GateProxy
+from tests.support.network_namespace import enter_namespace, network_namespace
 
 STEP_S, START_S = 900, 1_794_658_500
 METERS, SHARD_METERS, ZONES = 6_000, 100, 7
@@ -77,10 +78,20 @@ def meter_file(folder: Path) -> Path:
     return path
 
 
-def _open(address: str, port: int) -> Landing:
-    os.environ.update(environment_of(port))
-    store = open_store(address, timeout_s=_TIMEOUT_S)
-    return _again(lambda: Landing(store=store, interval_s=STEP_S, shard_meters=SHARD_METERS))[0]
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process runs, and what it reaches the bucket by."""
+
+    namespace: str
+    address: str  # of the landing
+    host: str
+    port: int
+
+    def open_landing(self) -> Landing:
+        enter_namespace(self.namespace)
+        os.environ.update(environment_of(self.port, self.host))
+        store = open_store(self.address, timeout_s=_TIMEOUT_S)
+        return _again(lambda: Landing(store=store, interval_s=STEP_S, shard_meters=SHARD_METERS))[0]
 
 
 def _again(call: Any) -> tuple[Any, int]:
@@ -93,9 +104,9 @@ def _again(call: Any) -> tuple[Any, int]:
     raise TimeoutError
 
 
-def keep_appending(pipe: Any, address: str, port: int, seed: int, bug: str) -> None:
+def keep_appending(pipe: Any, place: Place, seed: int, bug: str) -> None:
     """For each interval, append random meters until the interval takes no more. Send back what was acknowledged."""
-    landing, rng = _open(address, port), np.random.default_rng(seed)
+    landing, rng = place.open_landing(), np.random.default_rng(seed)
     while (start_s := pipe.recv()) is not None:
         acknowledged: list[Readings] = []
         failures, is_open = 0, True
@@ -117,49 +128,28 @@ def keep_appending(pipe: Any, address: str, port: int, seed: int, bug: str) -> N
         pipe.send((one.meter, one.energy_wh, failures))
 
 
-def keep_closing(pipe: Any, address: str, port: int, version: str) -> None:
+def keep_closing(pipe: Any, place: Place, version: str) -> None:
     """Close each interval. Send back its manifest."""
-    landing = _open(address, port)
+    landing = place.open_landing()
     while (start_s := pipe.recv()) is not None:
         manifest, failed = _again(lambda start_s=start_s: close_interval(landing, start_s, version))
         pipe.send((manifest.to_json(), failed))
 
 
-class FaultPlan(threading.Thread):
-    """Kills the gateway and cuts processes off, one fault after the other, until all are done."""
-
-    def __init__(self, ceph: CephGateway, proxies: list[GateProxy], kills: int, cuts: int, seed: int) -> None:
-        super().__init__(daemon=True)
-        self._ceph, self._proxies = ceph, proxies
-        self._rng = random.Random(seed)  # noqa: S311 nothing secret is chosen
-        self._faults = ["kill"] * kills + ["cut"] * cuts
-        self._rng.shuffle(self._faults)
-
-    def run(self) -> None:
-        for fault in self._faults:
-            time.sleep(self._rng.uniform(0.2, 1.0))
-            if fault == "kill":
-                self._ceph.kill_gateway()
-                self._ceph.start_gateway()
-            else:
-                proxy = self._rng.choice(self._proxies)
-                proxy.is_cut = True
-                time.sleep(self._rng.uniform(0.2, 2 * _TIMEOUT_S))
-                proxy.is_cut = False
-
-
 def run_faults(ceph: CephGateway, folder: Path, *, kills: int, cuts: int, seed: int = 1, bug: str = "") -> Outcome:
     """Append and close interval after interval until all faults have happened."""
     os.environ.update(ceph.environment)
-    outcome, address = Outcome(kills=kills, cuts=cuts), ceph.new_address()
+    outcome, address = Outcome(), ceph.new_address()
     landing = Landing.create(address, interval_s=STEP_S, shard_meters=SHARD_METERS)
     table = pin_table(landing, meter_file(folder))
     with ExitStack() as stack:
-        proxies = [stack.enter_context(GateProxy(ceph.port)) for _ in range(INGEST + WORKERS)]
+        cables = [stack.enter_context(network_namespace()) for _ in range(INGEST + WORKERS)]
+        gates = [stack.enter_context(GateProxy(ceph.port, cable.host)) for cable in cables]
+        places = [Place(cable.name, address, gate.host, gate.port) for cable, gate in zip(cables, gates, strict=True)]
         works: list[tuple[Any, ...]] = [
-            (keep_appending, address, proxy.port, seed + at, bug) for at, proxy in enumerate(proxies[:INGEST])
+            (keep_appending, place, seed + at, bug) for at, place in enumerate(places[:INGEST])
         ]
-        works += [(keep_closing, address, proxy.port, table.version) for proxy in proxies[INGEST:]]
+        works += [(keep_closing, place, table.version) for place in places[INGEST:]]
         pipes = []
         for work, *given in works:
             pipe, far = _context.Pipe()
@@ -167,13 +157,16 @@ def run_faults(ceph: CephGateway, folder: Path, *, kills: int, cuts: int, seed: 
             process.start()
             stack.callback(process.kill)
             pipes.append(pipe)
-        plan = FaultPlan(ceph, proxies, kills, cuts, seed)
-        plan.start()
+        links = [*cables, *gates]
+        faults = GatewayFaults(ceph, links, kills=kills, cuts=cuts, seed=seed, longest_cut_s=2 * _TIMEOUT_S)
+        faults.start()
         start_s = START_S
-        while plan.is_alive() or outcome.intervals < 2:
+        while faults.is_alive() or outcome.intervals < 2:
             _play_interval(pipes, start_s, outcome, landing, table, folder)
             start_s += STEP_S
             outcome.intervals += 1
+        assert faults.is_complete, faults.done
+        outcome.kills, outcome.cuts = faults.done[KILL], faults.done[CUT]
     return outcome
 
 

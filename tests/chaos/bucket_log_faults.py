@@ -36,6 +36,7 @@ from murmurate.service.storage.object_store import ObjectStore
 from murmurate.service.storage.open_store import open_store
 from murmurate.service.storage.state_store import PostgresStateStore
 from murmurate.verification.verifier import check_log
+from tests.chaos.gateway_faults import CUT, KILL, GatewayFaults
 from tests.fault_injection.kill_points import POINTS
 from tests.fault_injection.publishing_process import BLOCKED, FAILED, PublisherProcess
 from tests.fault_injection.sample_zones import FIRST, SampleZones, sample_plan_text, sample_terms
@@ -105,29 +106,6 @@ class LogWatch(threading.Thread):
             if name not in there or self._objects.read(name) != data:
                 self.changed.add(name)
         return len(self.changed)
-
-
-class FaultPlan(threading.Thread):
-    """Kills the gateway and cuts publishers off, one fault after the other, until all are done."""
-
-    def __init__(self, ceph: CephGateway, gates: list[GateProxy], kills: int, cuts: int, seed: int) -> None:
-        super().__init__(daemon=True)
-        self._ceph, self._gates = ceph, gates
-        self._rng = random.Random(seed)  # noqa: S311 nothing secret is chosen
-        self._faults = ["kill"] * kills + ["cut"] * cuts
-        self._rng.shuffle(self._faults)
-
-    def run(self) -> None:
-        for fault in self._faults:
-            time.sleep(self._rng.uniform(0.5, 2.0))
-            if fault == "kill":
-                self._ceph.kill_gateway()
-                self._ceph.start_gateway()
-            else:
-                gate = self._rng.choice(self._gates)
-                gate.is_cut = True
-                time.sleep(self._rng.uniform(0.2, 4.0))
-                gate.is_cut = False
 
 
 class PublisherPool:
@@ -233,7 +211,7 @@ def run_faults(
     """Publish interval after interval until all faults have happened, then finish the work and check the log."""
     os.environ.update(ceph.environment)
     address, rng = ceph.new_address(), random.Random(seed)  # noqa: S311 nothing secret is chosen
-    outcome = Outcome(gateway_kills=gateway_kills, cuts=cuts)
+    outcome = Outcome()
     with ExitStack() as stack:
         states = [stack.enter_context(migrated_database("state")) for _ in range(STATES)]
         cutters = [stack.enter_context(cutting_proxy(ceph.port, _CUTS, seed=seed + at)) for at in range(PUBLISHERS)]
@@ -242,10 +220,11 @@ def run_faults(
         stack.callback(pool.kill_all)
         pool.prepare()
         objects = open_store(address)
-        watch, plan = LogWatch(objects), FaultPlan(ceph, gates, gateway_kills, cuts, seed)
+        watch = LogWatch(objects)
         watch.start()
-        plan.start()
-        while plan.is_alive() or outcome.kills < kills or len(watch.seen) < _MIN_TILES:
+        faults = GatewayFaults(ceph, gates, kills=gateway_kills, cuts=cuts, seed=seed, longest_cut_s=4.0)
+        faults.start()
+        while faults.is_alive() or outcome.kills < kills or len(watch.seen) < _MIN_TILES:
             tiles = [int(Path(name).stem) for name in watch.seen]
             pool.extend(FIRST + max(tiles, default=0))
             outcome.kills += pool.replace_ended(rng)
@@ -255,6 +234,8 @@ def run_faults(
         pool.kill_all()
         pool.finish(ceph.port)
         watch.stop()
+        assert faults.is_complete, faults.done
+        outcome.gateway_kills, outcome.cuts = faults.done[KILL], faults.done[CUT]
         outcome.changed = watch.compare_all()
         outcome.cut_puts = sum(sum(cutter.counts.values()) - cutter.counts[Cut.NONE] for cutter in cutters)
         outcome.wrong_ends, outcome.competing = pool.wrong_ends, pool.count_competing()

@@ -1,4 +1,4 @@
-"""A proxy for a TCP port of this machine that can cut its clients off, as a network does that is partitioned."""
+"""A proxy for a TCP port of this machine that can cut its clients off and has them know it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ _LOOK_S = 0.05
 
 
 class GateProxy:
-    """Forwards connections. While `is_cut`, those that exist are ended, and new ones get no answer."""
+    """Forwards connections. While it is cut, those that exist are ended, and new ones get no answer."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, host: str = "127.0.0.1") -> None:
         self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
-        self.port = self._listener.getsockname()[1]
-        self.is_cut = False
+        self._listener = socket.create_server((host, 0), backlog=100)
+        self.host, self.port = self._listener.getsockname()
+        self._is_cut = False
+
+    def cut(self) -> None:
+        self._is_cut = True
+
+    def connect(self) -> None:
+        self._is_cut = False
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -36,7 +42,7 @@ class GateProxy:
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError), client:
-            while self.is_cut:
+            while self._is_cut:
                 time.sleep(_LOOK_S)
             with socket.create_connection(("127.0.0.1", self._target)) as server:
                 answers = threading.Thread(target=self._copy, args=(server, client), daemon=True)
@@ -47,7 +53,7 @@ class GateProxy:
     def _copy(self, source: socket.socket, sink: socket.socket) -> None:
         source.settimeout(_LOOK_S)
         with suppress(OSError):
-            while not self.is_cut:
+            while not self._is_cut:
                 try:
                     data = source.recv(1 << 16)
                 except TimeoutError:

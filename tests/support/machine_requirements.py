@@ -113,11 +113,14 @@ def _without_ceph() -> str:
     return f"no Ceph: install it (Debian: {lacking})" if lacking else ""
 
 
-def _without_prometheus() -> str:
-    programs = {"prometheus": "", "prometheus-alertmanager": "", "ip": "iproute2"}
-    found = [_without_program(name, package)() for name, package in programs.items()]
+def _without_namespaces() -> str:
     needed = "no right to make a network namespace: run the tests as root" if os.geteuid() else ""
-    return "; ".join(filter(None, [*found, needed]))
+    return "; ".join(filter(None, [_without_program("ip", "iproute2")(), needed]))
+
+
+def _without_prometheus() -> str:
+    found = [_without_program(name)() for name in ("prometheus", "prometheus-alertmanager")]
+    return "; ".join(filter(None, [*found, _without_namespaces()]))
 
 
 _PROBES: dict[str, Callable[[], str]] = {
@@ -135,6 +138,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "nginx": _without_program("nginx"),
     "promtool": _without_program("promtool", "prometheus"),
     "prometheus": _without_prometheus,
+    "namespaces": _without_namespaces,
     "systemd": _without_program("systemd-analyze", "systemd"),
     "mdwe": lambda: "" if is_supported() else "no PR_SET_MDWE: needs Linux 6.3",
     "curl": _without_program("curl"),

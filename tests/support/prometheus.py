@@ -9,15 +9,14 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from random import SystemRandom
-from secrets import token_hex
 from typing import Any
 
 import httpx
 import yaml
+
+from tests.support.network_namespace import network_namespace
 
 _SHARE = Path("/usr/share")  # where Alertmanager looks for its templates
 _PROMETHEUS_PORT, _ALERTMANAGER_PORT = 9090, 9093
@@ -51,28 +50,11 @@ class Webhook:
 
 
 class Monitor:
-    """Two ends of a cable: services listen at `host`, and Prometheus and Alertmanager run behind `far`."""
+    """Prometheus and Alertmanager in a network namespace."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        net, self._name = SystemRandom().randrange(4, 2**16, 4), f"murmurate-{token_hex(4)}"
-        self.host, self.far = (f"198.18.{net // 256}.{net % 256 + end}" for end in (1, 2))  # of RFC 2544
-        self._folder, self._stack = folder, stack
-        run = partial(subprocess.run, check=True)
-        run(["ip", "netns", "add", self._name])
-        stack.callback(run, ["ip", "netns", "delete", self._name])  # the cable ends with it
-        cable, inside = f"mm{token_hex(4)}", " ".join(self._inside())
-        for command in (
-            f"ip link add {cable} type veth peer name eth0 netns {self._name}",
-            f"ip address add {self.host}/30 dev {cable}",
-            f"ip link set {cable} up",
-            f"{inside} ip address add {self.far}/30 dev eth0",
-            f"{inside} ip link set eth0 up",
-            f"{inside} ip link set lo up",
-        ):
-            run(command.split())
-
-    def _inside(self, *command: str) -> list[str]:
-        return ["ip", "netns", "exec", self._name, *command]
+        self._folder, self._stack, self._namespace = folder, stack, stack.enter_context(network_namespace())
+        self.host = self._namespace.host  # where services listen
 
     def start(self, ports: Mapping[str, int], rules: str, webhook: Webhook) -> None:
         """Have Prometheus scrape these ports of the host, by job, and Alertmanager send what fires to the webhook."""
@@ -104,7 +86,7 @@ class Monitor:
         path = Path(shutil.which(program) or "")
         share = path.parents[1] / "share"
         layer = f"mount -t overlay overlay -o lowerdir={share}:{_SHARE} {_SHARE} && " if share != _SHARE else ""
-        command = self._inside("bash", "-c", f'{layer}exec "$0" "$@"', str(path), *options)
+        command = self._namespace.command("bash", "-c", f'{layer}exec "$0" "$@"', str(path), *options)
         with (self._folder / f"{program}.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
         self._stack.callback(process.wait)
@@ -113,12 +95,12 @@ class Monitor:
     def status_of(self, url: str) -> int:
         """The status of an answer to a client behind the cable."""
         line = "import sys, httpx; print(httpx.get(sys.argv[1], timeout=60, trust_env=False).status_code)"
-        command = self._inside(sys.executable, "-c", line, url)
+        command = self._namespace.command(sys.executable, "-c", line, url)
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples that Prometheus finds now; none before it answers. It must understand the expression."""
-        url = f"http://{self.far}:{_PROMETHEUS_PORT}/api/v1/query"
+        url = f"http://{self._namespace.far}:{_PROMETHEUS_PORT}/api/v1/query"
         try:
             answer = httpx.get(url, params={"query": expression}, timeout=60, trust_env=False)
         except httpx.TransportError:
