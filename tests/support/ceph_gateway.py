@@ -1,5 +1,6 @@
 """An object store of its own for tests: Ceph from Debian's packages, a monitor, an OSD in memory and a gateway.
 
+It has two users with a bucket each, for readings and for a public log; neither may read the other's.
 It listens on ports of this machine that were free, keeps everything in one folder, and ends by process id. The gateway,
 which speaks S3, can be killed and started again; what it had acknowledged is in the OSD.
 """
@@ -25,8 +26,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 PROGRAMS = {"ceph-mon": "ceph-mon", "ceph-osd": "ceph-osd", "radosgw": "radosgw", "ceph": "ceph-common"}  # and package
-_KEY, _SECRET = "key-of-the-tests", "secret-of-the-tests"
-_BUCKET = "landings"
+LANDINGS, LOGS = "landings", "logs"  # users and buckets
 _SETTINGS = """
 [global]
 fsid = {fsid}
@@ -65,7 +65,7 @@ _RIGHTS = {
 
 
 class CephGateway:
-    """One Ceph with one bucket. `environment` is what a client of it needs."""
+    """One Ceph. `environment` is what a client of the landings needs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -76,9 +76,9 @@ class CephGateway:
     def environment(self) -> dict[str, str]:
         return environment_of(self.port)
 
-    def new_address(self) -> str:
+    def new_address(self, bucket: str = LANDINGS) -> str:
         """An address in which nothing is."""
-        return f"s3://{_BUCKET}/{uuid.uuid4().hex}"
+        return f"s3://{bucket}/{uuid.uuid4().hex}"
 
     def start(self) -> Self:
         for folder in ("mon", "osd", "rgw"):
@@ -102,9 +102,11 @@ class CephGateway:
         self._start("ceph-osd", "-i", "0")
         self._wait("the OSD", lambda: json.loads(self._run("ceph", "osd", "stat", "-f", "json"))["num_up_osds"])
         self.start_gateway()
-        keys = ("--access-key", _KEY, "--secret-key", _SECRET)
-        self._run("radosgw-admin", "-n", "client.rgw", "user", "create", "--uid=t", "--display-name=t", *keys)
-        create_bucket(self.port, _BUCKET)
+        for user in (LANDINGS, LOGS):
+            key, secret = _credentials(user)
+            names = (f"--uid={user}", f"--display-name={user}", "--access-key", key, "--secret-key", secret)
+            self._run("radosgw-admin", "-n", "client.rgw", "user", "create", *names)
+            create_bucket(self.port, user, user)
         return self
 
     def start_gateway(self) -> None:
@@ -153,24 +155,30 @@ class CephGateway:
         return done.stdout
 
 
-def environment_of(port: int) -> dict[str, str]:
-    """What a client of an S3 server at a port of this machine has in its environment."""
+def _credentials(user: str) -> tuple[str, str]:
+    return f"key-of-{user}", f"secret-of-{user}"
+
+
+def environment_of(port: int, host: str = "127.0.0.1", user: str = LANDINGS) -> dict[str, str]:
+    """What a client of an S3 server has in its environment."""
+    key, secret = _credentials(user)
     return {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
         "AWS_ALLOW_HTTP": "true",
         "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": _KEY,
-        "AWS_SECRET_ACCESS_KEY": _SECRET,
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": secret,
     }
 
 
-def create_bucket(port: int, name: str) -> None:
+def create_bucket(port: int, name: str, user: str = LANDINGS) -> None:
     """Create a bucket on a server that speaks S3. With its name in the endpoint, a put of the name does it."""
     from obstore.exceptions import GenericError  # noqa: PLC0415 an optional package
     from obstore.store import S3Store  # noqa: PLC0415
 
     server = f"http://127.0.0.1:{port}"
-    keys = {"access_key_id": _KEY, "secret_access_key": _SECRET, "region": "us-east-1"}
+    key, secret = _credentials(user)
+    keys = {"access_key_id": key, "secret_access_key": secret, "region": "us-east-1"}
     store = S3Store(
         name, endpoint=server, virtual_hosted_style_request=True, client_options={"allow_http": True}, **keys
     )
@@ -206,3 +214,11 @@ def bucket_address(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in ceph.environment.items():
         monkeypatch.setenv(name, value)
     return ceph.new_address()
+
+
+@pytest.fixture
+def bucket_log_address(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An address for a public log, with what this process and its children need to open it and nothing else."""
+    for name, value in environment_of(ceph.port, user=LOGS).items():
+        monkeypatch.setenv(f"MURMURATE_LOG_{name}", value)
+    return ceph.new_address(LOGS)

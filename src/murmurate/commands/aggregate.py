@@ -74,7 +74,7 @@ def aggregate_intervals(
         raise MurmurateError("--out", "missing", "name where the demand goes: --out demand.parquet, or --state")
     if out is not None and not out.absolute().parent.is_dir():
         raise MurmurateError("--out", out, "must be in a folder that exists")
-    landing = Landing.open(root if "://" in root else Path(root).resolve())
+    landing = Landing.open(root)
     if out is None:
         Database("state", state).check_reachable()
     with stderr.status("closing"):

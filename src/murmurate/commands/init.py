@@ -44,13 +44,14 @@ def initialize(
         raise MurmurateError("--minutes", minutes, "must divide a day, such as 5, 15, 30 or 60")
     if databases is not None:
         databases.check_reachable(prepared=False)
-    landing = Landing.create(address or folder / "landing", interval_s=60 * minutes, shard_meters=shard_meters)
+    where = address or folder / "landing"
+    landing = Landing.create(where, interval_s=60 * minutes, shard_meters=shard_meters)
     keys = folder / "keys"
     are_new = not has_keys(keys)
     public_key = create_keyring(keys).newest_signer.public_key
     if not as_json:
         start_s = int(time.time()) // landing.interval_s * landing.interval_s
-        example = f"{landing.store.address}/{landing.readings_folder(start_s)}/shard=0"
+        example = f"{where}/{landing.readings_folder(start_s)}/shard=0"
         stdout.print(f"Public key: {public_key}")
         if are_new:
             stdout.print("Publish it in a place other than the log. Readers verify the log with it.")
@@ -60,7 +61,7 @@ def initialize(
         stdout.print("Columns: meter, interval_start, energy_wh. Keep this folder where only the service can read it.")
     roles = {} if databases is None else prepare_databases(databases, with_roles=with_roles)
     if as_json:
-        print_json({"public_key": public_key, "keys": str(keys), "landing": landing.store.address, "databases": roles})
+        print_json({"public_key": public_key, "keys": str(keys), "landing": str(where), "databases": roles})
         return
     if databases is None:
         stdout.print("No database was prepared: set MURMURATE_STATE and MURMURATE_LOG, and run it again.")

@@ -79,10 +79,10 @@ def open_log_source(name: str, first_seq: FirstSeq = lambda _: 0) -> LogSource:
             log.check_reachable()
             write_archive(log, file)
         elif name.startswith(_OBJECT_STORES):
-            from murmurate.service.storage.open_store import open_store  # noqa: PLC0415  the base install has no obstore
+            from murmurate.service.storage.open_store import open_log_store  # noqa: PLC0415  the base install has no obstore
 
             with open_tar_writer(file) as writer:
-                _copy_objects(open_store(name), writer, first_seq)
+                _copy_objects(open_log_store(name), writer, first_seq)
         elif not name.lower().startswith(("http://", "https://")):
             allowed = "must be a file, - or an address that begins with http://, https:// or s3://"
             raise MurmurateError("source", name, allowed)

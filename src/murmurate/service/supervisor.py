@@ -21,6 +21,7 @@ from murmurate.service.landing.layout import Landing
 from murmurate.service.logging_setup import configure_logging
 from murmurate.service.settings import PROCESSES, ServiceSettings, load_settings
 from murmurate.service.storage.databases import Databases, DatabaseUnreachableError, ObjectLog
+from murmurate.service.storage.open_store import check_log_has_own_key, without_landing_key
 from murmurate.service.watchdog import PARENT_VARIABLE, PIPE_VARIABLE, REPORT_VARIABLE, read_progress
 from murmurate.service.web.server import check_can_listen
 
@@ -31,6 +32,7 @@ MAX_RESTART_DELAY_S = 60.0  # between two restarts of a process that ends again 
 STEADY_S = 10.0  # a process that has run this long is restarted without a longer delay [s]
 _STOP_TIMEOUT_S = 10.0
 _SECRET_FILES = {"MURMURATE_STATE_FILE", "MURMURATE_LOG_FILE"}  # read here already
+_NOT_FOR_PUBLIC = {"MURMURATE_STATE", "MURMURATE_KAFKA_PASSWORD", "MURMURATE_KAFKA_PASSWORD_FILE"}
 _LOOK_EVERY_S = 0.25
 _MAX_COUNTED_SILENCE_S = 1.0  # between two looks; if more time passes, this process or the machine was stopped too
 
@@ -44,9 +46,11 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
     configure_logging("supervisor")
     _check_settings(settings)
     databases = Databases.from_dsns(state=state, log=log)
-    if isinstance(databases.log, ObjectLog) and settings.static_files is not None:
-        allowed = "must be left out where the log is in an object store: its tiles and documents are files already"
-        raise MurmurateError("static_files", settings.static_files, allowed)
+    if isinstance(databases.log, ObjectLog):
+        check_log_has_own_key(settings.landing, databases.log.address)
+        if settings.static_files is not None:
+            allowed = "must be left out where the log is in an object store: its tiles and documents are files already"
+            raise MurmurateError("static_files", settings.static_files, allowed)
     try:
         databases.check_reachable()
         if isinstance(databases.log, ObjectLog):
@@ -62,12 +66,11 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
         inherited = {name: value for name, value in os.environ.items() if name not in _SECRET_FILES}
         environment = inherited | {"MURMURATE_STATE": state, "MURMURATE_LOG": log}
         environment |= {PARENT_VARIABLE: str(os.getpid()), REPORT_VARIABLE: str(report)}
-        without_state = {name: value for name, value in environment.items() if name != "MURMURATE_STATE"}
         parts = [
             SupervisedProcess(
                 name=name,
                 command=[sys.executable, "-m", "murmurate", "serve", str(settings_file), "--only", name],
-                environment=without_state if name == "public" else environment,  # it does not learn where the state is
+                environment=choose_environment(name, environment, settings.landing),
                 watchdog_s=settings.watchdog_s,
             )
             for name in PROCESSES
@@ -83,6 +86,14 @@ def run_all_processes(settings_file: Path, settings: ServiceSettings, state: str
         finally:
             _terminate([part.process for part in parts if part.process is not None])
     return 0
+
+
+def choose_environment(process: str, environment: Mapping[str, str], landing: str | Path) -> dict[str, str]:
+    """Return what a process is started with. The public one gets nothing that leads to readings or demand."""
+    if process != "public":
+        return dict(environment)
+    without_key = without_landing_key(environment, landing)
+    return {name: value for name, value in without_key.items() if name not in _NOT_FOR_PUBLIC}
 
 
 def _check_settings(settings: ServiceSettings) -> None:

@@ -4,7 +4,7 @@ from secrets import token_hex
 
 import psycopg
 import pytest
-from tests.support.ceph_gateway import bucket_address, ceph  # noqa: F401
+from tests.support.ceph_gateway import bucket_address, bucket_log_address, ceph  # noqa: F401
 from tests.support.databases import SERVER
 
 

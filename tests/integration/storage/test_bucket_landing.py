@@ -17,6 +17,7 @@ from murmurate.service.landing.meter_table import load_shards, load_table, pin_t
 from murmurate.service.landing.table_in_force import TableInForce
 
 
+@pytest.mark.namespaces
 @pytest.mark.usefixtures("bucket_address")
 def test_nothing_acknowledged_is_missing_and_the_demand_is_that_of_a_folder(ceph, tmp_path):
     outcome = run_faults(ceph, tmp_path, kills=1, cuts=1)
@@ -24,6 +25,7 @@ def test_nothing_acknowledged_is_missing_and_the_demand_is_that_of_a_folder(ceph
     assert outcome.acknowledged
 
 
+@pytest.mark.namespaces
 @pytest.mark.usefixtures("bucket_address")
 def test_readings_that_are_acknowledged_before_they_are_stored_are_found(ceph, tmp_path):
     assert run_faults(ceph, tmp_path, kills=1, cuts=0, bug=ACKNOWLEDGE_FIRST).missing

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -25,7 +27,7 @@ from murmurate.service.operator_api.status import BackgroundLogReader
 from murmurate.service.storage import store_probe
 from murmurate.service.storage.databases import Databases
 from murmurate.service.storage.object_log import claim_name
-from murmurate.service.storage.open_store import open_store
+from murmurate.service.storage.open_store import open_log_store, open_store
 
 HOURS = 8 * 3600 // STEP_S  # intervals
 
@@ -33,7 +35,7 @@ HOURS = 8 * 3600 // STEP_S  # intervals
 @pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.ceph)])
 def address(request, tmp_path):
     if request.param == "bucket":
-        return request.getfixturevalue("bucket_address")
+        return request.getfixturevalue("bucket_log_address")
     (tmp_path / "log").mkdir()
     return str(tmp_path / "log")
 
@@ -85,7 +87,7 @@ def test_a_second_worker_goes_on_and_a_lost_state_adopts_the_shard(setup, addres
 def test_a_follower_shows_the_prices_and_stops_at_a_tile_that_does_not_follow(setup, address, monkeypatch):
     monkeypatch.setattr(tile_source, "_POLL_S", 0.0)
     setup.release(*range(9))
-    follower = Follower(tile_source.ObjectTiles(open_store(address)))
+    follower = Follower(tile_source.ObjectTiles(open_log_store(address)))
     assert [change.new_intervals for change in follower.refresh()] == [range(0)]
     assert len([*follower.backfill(60.0)]) == 1
     (view,) = follower.views()
@@ -93,22 +95,22 @@ def test_a_follower_shows_the_prices_and_stops_at_a_tile_that_does_not_follow(se
     assert (view.first, view.last, view.head.tile.header.seq) == (first, first + 8, 9)
     setup.release(9)
     assert [change.new_intervals for change in follower.refresh()] == [range(first + 9, first + 10)]
-    store = open_store(address)
+    store = open_log_store(address)
     last = max(each.name for each in store.list_objects("tiles"))
     store.create(last.replace("10.tile", "11.tile"), store.read(last))
     assert [*follower.refresh()] == []
     assert "not valid" in follower.broken[view.name]
-    again = Follower(tile_source.ObjectTiles(open_store(address)))
+    again = Follower(tile_source.ObjectTiles(open_log_store(address)))
     assert [*again.refresh()] == []
     assert "not valid" in again.broken[view.name]
 
 
 def test_a_follower_shows_no_zone_that_another_shard_has_claimed(setup, address):
     setup.release(0)
-    store = open_store(address)
+    store = open_log_store(address)
     store.delete(claim_name("harbour"))
     store.create(claim_name("harbour"), b'{"shard":"another","zone":"harbour"}')
-    follower = Follower(tile_source.ObjectTiles(open_store(address)))
+    follower = Follower(tile_source.ObjectTiles(open_log_store(address)))
     assert [*follower.refresh()] == []
     assert ["must be claimed for" in reason for reason in follower.broken.values()] == [True]
 
@@ -141,6 +143,7 @@ def test_the_whole_service_publishes_to_it_and_answers_from_it(setup, address, s
     """
     (root / "service.toml").write_text(settings)
     environment = os.environ | {"MURMURATE_STATE": state_dsn, "MURMURATE_LOG": address}
+    environment |= {"MURMURATE_KAFKA_PASSWORD": "of readings"}
     command = [sys.executable, "-m", "murmurate", "serve", str(root / "service.toml")]
     with (
         (root / "out.txt").open("wb") as out,
@@ -151,6 +154,9 @@ def test_the_whole_service_publishes_to_it_and_answers_from_it(setup, address, s
             assert wait_until(lambda: is_ready(url) and is_ready(f"http://127.0.0.1:{private}")), (
                 root / "out.txt"
             ).read_text()
+            secret = {"MURMURATE_STATE", "MURMURATE_KAFKA_PASSWORD"}
+            assert secret <= started_with(service.pid, "private")
+            assert not secret & started_with(service.pid, "public")
             zones = httpx.get(f"{url}/zones").text
             assert "harbour" in zones
             tiles = httpx.get(f"{url}/shards").json()
@@ -162,8 +168,28 @@ def test_the_whole_service_publishes_to_it_and_answers_from_it(setup, address, s
             service.terminate()
             service.wait(60)
     if address.startswith("s3://"):
-        assert [*open_store(address).list_objects("_probe")] == []
+        assert [*open_log_store(address).list_objects("_probe")] == []
     assert "Traceback" not in (root / "out.txt").read_text()
+
+
+def started_with(supervisor, process):
+    """The names of the variables that a process of a service was started with."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    (child,) = (pid for pid in children if f"--only\0{process}\0" in Path(f"/proc/{pid}/cmdline").read_text())
+    return {pair.partition("=")[0] for pair in Path(f"/proc/{child}/environ").read_text().split("\0")}
+
+
+@pytest.mark.ceph
+def test_the_key_of_the_log_reads_no_readings(bucket_address, bucket_log_address):
+    landing = open_store(bucket_address)
+    assert landing.create("a.json", b"1")
+    assert open_log_store(bucket_log_address).create("a.json", b"2")
+    for other in (
+        partial(open_log_store(bucket_address).read, "a.json"),
+        partial(open_store(bucket_log_address).read, "a.json"),
+    ):
+        with pytest.raises(PermissionError):
+            other()
 
 
 def is_ready(url):
@@ -175,7 +201,7 @@ def is_ready(url):
 
 def test_a_changed_tile_and_a_missing_one_are_found(setup, address, capsys, tmp_path):
     setup.release(*range(6))
-    store = open_store(address)
+    store = open_log_store(address)
     names = [each.name for each in store.list_objects("tiles")]
     data = store.read(names[3])
     store.delete(names[3])

@@ -31,9 +31,7 @@ def run_process(settings: ServiceSettings, *, state: str, log: str) -> None:
     configure_logging("worker")
     databases = Databases.from_dsns(state=state, log=log)
     stopped = Event()
-    # other machines, as those of Spark, have another working directory
-    address = settings.landing if isinstance(settings.landing, str) else settings.landing.resolve()
-    landing = Landing.open(address, probe=not is_supervised())
+    landing = Landing.open(settings.landing, probe=not is_supervised())
     settings.check_keep_days(landing.interval_s)
     settings.aggregation.check_installed()
     engine = settings.aggregation.engine

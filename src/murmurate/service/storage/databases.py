@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from murmurate.errors import MurmurateError
 from murmurate.service.storage.migrate import check_origin, migrate_database
 from murmurate.service.storage.object_store import ObjectStore
-from murmurate.service.storage.open_store import open_store
+from murmurate.service.storage.open_store import open_log_store
 from murmurate.service.storage.server_checks import StoreName, check_server
 from murmurate.service.storage.session import NO_ANSWER, connect
 
@@ -203,11 +203,11 @@ class ObjectLog:
 
         A folder is asked nothing.
         """
-        open_store(self.address, probe=True)
+        open_log_store(self.address, probe=True)
 
     def open(self) -> ObjectStore:
         """The store that it is in."""
-        return open_store(self.address)
+        return open_log_store(self.address)
 
     def can_everyone_create(self) -> bool:
         """Who may write to a bucket is not in the hands of this service."""

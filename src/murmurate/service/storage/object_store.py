@@ -101,7 +101,7 @@ class FolderStore:
 
     @property
     def address(self) -> str:
-        return str(self.root)
+        return str(self.root.resolve())  # another machine, as one of Spark, has another working directory
 
     def create(self, name: str, data: bytes | memoryview) -> bool:
         check_name(name)

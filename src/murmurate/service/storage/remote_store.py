@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -43,21 +43,26 @@ class RemoteStore:
             (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...).
         timeout_s: Time for one request, and for all attempts of one that gets no connection [s]. Then OSError is
             raised, from a store that takes connections and does not answer after twice this time at most.
+        variables: What counts before the environment.
     """
 
-    def __init__(self, address: str, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: str, *, timeout_s: float = 10.0, variables: Mapping[str, str] | None = None) -> None:
         if not _ADDRESS.fullmatch(address):  # it is not repeated in full: it may hold a password
             shown = f"{address.partition('://')[0]}://..."
             raise MurmurateError("address of an object store", shown, "must be s3://bucket/prefix, without credentials")
-        allow_http = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes"}
-        if not allow_http and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:"):
+        variables = variables or {}
+        known = os.environ | variables
+        allow_http = known.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes"}
+        if not allow_http and known.get("AWS_ENDPOINT_URL", "").startswith("http:"):
             allowed = "must begin with https://; AWS_ALLOW_HTTP=true permits it for a store on this machine"
             raise MurmurateError("AWS_ENDPOINT_URL", "without TLS", allowed)
         self.address = address.rstrip("/")
         self._timeout_s = timeout_s
+        config = {name.lower(): value for name, value in variables.items() if name != "AWS_ALLOW_HTTP"}
+        config |= {"conditional_put": "etag"} if address.startswith("s3:") else {}
         self._store: Any = from_url(
             self.address,
-            config={"conditional_put": "etag"} if address.startswith("s3:") else None,
+            config=config,
             client_options={
                 "timeout": timedelta(seconds=timeout_s),
                 "connect_timeout": timedelta(seconds=timeout_s / 4),
