@@ -4,8 +4,8 @@
 
 Makes a landing in a temporary folder. The demand is computed by our single process, by our job on a Spark cluster with
 one master and two workers, by Polars, by the same plan written by hand for Spark, and by plain SQL in DuckDB. All
-digests must be equal. A figure is the median of three rounds after a warm-up round. `--master` is the URL of a Spark
-cluster on this machine; without it one is started. With `--quick` only a digest that differs is an error.
+digests must be equal. A figure is the median of three rounds or more after a warm-up round. `--master` is the URL of a
+Spark cluster on this machine; without it one is started. With `--quick` only a digest that differs is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from math import inf
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,7 @@ from benchmarks.cpu_seconds import Cost, Engine, measure_in_turn, measure_once
 from benchmarks.goals import Goals, read_options
 from murmurate.service.aggregation.job import aggregate_landing, close_intervals, demand_table
 from murmurate.service.aggregation.spark import spark_session, spark_task_runner
+from murmurate.service.aggregation.spark_driver import SparkEngine
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import IntervalManifest
 from murmurate.service.landing.layout import Landing, interval_name
@@ -55,6 +56,8 @@ SIZES = (100_000, 1_000_000, 5_000_000)  # meters, of ten intervals
 QUICK_SIZES = (100_000, 200_000)
 ROUNDS = 3
 APPENDS = ((1_000, 1_000, 20), (131_072, 100_000, 10), (10**8, 100_000, 10))  # of so many meters: readings, times
+_SERVICE_S = 300.0  # for a worker's engine to sum
+_WARM_UP_ROUNDS = 7  # as many jobs as the other session has had before its plans are compared
 # The tests' cluster is tuned to start quickly. Here Spark gets its default JVM.
 JVM = {"spark.driver.extraJavaOptions": "-server", "spark.executor.extraJavaOptions": "-server"}
 JVM |= {"spark.driver.memory": "1g", "spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "4"}
@@ -116,7 +119,7 @@ def _one_process(report: Report, sample: SampleLanding, table: MeterTable) -> fr
     ours = Engine(name="ours", run=partial(close_and_aggregate, sample, table, sample.starts_s), prepare=sample.reopen)
     polars = Engine(name="polars", run=partial(aggregate_with_polars, sample, table))
     tally = Engine(name="tally", run=partial(tally_only, files, shards))
-    cost = measure_in_turn([ours, polars, tally])
+    cost = measure_in_turn([ours, polars, tally], rounds=5)
     own = cost["ours"]
     report.print_figure("one process: close, check, aggregate", own.core_s, "core s")
     report.print_figure("one process: readings a second", sample.readings / own.wall_s / 1e6, "M")
@@ -148,15 +151,18 @@ def _spark(report: Report, sample: SampleLanding, table: MeterTable, demand: fro
             sum_costs, plan_costs = _measure_on_spark(spark, sample, table)
         finally:
             spark.stop()
+        service_costs = _measure_in_a_service(url, sample, table)
     ours, one, hand = (plan_costs[name] for name in ("ours", "one process", "by hand"))
     report.print_figure("Spark: cluster, session and first job", started - begin, "s")
     report.print_figure("Spark: aggregate", ours.core_s, "core s")
     report.print_figure("Spark: readings a second on two cores", sample.readings / ours.wall_s / 1e6, "M")
     report.print_time("Spark: ours / the same plan by hand", ours.core_s / hand.core_s, at_most=1.15)
+    ratio = service_costs["in a service"].core_s / service_costs["one process"].core_s * one.core_s / hand.core_s
+    report.print_time("Spark: ours in a service / the same plan by hand, by one process", ratio, at_most=1.2)
     ratio = sum_costs["ours"].core_s / sum_costs["plain sum"].core_s
     report.print_time("Spark: ours / Spark's plain sum", ratio, at_most=6)
     report.print_figure("Spark: ours / ours in one process", ours.core_s / one.core_s)
-    all_costs = (*sum_costs.values(), *plan_costs.values())
+    all_costs = (*sum_costs.values(), *plan_costs.values(), *service_costs.values())
     report.check_equal("ours on Spark, by hand, one process", demand, *(each.digests for each in all_costs))
 
 
@@ -183,6 +189,31 @@ def _measure_on_spark(spark: Any, sample: SampleLanding, table: MeterTable) -> t
     one = Engine(name="one process", run=lambda: demand_table(aggregate_landing(sample.landing, table, manifests)))
     # The plain sum first: it takes longest to warm up. The engines that differ least get the most rounds.
     return measure_in_turn([ours, plain], settle_s=0.3), measure_in_turn([ours, hand, one], rounds=7, settle_s=0.3)
+
+
+def _measure_in_a_service(url: str, sample: SampleLanding, table: MeterTable) -> dict[str, Cost]:
+    """Measure the worker's engine, whose driver is a process of its own, and one process beside it.
+
+    Another session on the cluster would have its idle Java counted here, and this one there.
+    """
+    manifests = close_intervals(sample.landing, sample.starts_s, table)
+    service = SparkEngine(url)
+
+    def fail(_: object) -> NoReturn:
+        raise AssertionError("Spark failed")
+
+    def run() -> pa.Table:
+        run_tasks, slices = service.task_runner(fail, limit_s=_SERVICE_S, on_progress=lambda: None)
+        return demand_table(aggregate_landing(sample.landing, table, manifests, run_tasks, slices))
+
+    in_service = Engine(name="in a service", run=run)
+    one = Engine(name="one process", run=lambda: demand_table(aggregate_landing(sample.landing, table, manifests)))
+    try:
+        for _ in range(_WARM_UP_ROUNDS):
+            run()
+        return measure_in_turn([in_service, one], rounds=7, settle_s=0.3)
+    finally:
+        service.close()
 
 
 def _oracle(report: Report, sample: SampleLanding, table: MeterTable, demand: frozenset[str]) -> None:

@@ -40,6 +40,7 @@ from murmurate.service.aggregation.job import (
 from murmurate.service.landing import readings_file
 from murmurate.service.landing.append import append_readings
 from murmurate.service.landing.interval_manifest import manifest_of
+from murmurate.service.landing.readings_file import encode_readings, new_run_name, part_name
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -165,6 +166,24 @@ def test_a_task_reads_the_row_groups_of_its_meters_alone(tmp_path, monkeypatch):
     assert len(content) > 8
     assert content[0][0] == 4
     assert all(before[1] == after[0] for before, after in itertools.pairwise(content)), "each once, and without a gap"
+
+
+@pytest.mark.parametrize("shard_meters", [1, 100], ids=["row groups of one time", "of two"])
+@pytest.mark.parametrize("shift_s", [(0, 0), (STEP_S, STEP_S), (0, STEP_S), (STEP_S, 0)])
+def test_readings_in_a_file_of_ours_count_in_the_interval_that_they_name(tmp_path, monkeypatch, shard_meters, shift_s):
+    """Another writer may have put them there."""
+    meters = [Meter(number, "hill", 3000, 7) for number in (1, 2)]
+    landing, table = a_landing(tmp_path, meters)
+    monkeypatch.setattr(readings_file, "MIN_ROW_GROUP_READINGS", 1)
+    when = START_S + np.array(shift_s)
+    rows = [Row(meter, 100 * meter, int(start_s)) for meter, start_s in zip((1, 2), when, strict=True)]
+    data, ending = encode_readings(when, readings(rows), shard_meters)
+    name = f"{landing.readings_folder(START_S)}/{part_name(new_run_name(), 0)}-{ending}"
+    assert landing.store.create(name, data)
+    (manifest,) = close_intervals(landing, [START_S], table)
+    (one,) = aggregate_landing(landing, table, [manifest]).values()
+    assert lines(one) == by_hand(meters, rows)
+    assert one.wrong_interval == sum(each != 0 for each in shift_s)
 
 
 def test_times_as_spark_writes_them_are_read(sample_landing):

@@ -163,7 +163,11 @@ def demand_table(demands: Mapping[int, Demand]) -> pa.Table:
     zones = [zone for demand in demands.values() for zone in demand.zones]
     columns = [np.concatenate([getattr(demand, name) for demand in demands.values()]) for name in _DEMAND_COLUMNS]
     start = pa.array(start_ms, DEMAND_SCHEMA.field("interval_start").type)
-    bounds = [encode_bounds(demand.bounds_at(row)) for demand in demands.values() for row in range(len(demand.zones))]
+    encoded: dict[int, list[str | None]] = {}  # demands under one meter table share their bounds
+    for demand in demands.values():
+        if id(demand.bounds) not in encoded:
+            encoded[id(demand.bounds)] = [encode_bounds(demand.bounds_at(row)) for row in range(len(demand.zones))]
+    bounds = [text for demand in demands.values() for text in encoded[id(demand.bounds)]]
     return pa.table(
         [start, pa.array(zones, pa.string()), *columns, pa.array(bounds, pa.string())], schema=DEMAND_SCHEMA
     )

@@ -183,7 +183,8 @@ def _read_row_groups(store: ObjectStore, landed: LandedFile, meters: range | Non
     digests = (metadata.metadata or {}).get(_ROW_GROUP_DIGESTS.encode(), b"").split()
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     begins = [_column_begin(group, 0) for group in groups]
-    if len(digests) != len(groups) or [*begins, footer_begin] != sorted([*begins, footer_begin]):
+    places = [len(_PARQUET_MAGIC), *begins, footer_begin]
+    if len(digests) != len(groups) or places != sorted(places):
         raise _changed(landed)  # by a writer that imitates this one
     column = metadata.schema.names.index("meter")
     content = np.zeros(size, np.uint8)
@@ -191,7 +192,11 @@ def _read_row_groups(store: ObjectStore, landed: LandedFile, meters: range | Non
     wanted = []
     for number, (begin, end) in enumerate(pairwise((*begins, footer_begin))):
         statistics = groups[number].column(column).statistics
-        if meters is None or statistics is None or (statistics.max >= meters.start and statistics.min < meters.stop):
+        if meters is None or statistics is None or not statistics.has_min_max:
+            is_wanted = True
+        else:
+            is_wanted = statistics.max >= meters.start and statistics.min < meters.stop
+        if is_wanted:
             if begin < tail_begin:
                 content[begin:end] = np.frombuffer(_read_range(store, landed, begin, end), np.uint8)
             if hashlib.sha256(content[begin:end].data).hexdigest().encode() != digests[number]:
