@@ -105,7 +105,7 @@ def evaluate_prices(
             region = region_of_readings(readings, wanted, seed, weather)
             facts = {"file": readings_file.name, "seed": seed} | _describe_readings(readings, weather)
         else:
-            scale = RegionSize(sample=3_000, whole=6_000, zones=3, days=49) if quick else USUAL_REGION
+            scale = RegionSize(sample=3_000, whole=6_000, zones=3, days=42) if quick else USUAL_REGION
             homes = scale.homes_of(wanted)
             simulated = bar.add_task("simulating homes", total=homes)
             region = simulate_region(

@@ -10,7 +10,7 @@ from murmurate.units import FloatArray
 
 REFERENCE_PRICE = 0.10  # money/kWh: demand is what it is at this price
 _MIN_PRICE = 1e-3
-_NEWTON_STEPS, _PRECISION = 8, 1e-9
+_NEWTON_STEPS, _LAST_STEP = 8, 1e-6  # what is wrong after a step goes with its square
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -49,7 +49,7 @@ def meeting_price(supply: Supply, load: FloatArray, elasticity: FloatArray | flo
         slope = -supply.slope(used) * used * elasticity / price - 1
         step = (supply.price(used) - price) / slope
         price = np.maximum(price - step, _MIN_PRICE)
-        if np.abs(step).max() < _PRECISION:
+        if np.abs(step).max() < _LAST_STEP:
             break
     return np.asarray(price)
 

@@ -171,13 +171,14 @@ class ZonePricing:
         """
         price, used, estimate = first_price.copy(), np.zeros_like(self.demand_wh), self.expected_wh.copy()
         wanted, put_off = self.demand_wh.copy(), np.zeros(used.shape[1])
+        answering = np.where(self.demand_wh > 0, elasticity, 0.0)
+        shown = self.demand_wh > _MIN_SHOWN * self.mean_wh
         for t in range(len(used)):
-            answered = answer(price[t], np.where(self.demand_wh[t] > 0, elasticity, 0.0))
+            answered = answer(price[t], answering[t])
             returns = put_off / _RETURN_INTERVALS
             used[t], wanted[t] = self.demand_wh[t] * answered + returns, self.demand_wh[t] + returns
             put_off += self.setting.shifted * self.demand_wh[t] * (1 - answered) - returns
-            shown = self.demand_wh[t] > _MIN_SHOWN * self.mean_wh
-            way.observe(t, price[t], np.divide(used[t], self.demand_wh[t], out=np.ones_like(answered), where=shown))
+            way.observe(t, price[t], np.divide(used[t], self.demand_wh[t], out=np.ones_like(answered), where=shown[t]))
             due = t + self.setting.lead
             if due < len(used):
                 estimate[due], price[due] = way.decide(due)
