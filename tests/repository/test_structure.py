@@ -22,10 +22,10 @@ MAX_PRIVATE_USED_ONCE = 0.12  # share of all functions
 MAX_SINGLE_IMPORTERS = 20  # modules whose only importer is in their own package
 MAX_DATA_CLASSES = 5.7  # per 1,000 lines; goal 5.5
 MAX_COMMANDS = 24
-MAX_SOURCE_LINES = 46_100  # goal 38,500 before net load; 2,500 since are for large operators (stores, streams, regions)
+MAX_SOURCE_LINES = 46_200  # goal 38,500 before net load; 2,500 since are for large operators (stores, streams, regions)
 MAX_SOURCE_FILES = 290
-MAX_TEST_LINES = 67_300  # goal 42,000 before net load; 4,700 play those with real Ceph, Spark, brokers and faults
-MAX_BENCHMARK_AND_TOOL_LINES = 4_720  # goal 3,600
+MAX_TEST_LINES = 67_520  # goal 42,000 before net load; 4,700 play those with real Ceph, Spark, brokers and faults
+MAX_BENCHMARK_AND_TOOL_LINES = 4_750  # goal 3,600
 MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 60  # without its docstring: the public interface names each parameter there
 
