@@ -1,8 +1,10 @@
 """Closing an interval: what counts is decided once, and from then on there is one demand or a refusal."""
 
 import errno
+import io
 import os
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,7 @@ from murmurate.service.landing.interval_manifest import (
 )
 from murmurate.service.landing.layout import Landing
 from murmurate.service.landing.meter_table import pinned_table
+from murmurate.service.landing.readings_file import READINGS_SCHEMA, new_run_name, part_name
 from murmurate.service.storage.object_store import FolderStore
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -159,6 +162,36 @@ def test_a_file_that_has_been_replaced_or_removed_since_is_noticed(sample_landin
         refused(landing, table, path, "gone")
         path.write_bytes(data)
     assert demand_of(landing, table) == BY_HAND
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        {"interval_start_s": "x", "row_groups": "4 0 8 x"},
+        {"interval_start_s": str(2**70), "row_groups": "4 0 8 x"},
+        {"interval_start_s": str(START_S)},
+        {"interval_start_s": str(START_S), "row_groups": b"\xff"},
+        {"interval_start_s": str(START_S), "row_groups": "4 0 8"},
+        {"interval_start_s": str(START_S), "row_groups": "4 0 8 x"},
+        {"interval_start_s": str(START_S), "row_groups": "3 0 8 x"},
+        {"interval_start_s": str(START_S), "row_groups": f"{2**70} 0 8 x"},
+        {"interval_start_s": str(START_S), "row_groups": "4 0 8 x\n4 0 8 x"},
+    ],
+)
+def test_a_file_that_imitates_ours_is_refused(tmp_path, forged):
+    landing, table = a_landing(tmp_path)
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, READINGS_SCHEMA) as writer:
+        writer.write_table(reading_rows([Row(0, 77), Row(8, 77)]).cast(READINGS_SCHEMA))
+        writer.add_key_value_metadata({f"murmurate.{key}": value for key, value in forged.items()})
+    data = sink.getvalue()
+    footer = data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :]
+    name = f"{part_name(new_run_name(), 0)}-{len(data)}-{sha256(footer).hexdigest()}.parquet"
+    path = landing.root / landing.readings_folder(START_S) / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    refused(landing, table, path, "changed")
 
 
 @pytest.mark.slow

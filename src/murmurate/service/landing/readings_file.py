@@ -1,8 +1,9 @@
 """A file of readings: how it is named and written, what it must be, and how it is read again.
 
 A file that this package writes is in order of the meters, and its row groups end between shards. Its name ends with
-its size and the SHA-256 of its footer, and the footer holds the SHA-256 of each row group. So a closing lists the file
-and does not read it, and a task checks what it reads, which is the row groups of its meters.
+its size and the SHA-256 of its footer, and the footer says of each row group where it begins, which meters it has, and
+its SHA-256. So a closing lists the file and does not read it, and a task checks what it reads, which is the row groups
+of its meters.
 
 A writer that appends many small files numbers them, so that one file can merge them:
 
@@ -22,18 +23,19 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from murmurate.errors import ReadingError
 from murmurate.service.storage.object_store import ObjectStore, StoredObject
 from murmurate.types import Readings
-from murmurate.units import MICROSECONDS_PER_SECOND
+from murmurate.units import MICROSECONDS_PER_SECOND, IntArray
 
 ROWS_PER_BATCH = 131_072
 READINGS_SCHEMA = pa.schema(
@@ -42,12 +44,27 @@ READINGS_SCHEMA = pa.schema(
 MIN_ROW_GROUP_READINGS = 16_384  # on average, so that opening a row group costs little next to its readings
 _RUN_FILE = re.compile(r"([0-9a-f]{24})-(merged-)?([0-9]{8})(?:-([0-9]+)-([0-9a-f]{64}))?\.parquet")
 # earlier versions wrote neither size nor SHA-256
-_ROW_GROUP_DIGESTS = "murmurate.row_group_sha256"
+_START_S, _ROW_GROUPS = b"murmurate.interval_start_s", b"murmurate.row_groups"
+# What Parquet says of a row group is not asked for: pyarrow ends the process where it is forged.
 _TAIL_BYTES = 65_536  # read at once from the end of a file: a footer of 100 row groups
 _HASH_CHUNK_BYTES = 2**20
 _MICROSECONDS_PER_UNIT = {"s": 10**6, "ms": 10**3, "us": 1}
 _PARQUET_MAGIC = b"PAR1"
 _MIN_PARQUET_BYTES = 12  # bytes of a Parquet file: the magic twice, and the length of its footer
+
+
+class _RowGroup(NamedTuple):
+    """What a footer says of a row group."""
+
+    begin: int  # byte in the file
+    least: int  # meter
+    greatest: int
+    sha256: str
+
+    @classmethod
+    def decode(cls, text: str) -> _RowGroup:
+        begin, least, greatest, sha256 = text.split()
+        return cls(int(begin), int(least), int(greatest), sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +102,7 @@ def encode_readings(start_s: int, readings: Readings, shard_meters: int) -> tupl
     start = np.full(len(shard), start_s * MICROSECONDS_PER_SECOND)
     kind = READINGS_SCHEMA.field("interval_start").type
     columns = [pa.array(readings.meter), pa.array(start, kind), pa.array(readings.energy_wh)]
-    table, sink, digests = pa.table(columns, schema=READINGS_SCHEMA), io.BytesIO(), []
+    table, sink, groups = pa.table(columns, schema=READINGS_SCHEMA), io.BytesIO(), []
     packed = {"meter": "DELTA_BINARY_PACKED", "energy_wh": "DELTA_BINARY_PACKED"}
     with pq.ParquetWriter(
         sink, READINGS_SCHEMA, use_dictionary=["interval_start"], column_encoding=packed, store_schema=False
@@ -94,9 +111,12 @@ def encode_readings(start_s: int, readings: Readings, shard_meters: int) -> tupl
             offset = sink.tell()
             writer.write_table(table.slice(begin, end - begin), row_group_size=max(1, end - begin))
             with sink.getbuffer() as content:
-                digests.append(hashlib.sha256(content[offset:]).hexdigest())
+                digest = hashlib.sha256(content[offset:]).hexdigest()
+            least, greatest = readings.meter[[begin, end - 1]].tolist() if end > begin else (0, 0)
+            groups.append(_RowGroup(offset, least, greatest, digest))
         salt = os.urandom(16).hex()  # or readings could be guessed, and confirmed by a name in some log
-        writer.add_key_value_metadata({_ROW_GROUP_DIGESTS: " ".join(digests), "murmurate.salt": salt})
+        lines = "\n".join(" ".join(map(str, group)) for group in groups)
+        writer.add_key_value_metadata({_START_S: str(start_s), _ROW_GROUPS: lines, "murmurate.salt": salt})
         footer = sink.tell()
     data = sink.getvalue()
     return data, f"{len(data)}-{hashlib.sha256(memoryview(data)[footer:]).hexdigest()}.parquet"
@@ -133,39 +153,47 @@ def read_readings(store: ObjectStore, landed: LandedFile, meters: range | None =
 
     With `meters` those of these meters. Of a file with row groups in order of the meters, others are not read.
     """
-    with ExitStack() as stack:
-        try:
-            if landed.has_digest_in_name:
-                parquet, row_groups = _read_row_groups(store, landed, meters)
-            else:
-                file = stack.enter_context(store.open(landed.path))  # what is hashed is what is read
-                if _sha256(file) != landed.sha256:
-                    raise _changed(landed)
-                parquet = _open_parquet(file, landed.path)
-                row_groups = list(range(parquet.num_row_groups))
-        except FileNotFoundError:
-            raise ReadingError(landed.path, "gone", "must stay as it was when its interval was closed") from None
+    if landed.has_digest_in_name:
+        yield from _read_own(store, landed, meters)
+        return
+    try:
+        file = store.open(landed.path)
+    except FileNotFoundError:
+        raise _gone(landed) from None
+    with file:  # what is hashed is what is read
+        if _sha256(file) != landed.sha256:
+            raise _changed(landed)
+        parquet = _open_parquet(file, landed.path)
         unit_us = _check_columns(parquet, landed.path)
-        try:
-            for batch in parquet.iter_batches(
-                ROWS_PER_BATCH, row_groups=row_groups, columns=READINGS_SCHEMA.names, use_threads=False
-            ):
-                whole = batch.drop_null() if any(column.null_count for column in batch.columns) else batch
-                meter, energy_wh = (whole.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
-                start = whole.column("interval_start").view(pa.int64()).to_numpy()
-                start_us = start if unit_us == 1 else start * np.int64(unit_us)
-                if meters is not None and not (here := (meter >= meters.start) & (meter < meters.stop)).all():
-                    meter, energy_wh, start_us = meter[here], energy_wh[here], start_us[here]
-                yield Readings(meter=meter, energy_wh=energy_wh, start_us=start_us)
-        except (pa.ArrowException, OSError):
-            raise ReadingError(landed.path, "unreadable", "was so when it was closed; there is no demand") from None
+        for batch in _read_batches(parquet, range(parquet.num_row_groups), READINGS_SCHEMA.names, landed):
+            start = batch.column("interval_start").view(pa.int64()).to_numpy()
+            start_us = start if unit_us == 1 else start * np.int64(unit_us)
+            yield _select(batch, meters, start_us)
 
 
-def _read_row_groups(store: ObjectStore, landed: LandedFile, meters: range | None) -> tuple[pq.ParquetFile, list[int]]:
-    """Read and check the footer, and the row groups that hold these meters. Returns their numbers.
+def _read_own(store: ObjectStore, landed: LandedFile, meters: range | None) -> Iterator[Readings]:
+    """The readings of a file that this package has written. Row groups of other meters are not read."""
+    content, tail_begin, footer_begin = _read_footer(store, landed)
+    parquet = _open_parquet(pa.BufferReader(content), landed.path)
+    _check_columns(parquet, landed.path)
+    start_us, groups = _decode_row_groups(parquet, landed, footer_begin)
+    wanted = []
+    for number, (group, end) in enumerate(
+        zip(groups, (*(each.begin for each in groups[1:]), footer_begin), strict=True)
+    ):
+        if meters is not None and (group.greatest < meters.start or group.least >= meters.stop):
+            continue
+        if group.begin < tail_begin:
+            content[group.begin : end] = np.frombuffer(_read_range(store, landed, group.begin, end), np.uint8)
+        if hashlib.sha256(content[group.begin : end].data).hexdigest() != group.sha256:
+            raise _changed(landed)
+        wanted.append(number)
+    for batch in _read_batches(parquet, wanted, ["meter", "energy_wh"], landed):
+        yield _select(batch, meters, np.broadcast_to(start_us, len(batch)))
 
-    The Parquet file that is returned has zeros where nothing was read.
-    """
+
+def _read_footer(store: ObjectStore, landed: LandedFile) -> tuple[NDArray[np.uint8], int, int]:
+    """Check the footer. Returns the file (zeros where nothing was read), where what was read begins, and the footer."""
     if (size := landed.bytes) < _MIN_PARQUET_BYTES:
         raise _changed(landed)
     tail_begin = max(0, size - _TAIL_BYTES)
@@ -177,43 +205,58 @@ def _read_row_groups(store: ObjectStore, landed: LandedFile, meters: range | Non
     footer = tail[footer_begin - tail_begin :]
     if footer_begin < len(_PARQUET_MAGIC) or hashlib.sha256(footer).hexdigest() != landed.sha256:
         raise _changed(landed)
-    described = _open_parquet(pa.BufferReader(footer), landed.path)
-    _check_columns(described, landed.path)
-    metadata = described.metadata
-    digests = (metadata.metadata or {}).get(_ROW_GROUP_DIGESTS.encode(), b"").split()
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    begins = [_column_begin(group, 0) for group in groups]
-    places = [len(_PARQUET_MAGIC), *begins, footer_begin]
-    if len(digests) != len(groups) or places != sorted(places):
-        raise _changed(landed)  # by a writer that imitates this one
-    column = metadata.schema.names.index("meter")
     content = np.zeros(size, np.uint8)
     content[tail_begin:] = np.frombuffer(tail, np.uint8)
-    wanted = []
-    for number, (begin, end) in enumerate(pairwise((*begins, footer_begin))):
-        statistics = groups[number].column(column).statistics
-        if meters is None or statistics is None or not statistics.has_min_max:
-            is_wanted = True
-        else:
-            is_wanted = statistics.max >= meters.start and statistics.min < meters.stop
-        if is_wanted:
-            if begin < tail_begin:
-                content[begin:end] = np.frombuffer(_read_range(store, landed, begin, end), np.uint8)
-            if hashlib.sha256(content[begin:end].data).hexdigest().encode() != digests[number]:
-                raise _changed(landed)
-            wanted.append(number)
-    return pq.ParquetFile(pa.BufferReader(content), metadata=metadata, pre_buffer=False), wanted
+    return content, tail_begin, footer_begin
 
 
-def _column_begin(group: pq.RowGroupMetaData, number: int) -> int:
-    column = group.column(number)
-    return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)
+def _decode_row_groups(
+    parquet: pq.ParquetFile, landed: LandedFile, footer_begin: int
+) -> tuple[np.int64, list[_RowGroup]]:
+    """The interval of a file [µs], and what its footer says of its row groups."""
+    written = parquet.metadata.metadata or {}
+    try:
+        start_us = np.int64(int(written[_START_S]) * MICROSECONDS_PER_SECOND)
+        groups = [_RowGroup.decode(line) for line in written[_ROW_GROUPS].decode().splitlines()]
+    except (KeyError, ValueError, OverflowError):
+        raise _changed(landed) from None  # by a writer that imitates this one
+    places = [len(_PARQUET_MAGIC), *(group.begin for group in groups), footer_begin]
+    if len(groups) != parquet.num_row_groups or places != sorted(places):
+        raise _changed(landed)
+    return start_us, groups
+
+
+def _read_batches(
+    parquet: pq.ParquetFile, row_groups: Iterable[int], columns: list[str], landed: LandedFile
+) -> Iterator[pa.RecordBatch]:
+    """Batches of these row groups, without rows in which one of the columns is null."""
+    try:
+        for batch in parquet.iter_batches(ROWS_PER_BATCH, row_groups=row_groups, columns=columns, use_threads=False):
+            yield batch.drop_null() if any(column.null_count for column in batch.columns) else batch
+    except (pa.ArrowException, OSError):
+        raise ReadingError(landed.path, "unreadable", "was so when it was closed; there is no demand") from None
+
+
+def _select(batch: pa.RecordBatch, meters: range | None, start_us: IntArray) -> Readings:
+    """The readings of a batch that are of these meters."""
+    meter, energy_wh = (batch.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
+    if meters is not None and not (here := (meter >= meters.start) & (meter < meters.stop)).all():
+        meter, energy_wh, start_us = meter[here], energy_wh[here], start_us[here]
+    return Readings(meter=meter, energy_wh=energy_wh, start_us=start_us)
 
 
 def _read_range(store: ObjectStore, landed: LandedFile, begin: int, end: int) -> bytes:
-    if len(content := store.read(landed.path, begin, end)) != end - begin:
+    try:
+        content = store.read(landed.path, begin, end)
+    except FileNotFoundError:
+        raise _gone(landed) from None
+    if len(content) != end - begin:
         raise _changed(landed)
     return content
+
+
+def _gone(landed: LandedFile) -> ReadingError:
+    return ReadingError(landed.path, "gone", "must stay as it was when its interval was closed")
 
 
 def _changed(landed: LandedFile) -> ReadingError:
