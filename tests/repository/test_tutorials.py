@@ -69,6 +69,7 @@ def test_the_script_of_a_page_prints_what_the_page_shows(page, script, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_page_on_real_homes_runs_as_written_on_a_made_wheel(tmp_path):
     (download, _), (command, _) = commands_of(REAL_HOMES)
     assert download == "pip download citylearn==2.2b0 --no-deps -d data"

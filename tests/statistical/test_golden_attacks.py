@@ -109,6 +109,7 @@ def test_the_public_adversary_on_the_most_exposed_house_of_a_zone_without_memory
     assert found == pytest.approx(theory, abs=0.025)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("households", "without_memory"), [(10, 0.877), (100, 0.650)])
 def test_neighbours_who_stay_for_hours_hide_a_house_better_than_theory_says(households, without_memory):
     """Against this adversary, who ignores their habits: 0.74-0.78 and 0.57-0.58 over two seeds each."""

@@ -37,14 +37,14 @@ _MARKERS_BY_PATH = {
     "tests/integration/storage/test_object_store.py": ("slow",),
     "tests/integration/storage/test_cut_creates.py": ("ceph", "slow"),
     "tests/integration/storage/test_store_probe.py": ("ceph", "slow"),
-    "tests/paper/test_golden_numbers.py": ("slow",),
+    "tests/paper/test_golden_numbers.py": ("slow", "long"),
     "tests/simulation/": ("slow",),
     "tests/statistical/": ("slow",),
     "tests/unit/commands/test_plan.py": ("slow",),
     "tests/unit/commands/test_registry_entry.py": ("slow",),
     "tests/unit/lab/": ("slow",),
-    "tests/unit/research/": ("slow",),
-    "tests/unit/research/test_foreign_world.py": (),
+    "tests/unit/research/": ("slow", "long"),
+    "tests/unit/research/test_foreign_world.py": ("long",),
     "tests/whole_path/": ("slow",),
 }
 

@@ -156,7 +156,7 @@ def write_imported(
     }
     for name, values in texts.items():
         kind = pa.int64() if isinstance(values[0], int) else pa.string()
-        columns[name] = pa.array(np.tile(np.array(values, object), intervals)[keep], kind)
+        columns[name] = pa.array(values, kind).take(pa.array(np.tile(np.arange(meters), intervals)[keep]))
     if occupied is not None:
         columns["occupied"] = pa.array(occupied.ravel().astype(bool)[keep])
     pq.write_table(pa.table(columns), path)

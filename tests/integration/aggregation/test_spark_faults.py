@@ -105,6 +105,7 @@ def test_a_worker_may_be_killed_while_it_works_on_files_that_were_copied_and_ren
     assert sum(one.readings for one in demands.values()) == COPIES * len(files) * READINGS
 
 
+@pytest.mark.long
 def test_a_driver_may_be_killed_and_run_again(files, alone, it, tmp_path):
     sample, out = SampleLanding(tmp_path, files, copies=COPIES), tmp_path / "out" / "demand.parquet"
     out.parent.mkdir()

@@ -158,6 +158,7 @@ def test_a_refusal_is_that_of_the_process_and_costs_no_session(sample, job, engi
     assert demand_table(sum_with(engine, job, never)).equals(demand_table(aggregate_landing(*job)))
 
 
+@pytest.mark.long
 def test_progress_that_fails_leaves_no_answer_for_the_next_job(sample, job, engine):
     """Such as a heartbeat that a lost database does not take: the interval is tried again."""
     failing: list[int] = []

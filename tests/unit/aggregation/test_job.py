@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.sample_landings import (
     BY_HAND,
@@ -103,7 +103,6 @@ def commits(draw, numbers, start_s):
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=80)
 def test_every_landing_gives_what_a_person_writes_down_in_whatever_order_the_tasks_run(folder, data):
     meters = data.draw(meter_tables())
     numbers = [meter.number for meter in meters]

@@ -121,6 +121,7 @@ def test_a_folder_and_an_address_give_the_same_as_the_lines(here):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_error_stays_near_the_true_one_where_the_noise_is_large(here):
     """A third of the homes have three times as much noise beside their demand."""
     errors = {}

@@ -112,6 +112,7 @@ def test_nine_tenths_of_the_noise_is_convicted_by_the_evidence_of_one_release():
     assert "interval" in convicting(plan(), samples=600_000, days=20, noise_source=NineTenths)
 
 
+@pytest.mark.long
 def test_noise_that_is_skipped_once_in_a_thousand_is_found_from_the_samples_that_the_audit_names():
     made = plan()
     needed = audit_samples_needed(made, 1e-3)

@@ -71,7 +71,7 @@ def test_a_wrong_level_and_homes_that_change_are_corrected(evaluation):
         assert stress[Stress.SHIFTED] != stress[Stress.STRONG_ANSWER]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_evaluation_does_not_depend_on_the_number_of_processes(region, evaluation):
     again = evaluate_region(replace(region, zones={200: region.zones[200]}), [STRONG, WEAK], Setting(), jobs=2)
     first, *others = results_document(evaluation, {})["sizes"]

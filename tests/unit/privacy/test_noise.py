@@ -29,7 +29,7 @@ from murmurate.privacy.noise import (
 
 SCALES = [1.2, 2.0, 3.7, 14.0, 127.3]
 DRAWS = 60_000
-HUBER_DRAWS = 200_000  # at each of five pairs: a million
+HUBER_DRAWS = 60_000
 
 
 LAWS = pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_system_noise_has_its_law(law, scale):
 
 @pytest.mark.slow
 @LAWS
-@pytest.mark.parametrize("scale", SCALES[1:])
+@pytest.mark.parametrize("scale", [2.0, 127.3])
 def test_the_distribution_test_sees_a_scale_that_is_five_percent_short(law, scale):
     drawn = SystemNoise().draw(law, np.full(DRAWS, 0.95 * scale))
     assert chi_squared_p(law, drawn, scale) < 1e-6
@@ -263,6 +263,7 @@ NARROW = 2000.1  # its proposals are 0.8 % wider
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_laplace_noise_of_any_scale_is_not_that_of_its_proposals():
     """Not seeded, so one fair run in 10^5 fails; noise of the proposals, 0.8 % wider, is seen by both tests."""
     error = (
