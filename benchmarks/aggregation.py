@@ -57,7 +57,7 @@ QUICK_SIZES = (100_000, 200_000)
 ROUNDS = 3
 APPENDS = ((1_000, 1_000, 20), (131_072, 100_000, 10), (10**8, 100_000, 10))  # of so many meters: readings, times
 _SERVICE_S = 300.0  # for a worker's engine to sum
-_WARM_UP_ROUNDS = 7  # as many jobs as the other session has had before its plans are compared
+_WARM_UP_ROUNDS = 20  # a service sums all day; the first jobs cost up to twice as much, since Java compiles
 # The tests' cluster is tuned to start quickly. Here Spark gets its default JVM.
 JVM = {"spark.driver.extraJavaOptions": "-server", "spark.executor.extraJavaOptions": "-server"}
 JVM |= {"spark.driver.memory": "1g", "spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "4"}
