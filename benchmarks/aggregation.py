@@ -275,9 +275,8 @@ def _sizes(report: Report, folder: Path, sizes: tuple[int, ...]) -> None:
         report.print_figure(f"{readings[meters]:,} readings: to close one", closing_ns, "ns")
     ratio = max(each_ns[more] / each_ns[fewer] for fewer, more in combinations(sorted(sizes), 2))
     report.print_time("to aggregate one: of more readings / of fewer", ratio, at_most=1.2)
-    largest = max(sizes)
-    peak_gib = max(each[2] for each in rounds[largest])
-    report.print_figure(f"peak memory, {readings[largest]:,} readings", peak_gib, "GiB", at_most=2)
+    peak_gib = max(each[2] for each in rounds[max(sizes)])
+    report.print_figure(f"peak memory, {max(readings.values()):,} readings", peak_gib, "GiB", at_most=2)
 
 
 def _appends(report: Report, folder: Path) -> None:
