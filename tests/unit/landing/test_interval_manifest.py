@@ -4,13 +4,18 @@ import errno
 import io
 import os
 import shutil
+import tempfile
+from contextlib import suppress
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.landing_processes import barrier, children, keep_closing
 from tests.support.landing_processes import killed_everywhere as killed
 from tests.support.sample_landings import (
@@ -164,34 +169,118 @@ def test_a_file_that_has_been_replaced_or_removed_since_is_noticed(sample_landin
     assert demand_of(landing, table) == BY_HAND
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {},
-        {"interval_start_s": "x", "row_groups": "4 0 8 x"},
-        {"interval_start_s": str(2**70), "row_groups": "4 0 8 x"},
-        {"interval_start_s": str(START_S)},
-        {"interval_start_s": str(START_S), "row_groups": b"\xff"},
-        {"interval_start_s": str(START_S), "row_groups": "4 0 8"},
-        {"interval_start_s": str(START_S), "row_groups": "4 0 8 x"},
-        {"interval_start_s": str(START_S), "row_groups": "3 0 8 x"},
-        {"interval_start_s": str(START_S), "row_groups": f"{2**70} 0 8 x"},
-        {"interval_start_s": str(START_S), "row_groups": "4 0 8 x\n4 0 8 x"},
-    ],
-)
-def test_a_file_that_imitates_ours_is_refused(tmp_path, forged):
-    landing, table = a_landing(tmp_path)
-    sink = io.BytesIO()
+def leave_imitation(landing, row_groups, describe):
+    """A file with these row groups, under a name that says it is ours. `describe` makes the keys of its footer."""
+    sink, groups = io.BytesIO(), []
     with pq.ParquetWriter(sink, READINGS_SCHEMA) as writer:
-        writer.write_table(reading_rows([Row(0, 77), Row(8, 77)]).cast(READINGS_SCHEMA))
-        writer.add_key_value_metadata({f"murmurate.{key}": value for key, value in forged.items()})
+        for rows in row_groups:
+            begin = sink.tell()
+            writer.write_table(reading_rows(rows).cast(READINGS_SCHEMA))
+            groups.append((begin, sha256(sink.getvalue()[begin:]).hexdigest()))
+        writer.add_key_value_metadata({f"murmurate.{key}": value for key, value in describe(groups).items()})
     data = sink.getvalue()
     footer = data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :]
     name = f"{part_name(new_run_name(), 0)}-{len(data)}-{sha256(footer).hexdigest()}.parquet"
     path = landing.root / landing.readings_folder(START_S) / name
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        {"interval_start_s": "x", "row_groups": "4 2 0 8 {0}"},
+        {"interval_start_s": str(2**70), "row_groups": "4 2 0 8 {0}"},
+        {"interval_start_s": str(START_S)},
+        {"interval_start_s": str(START_S), "row_groups": b"\xff"},
+        {"interval_start_s": str(START_S), "row_groups": "4 2 0 8"},
+        {"interval_start_s": str(START_S), "row_groups": "4 2 0 8 x"},
+        {"interval_start_s": str(START_S), "row_groups": "3 2 0 8 {0}"},
+        {"interval_start_s": str(START_S), "row_groups": f"{2**70} 2 0 8 {{0}}"},
+        {"interval_start_s": str(START_S), "row_groups": f"4 2 0 {2**70} {{0}}"},
+        {"interval_start_s": str(START_S), "row_groups": f"4 {2**70} 0 8 {{0}}"},
+        {"interval_start_s": str(START_S), "row_groups": "4 1 0 8 {0}"},
+        {"interval_start_s": str(START_S), "row_groups": "4 2 0 7 {0}"},
+        {"interval_start_s": str(START_S), "row_groups": "4 2 8 0 {0}"},
+        {"interval_start_s": str(START_S), "row_groups": "4 2 0 8 {0}\n4 2 0 8 {0}"},
+    ],
+)
+def test_a_file_that_imitates_ours_is_refused(tmp_path, forged):
+    landing, table = a_landing(tmp_path)
+
+    def describe(groups):
+        ((_, digest),) = groups
+        return {key: value.format(digest) if isinstance(value, str) else value for key, value in forged.items()}
+
+    path = leave_imitation(landing, [[Row(0, 77), Row(8, 77)]], describe)
     refused(landing, table, path, "changed")
+
+
+def describe_row_groups(said):
+    """The keys of a footer that says of each row group how many readings of which meters it has."""
+
+    def describe(groups):
+        lines = (
+            f"{begin} {count} {least} {greatest} {digest}"
+            for (begin, digest), (count, least, greatest) in zip(groups, said, strict=True)
+        )
+        return {"interval_start_s": str(START_S), "row_groups": "\n".join(lines)}
+
+    return describe
+
+
+@pytest.mark.parametrize(
+    ("meters", "said"),
+    [
+        ([[8, 0]], [(2, 0, 8)]),
+        ([[0, 8]], [(1, 0, 0)]),
+        ([[0], [7]], [(1, 0, 0), (1, 0, 0)]),
+        ([[0], [8]], [(1, 8, 8), (1, 0, 0)]),
+    ],
+)
+def test_row_groups_that_are_not_what_the_footer_says_are_refused(tmp_path, meters, said):
+    landing, table = a_landing(tmp_path)
+    row_groups = [[Row(meter, 77) for meter in some] for some in meters]
+    path = leave_imitation(landing, row_groups, describe_row_groups(said))
+    refused(landing, table, path, "changed")
+
+
+@st.composite
+def forged_row_groups(draw):
+    """Rows of row groups, and how many readings of which meters the footer says are in each, in its order."""
+    number = st.integers(-1, 9)
+    rows = st.lists(st.builds(Row, number, st.integers(0, 900), st.just(START_S)), min_size=1, max_size=3)
+    row_groups = draw(st.lists(rows, min_size=1, max_size=3))
+    if draw(st.booleans()):
+        ordered = iter(sorted(row for rows in row_groups for row in rows))
+        row_groups = [[next(ordered) for _ in rows] for rows in row_groups]
+    counts = [len(rows) for rows in row_groups]
+    ends = [end(row.meter for row in rows) for rows in row_groups for end in (min, max)]
+    any_ends = st.lists(number, min_size=len(ends), max_size=len(ends))
+    said_counts = draw(st.just(counts) | st.permutations(counts) | st.lists(st.integers(0, 4), min_size=3, max_size=3))
+    said_ends = draw(st.just(ends) | any_ends.map(sorted) | any_ends)
+    return row_groups, [*zip(said_counts, said_ends[::2], said_ends[1::2], strict=False)]
+
+
+@given(forged=forged_row_groups())
+@settings(max_examples=10 * settings.default.max_examples)
+def test_a_forged_file_has_the_same_demand_however_the_work_is_divided_or_none(forged):
+    row_groups, said = forged
+    with tempfile.TemporaryDirectory() as folder:
+        landing, table = a_landing(Path(folder), shard_meters=2)
+        leave_imitation(landing, row_groups, describe_row_groups(said))
+        manifests, demands = close_intervals(landing, [START_S], table), []
+        for min_tasks in (1, 2, 4):  # tasks of four shards, of two, of one
+            with suppress(ReadingError):
+                demands.append(lines(aggregate_landing(landing, table, manifests, min_tasks=min_tasks)[START_S]))
+        assert all(demand == demands[0] for demand in demands)
+        meters = [row.meter for rows in row_groups for row in rows]
+        ranges = [(min(rows).meter, max(rows).meter) for rows in row_groups]
+        is_ours = said == [(len(rows), *ends) for rows, ends in zip(row_groups, ranges, strict=True)]
+        if is_ours and meters == sorted(meters) and all(one[1] < two[0] for one, two in pairwise(ranges)):
+            assert demands == [by_hand(METERS, [row for rows in row_groups for row in rows])] * 3
 
 
 @pytest.mark.slow

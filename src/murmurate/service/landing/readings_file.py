@@ -1,9 +1,9 @@
 """A file of readings: how it is named and written, what it must be, and how it is read again.
 
 A file that this package writes is in order of the meters, and its row groups end between shards. Its name ends with
-its size and the SHA-256 of its footer, and the footer says of each row group where it begins, which meters it has, and
-its SHA-256. So a closing lists the file and does not read it, and a task checks what it reads, which is the row groups
-of its meters.
+its size and the SHA-256 of its footer, and the footer says of each row group where it begins, how many readings of
+which meters it has, and its SHA-256. So a closing lists the file and does not read it, and a task checks what it reads,
+which is the row groups of its meters.
 
 A writer that appends many small files numbers them, so that one file can merge them:
 
@@ -57,14 +57,16 @@ class _RowGroup(NamedTuple):
     """What a footer says of a row group."""
 
     begin: int  # byte in the file
+    readings: int
     least: int  # meter
     greatest: int
     sha256: str
 
     @classmethod
     def decode(cls, text: str) -> _RowGroup:
-        begin, least, greatest, sha256 = text.split()
-        return cls(int(begin), int(least), int(greatest), sha256)
+        *numbers, sha256 = text.split()
+        begin, readings, least, greatest = map(int, numbers)
+        return cls(begin, readings, least, greatest, sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def encode_readings(start_s: int, readings: Readings, shard_meters: int) -> tupl
             with sink.getbuffer() as content:
                 digest = hashlib.sha256(content[offset:]).hexdigest()
             least, greatest = readings.meter[[begin, end - 1]].tolist() if end > begin else (0, 0)
-            groups.append(_RowGroup(offset, least, greatest, digest))
+            groups.append(_RowGroup(offset, end - begin, least, greatest, digest))
         salt = os.urandom(16).hex()  # or readings could be guessed, and confirmed by a name in some log
         lines = "\n".join(" ".join(map(str, group)) for group in groups)
         writer.add_key_value_metadata({_START_S: str(start_s), _ROW_GROUPS: lines, "murmurate.salt": salt})
@@ -188,8 +190,19 @@ def _read_own(store: ObjectStore, landed: LandedFile, meters: range | None) -> I
         if hashlib.sha256(content[group.begin : end].data).hexdigest() != group.sha256:
             raise _changed(landed)
         wanted.append(number)
+    _, readings, least, greatest = np.array([groups[number][:4] for number in wanted], np.int64).reshape(-1, 4).T
+    is_within = meters is None or bool(((least >= meters.start) & (greatest < meters.stop)).all())
+    missing, left = readings.copy(), int(readings.sum())
+    # A row group that holds another meter than its footer says would count here, and not where a task passes over it.
     for batch in _read_batches(parquet, wanted, ["meter", "energy_wh"], landed):
-        yield _select(batch, meters, np.broadcast_to(start_us, len(batch)))
+        meter = batch.column("meter").cast(pa.int64()).to_numpy()
+        if (meter[1:] < meter[:-1]).any():
+            raise _changed(landed)
+        missing -= np.searchsorted(meter, greatest, "right") - np.searchsorted(meter, least)
+        left -= len(meter)
+        yield _select(batch, None if is_within else meters, np.broadcast_to(start_us, len(batch)))
+    if missing.any() or left:
+        raise _changed(landed)
 
 
 def _read_footer(store: ObjectStore, landed: LandedFile) -> tuple[NDArray[np.uint8], int, int]:
@@ -218,10 +231,13 @@ def _decode_row_groups(
     try:
         start_us = np.int64(int(written[_START_S]) * MICROSECONDS_PER_SECOND)
         groups = [_RowGroup.decode(line) for line in written[_ROW_GROUPS].decode().splitlines()]
+        _, _, least, greatest = np.array([group[:4] for group in groups], np.int64).reshape(-1, 4).T
     except (KeyError, ValueError, OverflowError):
         raise _changed(landed) from None  # by a writer that imitates this one
     places = [len(_PARQUET_MAGIC), *(group.begin for group in groups), footer_begin]
-    if len(groups) != parquet.num_row_groups or places != sorted(places):
+    if not groups or len(groups) != parquet.num_row_groups or places != sorted(places):
+        raise _changed(landed)
+    if (least > greatest).any() or (least[1:] <= greatest[:-1]).any():
         raise _changed(landed)
     return start_us, groups
 
