@@ -27,6 +27,7 @@ from murmurate.types import Readings
 from tests.support.operator_cli import STEP_S, small_zone
 from tests.support.postgres_stores import released_kinds
 from tests.support.recorded_log import recorded_log
+from tests.support.waiting import wait_until
 
 HOMES, GRACE_S, LEAD = 801, 60, 2
 FIRST_S = 1_794_614_400  # 2026-11-14 00:00 UTC
@@ -89,6 +90,16 @@ class WorkerSetup:
         )
         self.workers.append(made)
         return made
+
+    def end(self, *workers: IntervalWorker) -> None:
+        """Close the connections of workers as the ends of their processes do, and wait until the server sees it."""
+        for worker in workers:
+            worker.context.close()
+        query = """
+            SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+            WHERE l.locktype = 'advisory' AND d.datname = current_database()"""
+        with psycopg.connect(self.state_dsn, autocommit=True) as connection:
+            assert wait_until(lambda: connection.execute(query).fetchall() == [(0,)])
 
     def report(self, number: int, homes: int = HOMES) -> None:
         readings = Readings.from_columns(meter=np.arange(homes), energy_wh=np.full(homes, 200))

@@ -86,6 +86,7 @@ def test_readings_that_end_the_process_each_time_cost_a_measurement_and_no_price
         for _ in range(interval_worker.MAX_ATTEMPTS):
             with pytest.raises(SystemExit):
                 worker_setup.at(0, GRACE_S)
+            worker_setup.end(worker_setup.worker)
             worker_setup.worker = worker_setup.new_worker()
         assert worker_setup.kinds() == []
         worker_setup.at(0, GRACE_S)
@@ -94,19 +95,40 @@ def test_readings_that_end_the_process_each_time_cost_a_measurement_and_no_price
     assert worker_setup.kinds() == ["fallback", "measured"]
 
 
-def test_attempts_of_several_workers_at_one_interval_add_up(worker_setup):
-    workers = [worker_setup.new_worker() for _ in range(interval_worker.MAX_ATTEMPTS)]
+def test_workers_that_begin_an_interval_together_are_one_attempt_and_those_that_ended_add_up(worker_setup):
+    live = [worker_setup.new_worker() for _ in range(3 * interval_worker.MAX_ATTEMPTS)]
     for interval in range(20):
-        together = threading.Barrier(len(workers))
+        together = threading.Barrier(len(live))
 
         def begin(worker, interval=interval, together=together):
             together.wait(60)
             worker.begin_attempt(interval)
 
-        with ThreadPoolExecutor(len(workers)) as threads:
-            list(threads.map(begin, workers))
-        with pytest.raises(MurmurateError, match=f"was begun {len(workers)} times and never finished"):
+        with ThreadPoolExecutor(len(live)) as threads:
+            list(threads.map(begin, live))  # none of them gives up
+        worker_setup.end(*live)
+        for _ in range(interval_worker.MAX_ATTEMPTS - 1):
             worker_setup.worker.begin_attempt(interval)
+            worker_setup.end(worker_setup.worker)
+        with pytest.raises(MurmurateError, match=f"was begun {interval_worker.MAX_ATTEMPTS} times and never finished"):
+            worker_setup.worker.begin_attempt(interval)
+        worker_setup.worker.context.state.finish_aggregation(worker_setup.landing.interval_s, interval)
+
+
+def test_any_number_of_workers_that_sum_at_the_same_time_release_what_was_measured(worker_setup, monkeypatch):
+    workers = [worker_setup.new_worker() for _ in range(2 * interval_worker.MAX_ATTEMPTS)]
+    worker_setup.report(0)
+    together, aggregate = threading.Barrier(len(workers)), interval_worker.aggregate_landing
+
+    def aggregate_together(*run):
+        together.wait(60)
+        return aggregate(*run)
+
+    monkeypatch.setattr(interval_worker, "aggregate_landing", aggregate_together)
+    worker_setup.clock.now_s = FIRST_S + STEP_S + GRACE_S
+    with ThreadPoolExecutor(len(workers)) as threads:
+        list(threads.map(interval_worker.IntervalWorker.run_once, workers))
+    assert worker_setup.kinds() == ["measured"]
 
 
 def test_every_damaged_file_of_a_closed_interval_or_a_table_leaves_a_price(worker_setup):

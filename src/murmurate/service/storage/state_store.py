@@ -356,12 +356,17 @@ class PostgresStateStore:
             connection.execute(query, (before_interval, interval_s))
 
     def begin_aggregation(self, interval_s: int, interval: int) -> int:
-        """Count that the aggregation of an interval is begun. Returns how often it was, this time included."""
+        """Count that the aggregation of an interval is begun. Returns how many workers have begun it and ended.
+
+        One that begins beside another one is not counted: the lock of the first one ends with its connection.
+        """
         query = """
-            INSERT INTO curator.aggregation_attempt AS a VALUES (%s, %s, 1)
-            ON CONFLICT (interval_s, interval) DO UPDATE SET attempts = a.attempts + 1 RETURNING attempts"""
+            INSERT INTO curator.aggregation_attempt AS a
+            VALUES (%s, %s, pg_try_advisory_lock(hashtextextended(%s, 0))::int)
+            ON CONFLICT (interval_s, interval) DO UPDATE SET attempts = a.attempts + excluded.attempts
+            RETURNING attempts"""
         with self._session.transaction() as connection:
-            row = connection.execute(query, (interval_s, interval)).fetchone()
+            row = connection.execute(query, (interval_s, interval, f"aggregation {interval_s} {interval}")).fetchone()
         return int(row[0]) if row else 0
 
     def finish_aggregation(self, interval_s: int, interval: int) -> None:
@@ -369,6 +374,7 @@ class PostgresStateStore:
         query = "DELETE FROM curator.aggregation_attempt WHERE interval_s = %s AND interval <= %s"
         with self._session.transaction() as connection:
             connection.execute(query, (interval_s, interval))
+            connection.execute("SELECT pg_advisory_unlock_all()")
 
     def record_heartbeat(self, process: str, report: Mapping[str, object]) -> float:
         """Store when a process was last alive, and its report. Returns the time by the database's clock [s of UTC]."""
