@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
 
 from tests.support.machine_requirements import markers_of, missing
@@ -21,6 +22,10 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.register_profile("long", settings.get_profile("default"), max_examples=500)
 settings.register_profile("quick", settings.get_profile("default"), derandomize=True, max_examples=10)
 settings.load_profile(PROFILE)
+
+# A client waits for a service on a busy machine. Tests of what takes too long name their own limits.
+for name in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, name, 60.0)
 
 # Time zones come from the package tzdata, not from the system, here and in every process that a test starts.
 os.environ["PYTHONTZPATH"] = ""

@@ -99,7 +99,8 @@ def test_its_page_opens_with_half_a_day_and_the_operators_login_and_killed_then_
 
 # Python and PostgreSQL's programs may lie where only root can read; access(2) asks for the right too with that bit.
 READ_ALL = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search", "--securebits", "+no_setuid_fixup"]
-USERS = {"this user": []}
+THIS_USER = "this user"
+USERS = {THIS_USER: []}
 if os.geteuid() == 0:
     USERS["ordinary user"] = ["setpriv", "--reuid", "nobody", "--clear-groups", *READ_ALL]
 
@@ -113,7 +114,10 @@ def open_demo(user, *options):
         yield demo
 
 
-@pytest.mark.parametrize("user", USERS)
+ANY_USER = [THIS_USER, *(pytest.param(user, marks=pytest.mark.long) for user in USERS.keys() - {THIS_USER})]
+
+
+@pytest.mark.parametrize("user", ANY_USER)
 @pytest.mark.parametrize(
     ("part", "says"),
     [("host", b"gone"), ("supervisor", b"the service is ended"), ("postmaster", b"PostgreSQL is ended")],
@@ -126,7 +130,7 @@ def test_whichever_of_its_processes_is_killed_it_ends_and_leaves_nothing_behind(
         assert demo.find_left(wait=False) == []
 
 
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("user", ANY_USER)
 def test_the_host_killed_on_a_server_of_the_users_leaves_no_database(user):
     before = demo_databases()
     with open_demo(user, "--postgres", f"{SERVER}/postgres") as demo:

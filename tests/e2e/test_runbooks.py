@@ -274,6 +274,7 @@ def test_an_upgrade_and_the_way_back_lose_no_interval(tmp_path):
     play_upgrade_and_rollback(tmp_path)
 
 
+@pytest.mark.long
 def test_a_migration_that_breaks_the_version_before_and_says_otherwise_is_found(tmp_path):
     build_wheel(tmp_path, NEWER, {"state": RENAMED}, renamed=("curator.heartbeat", "curator.process_report"))
     with pytest.raises(AssertionError, match="UndefinedTable"):

@@ -40,6 +40,7 @@ def test_the_tutorial_runs_as_written_and_prints_what_it_shows(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_page_on_evaluating_runs_as_written(tmp_path):
     told = commands_of(EVALUATE)
     assert all(line.startswith("murmurate evaluate --quick") for line, _ in told)

@@ -19,6 +19,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 _SETTINGS = {
+    "fsync": "off",  # processes are killed here, and never the power: the system keeps what they have written
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "shared_buffers": "16MB",
@@ -34,7 +35,7 @@ _INITDB = ("-A", "trust", "-k", "-E", "UTF8", "--no-locale", "--no-sync", "--wal
 _TIMEOUT_S = 300
 
 
-def _bin() -> Path:
+def programs_folder() -> Path:
     """Return the directory of PostgreSQL's programs: from pg_config, else Debian's newest."""
     with suppress(OSError, subprocess.CalledProcessError):
         shown = subprocess.run(["pg_config", "--bindir"], check=True, capture_output=True, text=True).stdout
@@ -46,7 +47,7 @@ def _bin() -> Path:
 def installed() -> bool:
     """Return whether PostgreSQL's programs are installed."""
     try:
-        return (_bin() / "initdb").exists()
+        return (programs_folder() / "initdb").exists()
     except ValueError:
         return False
 
@@ -63,7 +64,7 @@ def give_to_postgres(path: Path) -> None:
 
 
 def _run(program: str, *arguments: object) -> None:
-    command = [str(_bin() / program), *map(str, arguments)]
+    command = [str(programs_folder() / program), *map(str, arguments)]
     result = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **postgres_user())
     if result.returncode:
         raise RuntimeError(f"{program}: {result.stderr}")
@@ -103,7 +104,7 @@ class Cluster:
             settings = [
                 f"-c{name}={value}" for name, value in (_SETTINGS | self.settings | {"port": str(self.port)}).items()
             ]
-            command = [str(_bin() / "postgres"), "-D", str(self.data), *settings]
+            command = [str(programs_folder() / "postgres"), "-D", str(self.data), *settings]
             self._postmaster = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **postgres_user())
         wait_until(lambda: not self.running or self._accepts(), _TIMEOUT_S, pause_s=0.02)
         if not self.running or not self._accepts():

@@ -14,6 +14,7 @@ from tests.support.ports import free_port
 from tests.support.recorded_log import recorded_log
 
 from murmurate.errors import MurmurateError
+from murmurate.service import logging_setup
 from murmurate.service.auth import ApiClient, AuthStore
 from murmurate.service.ingest.http_api import private_app
 from murmurate.service.operator_api.public_inputs import PublicInputsApi
@@ -61,7 +62,8 @@ def operator_server(state_dsn, log_dsn, login):
 
 
 @pytest.fixture
-def server(state_dsn, log_dsn):
+def server(state_dsn, log_dsn, monkeypatch):
+    monkeypatch.setattr(logging_setup, "RATE_PERIOD_S", 0.0)  # tests may follow each other within a second
     with operator_server(state_dsn, log_dsn, LOGIN) as running:
         yield running
 

@@ -63,7 +63,7 @@ def look_at(pages, folder, *, width, options):
     return dict(json.loads(unescape(text)) for text in re.findall(r"<pre>(.*?)</pre>", shown, re.DOTALL))
 
 
-@pytest.fixture(scope="module", params=SCHEMES)
+@pytest.fixture(scope="module", params=["light", pytest.param("dark", marks=pytest.mark.long)])
 def found(request, tmp_path_factory):
     width, options = SCHEMES[request.param]
     pages = make_pages()

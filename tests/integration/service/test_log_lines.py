@@ -104,8 +104,17 @@ def test_every_line_of_a_service_that_is_provoked_is_one_json_object(service):
     assert ("public", "library message") in events  # of the web server, about what is no HTTP
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize(("only", "ready"), [("public", "listening"), ("private", "listening"), ("worker", "working")])
+@pytest.mark.parametrize(
+    ("only", "ready", "number"),
+    [
+        ("public", "listening", signal.SIGTERM),
+        ("private", "listening", signal.SIGINT),
+        ("worker", "working", signal.SIGTERM),
+        pytest.param("public", "listening", signal.SIGINT, marks=pytest.mark.long),
+        pytest.param("private", "listening", signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param("worker", "working", signal.SIGINT, marks=pytest.mark.long),
+    ],
+)
 def test_each_process_closes_all_that_it_has_at_a_signal_and_ends_with_0(service, only, ready, number):
     with service.running():  # it prepares the databases
         pass

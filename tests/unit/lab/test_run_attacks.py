@@ -79,7 +79,7 @@ def test_half_the_noise_that_a_plan_claims_is_caught(promise, caught_by):
     [
         ('["interval: 0.5"]', {"interval", "values", "prices"}),
         ('["any moment: 1"]', {"extreme"}),
-        ('["any 24 h: epsilon 2, delta 1e-5"]', {"window 24 h"}),
+        pytest.param('["any 24 h: epsilon 2, delta 1e-5"]', {"window 24 h"}, marks=pytest.mark.long),
     ],
 )
 def test_noise_for_what_a_household_uses_is_caught_where_it_also_feeds_in(promise, caught_by):
