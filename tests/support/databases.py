@@ -14,7 +14,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from murmurate.service.storage.migrate import StoreName, migrate_database
+from murmurate.service.storage.migrate import migrate_database
+from murmurate.service.storage.server_checks import StoreName
 from tests.support.postgres_stores import Stores
 
 SERVER = os.environ.get("MURMURATE_TEST_SERVER", "postgresql://postgres@127.0.0.1:5432")

@@ -358,7 +358,7 @@ class PostgresStateStore:
     def begin_aggregation(self, interval_s: int, interval: int) -> int:
         """Count that the aggregation of an interval is begun. Returns how many workers have begun it and ended.
 
-        One that begins beside another one is not counted: the lock of the first one ends with its connection.
+        One that begins while another one is at work is not counted: the lock of that one ends with its connection.
         """
         query = """
             INSERT INTO curator.aggregation_attempt AS a
