@@ -356,9 +356,9 @@ class PostgresStateStore:
             connection.execute(query, (before_interval, interval_s))
 
     def begin_aggregation(self, interval_s: int, interval: int) -> int:
-        """Count that the aggregation of an interval is begun. Returns how many workers have begun it and ended.
+        """Count that the aggregation of an interval is begun, unless another worker is at it. Returns the count.
 
-        One that begins while another one is at work is not counted: the lock of that one ends with its connection.
+        The lock of a worker ends with its connection, so a count above 1 is of workers that ended before they finished.
         """
         query = """
             INSERT INTO curator.aggregation_attempt AS a
