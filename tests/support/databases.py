@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 from secrets import token_hex
 
 import psycopg
 import pytest
 from psycopg import errors
 
-from murmurate.service.storage.migrate import migrate_database
+from murmurate.service.storage import migrate
 from murmurate.service.storage.server_checks import StoreName
 from tests.support.postgres_stores import Stores
 
@@ -42,13 +41,12 @@ def _migrated_template(store: StoreName) -> str:
 
     It is made once a server for the same files, and left there.
     """
-    scripts = files("murmurate.service.storage") / "sql" / store
-    contents = sorted((path.name, path.read_bytes()) for path in scripts.iterdir())
-    name = f"murmurate_{store}_template_{sha256(repr(contents).encode()).hexdigest()[:12]}"
+    scripts = sha256(repr(migrate._read_scripts(store)).encode()).hexdigest()
+    name = f"murmurate_{store}_template_{scripts[:12]}"
     with psycopg.connect(f"{SERVER}/postgres", autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
             with suppress(errors.DuplicateDatabase), database(f"{store}_new") as dsn:  # another process may be faster
-                migrate_database(dsn, store)
+                migrate.migrate_database(dsn, store)
                 connection.execute(f"ALTER DATABASE {dsn.rpartition('/')[2]} RENAME TO {name}".encode())
     return name
 
