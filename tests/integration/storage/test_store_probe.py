@@ -13,12 +13,11 @@ from tests.support.store_writers import OverwritingStore
 from tests.support.waiting import wait_until
 
 from murmurate.errors import MurmurateError
-from murmurate.service.storage import store_probe
 from murmurate.service.storage.open_store import open_store
 from murmurate.service.storage.remote_store import RemoteStore
 from murmurate.service.storage.store_probe import probe_store
 
-MAX_OPENINGS = 30
+MAX_OPENINGS = 5
 OPENINGS = int(os.environ.get("MURMURATE_OPENINGS", "0"))  # all counted: .ci/long
 
 
@@ -27,6 +26,20 @@ class AskingStore(RemoteStore):
 
     def create(self, name, data):
         return not self.exists(name) and bool(self._store.put(name, data, attributes={"writer": "x"}))
+
+
+class LargeAskingStore(AskingStore):
+    """It asks before it writes what is large, and is right where it is small."""
+
+    def create(self, name, data):
+        return (AskingStore if len(data) > 100 else RemoteStore).create(self, name, data)
+
+
+class SmallAskingStore(AskingStore):
+    """It asks before it writes what is small, and is right where it is large."""
+
+    def create(self, name, data):
+        return (AskingStore if len(data) == 1 else RemoteStore).create(self, name, data)
 
 
 class RefusingStore(RemoteStore):
@@ -53,9 +66,7 @@ class LateListingStore(RemoteStore):
         return iter(list(super().list_objects(folder))[:-1])
 
 
-def test_ceph_is_accepted_and_nothing_is_left(bucket_address, monkeypatch):
-    """With fewer races than a service runs; those tests that start one in a bucket run all of them."""
-    monkeypatch.setattr(store_probe, "_ROUNDS", 40)
+def test_ceph_is_accepted_and_nothing_is_left(bucket_address):
     store = RemoteStore(bucket_address)
     store.create("a", b"1")
     assert open_store(bucket_address, probe=True).read("a") == b"1"
@@ -66,8 +77,10 @@ def test_ceph_is_accepted_and_nothing_is_left(bucket_address, monkeypatch):
     ("kind", "found"),
     [
         (OverwritingStore, "writing over what is there|dropping the metadata"),
-        (AskingStore, r"letting 2 of 2 writers win a name in \d+ of \d+ races"),
-        (RefusingStore, r"letting 0 of 2 writers win a name in \d+ of \d+ races"),
+        (AskingStore, "letting 2 of 2 writers win a name"),
+        (LargeAskingStore, "letting 2 of 2 writers win a name"),
+        (SmallAskingStore, "letting 2 of 2 writers win a name"),
+        (RefusingStore, "letting 0 of 2 writers win a name"),
         (DroppingStore, "dropping the metadata"),
         (LateListingStore, "listing less than what was created before"),
     ],
@@ -86,7 +99,7 @@ def test_a_store_that_cannot_be_reached_is_not_refused_for_what_it_does(monkeypa
 
 @pytest.mark.clients
 def test_moto_which_lets_two_win_now_and_then_is_refused(monkeypatch, tmp_path_factory, tmp_path, figure):
-    """Moto asks and then writes, with microseconds between: one opening may miss it, several do not."""
+    """Moto asks and then writes: on a busy machine one opening in thirty misses it, and five in a row do not."""
     clients = environment(
         "MURMURATE_CLIENTS", "requirements.txt", Path(sys.executable), tmp_path_factory.getbasetemp().parent
     )
