@@ -54,7 +54,8 @@ class Shard:
     zones: IntArray  # [zone of the shard] position in the list of all zones, ascending
     zone: IntArray  # [meter] position in `zones`
     meter_counts: IntArray  # [zone of the shard]
-    largest_export_wh: int  # of a meter; 0: no meter may feed in
+    least_wh: IntArray  # [meter] the smallest reading that counts: minus its export bound
+    smallest_wh: int  # of all meters; 0: no meter may feed in
     sorted_by_zone: bool  # whether the meters are sorted by zone
     first_meter: int  # the lowest number of a meter
     row: IntArray | None  # [number - first] row of the meter, or past the end if unknown. None: row = number - first
@@ -79,7 +80,8 @@ class Shard:
             zones=zones,
             zone=zone,
             meter_counts=meters_in_each[zones],
-            largest_export_wh=int(meters.export_bound_wh.max(initial=0)),
+            least_wh=-meters.export_bound_wh,
+            smallest_wh=-int(meters.export_bound_wh.max(initial=0)),
             sorted_by_zone=bool((zone[1:] >= zone[:-1]).all()),
             first_meter=first,
             row=row,
@@ -123,8 +125,10 @@ def tally_readings(batches: Iterable[Readings], shard: Shard, start_us: int | No
         if not (inside := row.view(np.uint64) < size).all():  # one comparison: negative numbers become huge
             row = np.where(inside, row, size)
         row = row if shard.row is None else shard.row.take(row)  # one past the end: an unknown meter
-        unknown += int(np.count_nonzero(row == len(meters)))
-        np.maximum.at(energy_by_row, row, np.maximum(energy_wh, -shard.largest_export_wh))
+        np.maximum.at(energy_by_row, row, np.maximum(energy_wh, shard.smallest_wh))
+        if energy_by_row[-1] != _NO_READING:
+            unknown += int(np.count_nonzero(row == len(meters)))
+            energy_by_row[-1] = _NO_READING
     return _make_tally(
         energy_by_row[:-1], shard, readings=readings, wrong_interval=wrong_interval, unknown_meter=unknown
     )
@@ -134,9 +138,9 @@ def _make_tally(
     observed_wh: IntArray, shard: Shard, *, readings: int, wrong_interval: int, unknown_meter: int
 ) -> Tally:
     silent = observed_wh == _NO_READING
-    energy_wh = np.minimum(observed_wh, shard.meters.bound_wh)
-    if shard.largest_export_wh:
-        np.maximum(energy_wh, -shard.meters.export_bound_wh, out=energy_wh)
+    energy_wh = np.minimum(observed_wh, shard.meters.bound_wh, out=observed_wh)
+    if shard.smallest_wh:
+        np.maximum(energy_wh, shard.least_wh, out=energy_wh)
     silent_bound_wh, silent_export_bound_wh = np.zeros((2, len(shard.zones)), np.int64)
     zone_of_silent = shard.zone[silent]
     if shard.meters.imputed_wh is not None:

@@ -147,7 +147,8 @@ class Meters:
             raise MeterError("meter", self.number.shape, "must have one number per meter")
         outside = (self.number < 0) | (self.number >= 2**62)
         raise_where(outside, "meter", self.number, "must be a number from 0 up", MeterError)
-        again = np.diff(self.number, prepend=-1) < 1
+        again = np.zeros(len(self.number), bool)
+        np.less_equal(self.number[1:], self.number[:-1], out=again[1:])
         raise_where(again, "meter", self.number, "must be in ascending order, each once", MeterError)
 
     def __len__(self) -> int:

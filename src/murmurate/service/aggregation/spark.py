@@ -109,19 +109,21 @@ def slice_count(spark: Any, max_slices: int) -> int:
 
 
 def _run_slice(pickled_tasks: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a Spark worker: the tallies of the tasks with these numbers, or the error of a task.
+    """On a Spark worker: the tallies of the tasks with these numbers, or the error of one, in one batch.
 
     Raised here, Spark would retry the task and return a Java error.
     """
-    blobs: list[bytes | None]
-    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+    blobs: list[bytes] = []
+    refusal = None
+    for number in [number for batch in batches for number in batch.column(0).to_pylist()]:  # all input is read
         task: ShardTask = pickle.loads(pickled_tasks[number])  # noqa: S301  from our own driver, as this function itself is
         try:
-            blobs, refusal = [encode_tally(start_s, part) for start_s, part in run_task(task)], None
+            blobs += [encode_tally(start_s, part) for start_s, part in run_task(task)]
         except MurmurateError as error:
-            blobs, refusal = [None], json.dumps([type(error).__name__, error.field, str(error.value), error.allowed])
-        columns = [pa.array(blobs, pa.binary()), pa.array([refusal] * len(blobs), pa.string())]
-        yield pa.record_batch(columns, names=["tally", "refusal"])
+            blobs, refusal = [b""], json.dumps([type(error).__name__, error.field, str(error.value), error.allowed])
+            break
+    columns = [pa.array(blobs, pa.binary()), pa.array([refusal] * len(blobs), pa.string())]
+    yield pa.record_batch(columns, names=["tally", "refusal"])
 
 
 def encode_tally(start_s: int, part: Tally) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from murmurate.errors import ReadingError
 from murmurate.service.landing.layout import Landing, interval_name, parse_interval_name
@@ -32,8 +32,9 @@ class IntervalManifest:
     def to_json(self) -> bytes:
         head = {"murmurate_manifest": _MANIFEST_FORMAT, "interval": interval_name(self.start_s)}
         document = head | {"meters": self.table_version}
-        document |= {"files": [asdict(file) for file in self.files], "unfinished": self.unfinished}
-        return (json.dumps(document | {"purged": self.purged}, indent=1) + "\n").encode()
+        files = [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in self.files]
+        document |= {"files": files, "unfinished": self.unfinished, "purged": self.purged}
+        return (json.dumps(document) + "\n").encode()  # an indent would cost ten times as much
 
     @classmethod
     def read(cls, store: ObjectStore, name: str) -> IntervalManifest:

@@ -46,7 +46,7 @@ _RUN_FILE = re.compile(r"([0-9a-f]{24})-(merged-)?([0-9]{8})(?:-([0-9]+)-([0-9a-
 # earlier versions wrote neither size nor SHA-256
 _START_S, _ROW_GROUPS = b"murmurate.interval_start_s", b"murmurate.row_groups"
 # What Parquet says of a row group is not asked for: pyarrow ends the process where it is forged.
-_TAIL_BYTES = 65_536  # read at once from the end of a file: a footer of 100 row groups
+_TAIL_BYTES = 131_072  # read at once from the end of a file: a footer of 200 row groups, or a file of 40,000 readings
 _HASH_CHUNK_BYTES = 2**20
 _MICROSECONDS_PER_UNIT = {"s": 10**6, "ms": 10**3, "us": 1}
 _PARQUET_MAGIC = b"PAR1"
@@ -65,7 +65,7 @@ class _RowGroup(NamedTuple):
     @classmethod
     def decode(cls, text: str) -> _RowGroup:
         *numbers, sha256 = text.split()
-        begin, readings, least, greatest = map(int, numbers)
+        begin, readings, least, greatest = np.array([int(number) for number in numbers], np.int64).tolist()
         return cls(begin, readings, least, greatest, sha256)
 
 
@@ -170,19 +170,20 @@ def read_readings(store: ObjectStore, landed: LandedFile, meters: range | None =
         for batch in _read_batches(parquet, range(parquet.num_row_groups), READINGS_SCHEMA.names, landed):
             start = batch.column("interval_start").view(pa.int64()).to_numpy()
             start_us = start if unit_us == 1 else start * np.int64(unit_us)
-            yield _select(batch, meters, start_us)
+            meter, energy_wh = (batch.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
+            yield _select(meter, energy_wh, start_us, meters)
 
 
 def _read_own(store: ObjectStore, landed: LandedFile, meters: range | None) -> Iterator[Readings]:
     """The readings of a file that this package has written. Row groups of other meters are not read."""
     content, tail_begin, footer_begin = _read_footer(store, landed)
     parquet = _open_parquet(pa.BufferReader(content), landed.path)
-    _check_columns(parquet, landed.path)
+    if not parquet.schema_arrow.equals(READINGS_SCHEMA):
+        raise _changed(landed)
     start_us, groups = _decode_row_groups(parquet, landed, footer_begin)
     wanted = []
-    for number, (group, end) in enumerate(
-        zip(groups, (*(each.begin for each in groups[1:]), footer_begin), strict=True)
-    ):
+    ends = (*(group.begin for group in groups[1:]), footer_begin)
+    for number, (group, end) in enumerate(zip(groups, ends, strict=True)):
         if meters is not None and (group.greatest < meters.start or group.least >= meters.stop):
             continue
         if group.begin < tail_begin:
@@ -190,17 +191,18 @@ def _read_own(store: ObjectStore, landed: LandedFile, meters: range | None) -> I
         if hashlib.sha256(content[group.begin : end].data).hexdigest() != group.sha256:
             raise _changed(landed)
         wanted.append(number)
-    _, readings, least, greatest = np.array([groups[number][:4] for number in wanted], np.int64).reshape(-1, 4).T
-    is_within = meters is None or bool(((least >= meters.start) & (greatest < meters.stop)).all())
-    missing, left = readings.copy(), int(readings.sum())
+    missing, least, greatest = np.array([groups[number][1:4] for number in wanted], np.int64).reshape(-1, 3).T.copy()
+    left = int(missing.sum())
+    if meters is not None and ((least >= meters.start) & (greatest < meters.stop)).all():
+        meters = None  # they hold no others
     # A row group that holds another meter than its footer says would count here, and not where a task passes over it.
     for batch in _read_batches(parquet, wanted, ["meter", "energy_wh"], landed):
-        meter = batch.column("meter").cast(pa.int64()).to_numpy()
+        meter, energy_wh = (column.to_numpy() for column in batch.columns)
         if (meter[1:] < meter[:-1]).any():
             raise _changed(landed)
         missing -= np.searchsorted(meter, greatest, "right") - np.searchsorted(meter, least)
         left -= len(meter)
-        yield _select(batch, None if is_within else meters, np.broadcast_to(start_us, len(batch)))
+        yield _select(meter, energy_wh, np.ndarray(len(meter), np.int64, start_us, strides=(0,)), meters)
     if missing.any() or left:
         raise _changed(landed)
 
@@ -218,9 +220,12 @@ def _read_footer(store: ObjectStore, landed: LandedFile) -> tuple[NDArray[np.uin
     footer = tail[footer_begin - tail_begin :]
     if footer_begin < len(_PARQUET_MAGIC) or hashlib.sha256(footer).hexdigest() != landed.sha256:
         raise _changed(landed)
-    content = np.zeros(size, np.uint8)
-    content[tail_begin:] = np.frombuffer(tail, np.uint8)
-    return content, tail_begin, footer_begin
+    content = np.frombuffer(tail, np.uint8)
+    return (
+        np.concatenate([np.zeros(tail_begin, np.uint8), content]) if tail_begin else content,
+        tail_begin,
+        footer_begin,
+    )
 
 
 def _decode_row_groups(
@@ -231,13 +236,14 @@ def _decode_row_groups(
     try:
         start_us = np.int64(int(written[_START_S]) * MICROSECONDS_PER_SECOND)
         groups = [_RowGroup.decode(line) for line in written[_ROW_GROUPS].decode().splitlines()]
-        _, _, least, greatest = np.array([group[:4] for group in groups], np.int64).reshape(-1, 4).T
     except (KeyError, ValueError, OverflowError):
         raise _changed(landed) from None  # by a writer that imitates this one
     places = [len(_PARQUET_MAGIC), *(group.begin for group in groups), footer_begin]
     if not groups or len(groups) != parquet.num_row_groups or places != sorted(places):
         raise _changed(landed)
-    if (least > greatest).any() or (least[1:] <= greatest[:-1]).any():
+    if any(group.least > group.greatest for group in groups):
+        raise _changed(landed)
+    if any(after.least <= before.greatest for before, after in pairwise(groups)):
         raise _changed(landed)
     return start_us, groups
 
@@ -253,9 +259,8 @@ def _read_batches(
         raise ReadingError(landed.path, "unreadable", "was so when it was closed; there is no demand") from None
 
 
-def _select(batch: pa.RecordBatch, meters: range | None, start_us: IntArray) -> Readings:
-    """The readings of a batch that are of these meters."""
-    meter, energy_wh = (batch.column(name).cast(pa.int64()).to_numpy() for name in ("meter", "energy_wh"))
+def _select(meter: IntArray, energy_wh: IntArray, start_us: IntArray, meters: range | None) -> Readings:
+    """The readings that are of these meters."""
     if meters is not None and not (here := (meter >= meters.start) & (meter < meters.stop)).all():
         meter, energy_wh, start_us = meter[here], energy_wh[here], start_us[here]
     return Readings(meter=meter, energy_wh=energy_wh, start_us=start_us)

@@ -115,9 +115,12 @@ class FolderStore:
             return durable.write_once(path, data)
 
     def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
-        with (self.root / name).open("rb", buffering=0) as file:
-            length = os.fstat(file.fileno()).st_size if end is None else end
-            return os.pread(file.fileno(), max(0, length - begin), begin)
+        descriptor = os.open(f"{self.root}/{name}", os.O_RDONLY | os.O_CLOEXEC)  # paths would cost more than the read
+        try:
+            length = os.fstat(descriptor).st_size if end is None else end
+            return os.pread(descriptor, max(0, length - begin), begin)
+        finally:
+            os.close(descriptor)
 
     def open(self, name: str) -> pa.NativeFile:
         import pyarrow as pa  # noqa: PLC0415 the public process runs without it
