@@ -1,4 +1,4 @@
-"""Aggregation on Spark written by hand for one landing, and Spark's plain sum.
+"""Aggregation on Spark written by hand for one landing.
 
 This file imports nothing from murmurate: a worker needs only NumPy and PyArrow. The plan is the same as ours: a task
 opens the files of its shard, and the driver adds up the results. It does not check the files.
@@ -91,13 +91,3 @@ def _largest_readings(folder: Path, start_us: int, first: int, size: int) -> Any
                 meter, start, energy_wh = (column.view(pa.int64()).to_numpy() for column in batch.columns)
                 np.maximum.at(reading_wh, meter - first, np.where(start == start_us, energy_wh, _NO_READING))
     return reading_wh
-
-
-def plain_spark_sum(spark: Any, root: Path, zone_numbers: int) -> int:
-    """Sum each interval and zone with Spark, without join, deduplication or clipping. Return the number of rows."""
-    schema = "meter long, interval_start timestamp, energy_wh long, interval string, shard int"
-    readings = spark.read.schema(schema).parquet(str(root))
-    zone = f"meter div {zone_numbers}"  # cheaper than any meter table
-    return len(
-        readings.selectExpr("interval", f"{zone} AS zone", "energy_wh").groupBy("interval", "zone").sum().collect()
-    )

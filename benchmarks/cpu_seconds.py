@@ -35,30 +35,45 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of an engine: the median of its rounds."""
+    """The cost of an engine in each round."""
 
-    core_s: float
-    wall_s: float
+    rounds: tuple[tuple[float, float], ...]  # core seconds and seconds
     digests: frozenset[str]
 
+    @property
+    def core_s(self) -> float:
+        """The median of the core seconds."""
+        return median(core_s for core_s, _ in self.rounds)
 
-def measure_in_turn(engines: Sequence[Engine], *, rounds: int = 3, settle_s: float = 0.0) -> dict[str, Cost]:
-    """Measure the engines in turn, so that other load affects all alike. A first round is not counted.
+    @property
+    def wall_s(self) -> float:
+        return median(wall_s for _, wall_s in self.rounds)
+
+    def ratio_to(self, other: Cost) -> float:
+        """The median ratio of core seconds in one round: load of a while affects both engines."""
+        return median(own[0] / its[0] for own, its in zip(self.rounds, other.rounds, strict=True))
+
+
+def measure_in_turn(
+    engines: Sequence[Engine], *, rounds: int = 3, warm_up: int = 1, settle_s: float = 0.0
+) -> dict[str, Cost]:
+    """Measure the engines in turn, so that other load affects all alike. The first `warm_up` rounds are not counted.
 
     Every second round runs in reverse order, so that no engine always follows the same one. `settle_s` is the wait
     before the clock is read: a JVM still compiles and collects garbage after its response.
     """
     seen: dict[str, list[tuple[float, float, frozenset[str]]]] = {engine.name: [] for engine in engines}
-    for n in range(1 + rounds):
+    for n in range(warm_up + rounds):
         for engine in engines[:: -1 if n % 2 else 1]:
             engine.prepare()
             seen[engine.name].append(_measure(engine.run, settle_s))
-    costs = {}
-    for name, results in seen.items():
-        core_s, wall_s, digests = zip(*results, strict=True)
-        all_digests = frozenset[str]().union(*digests)
-        costs[name] = Cost(core_s=median(core_s[1:]), wall_s=median(wall_s[1:]), digests=all_digests)
-    return costs
+    return {
+        name: Cost(
+            rounds=tuple((core_s, wall_s) for core_s, wall_s, _ in results[warm_up:]),
+            digests=frozenset[str]().union(*(digests for *_, digests in results)),
+        )
+        for name, results in seen.items()
+    }
 
 
 def _measure(run: Callable[[], pa.Table | None], settle_s: float) -> tuple[float, float, frozenset[str]]:
@@ -73,7 +88,7 @@ def _measure(run: Callable[[], pa.Table | None], settle_s: float) -> tuple[float
 def measure_once(run: Callable[[], pa.Table | None]) -> Cost:
     """Measure a job once, without a warm-up."""
     core_s, wall_s, digests = _measure(run, 0.0)
-    return Cost(core_s=core_s, wall_s=wall_s, digests=digests)
+    return Cost(rounds=((core_s, wall_s),), digests=digests)
 
 
 def process_core_s(pid: int) -> float:
