@@ -75,8 +75,8 @@ def load_keyring(folder: Path) -> Keyring:
     """Return the keys in a folder. Other files are ignored."""
     paths = sorted(folder.glob(_KEY_FILE_GLOB))
     if not paths:
-        raise MurmurateError("keys", folder, "has no keys; make some with murmurate init")
+        raise MurmurateError("the folder of keys", folder, "must hold a signing key; murmurate init makes one")
     try:
         return Keyring(signers=tuple(Ed25519Signer(bytes.fromhex(path.read_text(encoding="ascii"))) for path in paths))
     except ValueError:
-        raise MurmurateError("keys", folder, "holds a file that is not 64 hexadecimal digits") from None
+        raise MurmurateError("the folder of keys", folder, "must hold keys of 64 hexadecimal digits each") from None

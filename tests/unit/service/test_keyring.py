@@ -28,7 +28,7 @@ def test_a_folder_that_still_has_an_input_key_loads_and_the_file_is_ignored(tmp_
 
 def test_a_folder_without_a_signing_key_is_refused(tmp_path):
     (tmp_path / "input.key").write_text("00" * 32, encoding="ascii")
-    with pytest.raises(MurmurateError, match="has no keys; make some with murmurate init"):
+    with pytest.raises(MurmurateError, match="must hold a signing key; murmurate init makes one"):
         load_keyring(tmp_path)
 
 
