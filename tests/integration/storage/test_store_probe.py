@@ -28,13 +28,6 @@ class AskingStore(RemoteStore):
         return not self.exists(name) and bool(self._store.put(name, data, attributes={"writer": "x"}))
 
 
-class LargeAskingStore(AskingStore):
-    """It asks before it writes what is large, and is right where it is small."""
-
-    def create(self, name, data):
-        return (AskingStore if len(data) > 100 else RemoteStore).create(self, name, data)
-
-
 class SmallAskingStore(AskingStore):
     """It asks before it writes what is small, and is right where it is large."""
 
@@ -78,7 +71,6 @@ def test_ceph_is_accepted_and_nothing_is_left(bucket_address):
     [
         (OverwritingStore, "writing over what is there|dropping the metadata"),
         (AskingStore, "letting 2 of 2 writers win a name"),
-        (LargeAskingStore, "letting 2 of 2 writers win a name"),
         (SmallAskingStore, "letting 2 of 2 writers win a name"),
         (RefusingStore, "letting 0 of 2 writers win a name"),
         (DroppingStore, "dropping the metadata"),
